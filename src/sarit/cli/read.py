@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import sys
-import time
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from sarit.core.cuts import StreamCut
 from sarit.core.errors import SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.times import parse_time
+from sarit.env.real import real_env
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ def _cut_of(client: Client, name: StreamName, start: str) -> StreamCut | str:
     """What a reader takes for `start`, in which a time becomes a cut.  Raises Invalid, NotFound."""
     # The text of a cut begins with a letter.
     if start[:1].isdigit() or start.startswith("-"):
-        return client.stream(name).cut_at(parse_time(start, int(time.time() * 1000)))
+        return client.stream(name).cut_at(parse_time(start, real_env().clock.wall_ms()))
     return start
 
 
