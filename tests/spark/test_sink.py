@@ -107,3 +107,56 @@ def test_streams_by_column_are_created_on_demand(spark, node, client):
     assert len(info.segments) == 2
     assert info.config.retention.limit == 7 * 86_400_000
     assert registered(client, TABLE) == []
+
+
+def test_for_each_batch_with_job_id_is_written_once(spark, node, client, tmp_path):
+    """The function fails after its write, and Spark runs the batch again."""
+    client.create_stream("k/in")
+    client.create_stream("k/out")
+    written(numbered(spark, 500), node, stream="k/in")
+
+    def run(fails):
+        def write(frame, batch):
+            written(frame.select("event"), node, stream="k/out", jobId=f"copy-{batch}")
+            if fails:
+                raise RuntimeError("after the write")
+
+        source = spark.readStream.format("sarit").options(controller=node.controller, stream="k/in").load()
+        query = (
+            source.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        )
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+    for _ in range(2):
+        with pytest.raises(Exception, match="after the write"):
+            run(fails=True)
+    run(fails=False)
+    assert numbers(client, "k/out") == list(range(500))
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        ("if(id = 77, null, string(id))", "row 77 of partition 0 has a null event"),
+        ("if(id = 77, repeat('x', 9000000), string(id))", "row 77 of partition 0 has an event of 9000000 bytes"),
+    ],
+)
+def test_wrong_row_is_named_and_nothing_is_visible(spark, node, client, event, text):
+    client.create_stream("k/wrong")
+    frame = spark.range(0, 100, 1, 1).selectExpr(f"{event} event")
+    with pytest.raises(Exception, match=text):
+        written(frame, node, stream="k/wrong")
+    assert read(client, "k/wrong") == []
+    assert registered(client, TABLE) == []
+
+
+def test_overwrite_and_missing_stream_are_refused(spark, node, client):
+    writing = numbered(spark, 10).write.format("sarit").options(controller=node.controller, stream="k/none")
+    with pytest.raises(Exception, match="append-only"):
+        writing.mode("overwrite").save()
+    with pytest.raises(Exception, match="k/none does not exist"):
+        writing.mode("append").save()
+    assert not any(str(name) == "k/none" for name in client.list_streams("k"))

@@ -1,0 +1,95 @@
+"""A batch job in a process of its own, whose tasks go wrong.
+
+`python -m tests.spark.sink_jobs CONTROLLER SINK DIRECTORY`: three partitions.  The first attempt of the first one fails
+in the middle; the first of the second is killed with its Python worker; the first of the third hangs, until its
+speculative copy is done.  Two executors, with speculation.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+
+from sarit.spark.data_source import SaritSource
+from sarit.spark.sink.exactly_once import BatchWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROWS = 30_000
+PARTITIONS = 3
+
+
+class WrongWriter(BatchWriter):
+    """Fails, dies or hangs in first attempts."""
+
+    directory = ""
+
+    def write(self, iterator: Any) -> Any:
+        """Write a part, then go wrong."""
+        return super().write(self._wrong(iterator))
+
+    def _wrong(self, batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        yield next(batches)
+        partition = context.partitionId()
+        # Only the first attempt that comes here makes this directory.
+        marker = Path(self.directory) / f"wrong-{partition}"
+        if not marker.exists():
+            marker.mkdir()
+            if partition == 0:
+                raise RuntimeError("this attempt fails")
+            if partition == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            signal.pause()
+        yield from batches
+
+
+class WrongSource(SaritSource):
+    """`format("wrong")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name to give to `format`."""
+        return "wrong"
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """The writer of `format("sarit")`, with its tasks going wrong."""
+        made = super().writer(schema, overwrite)
+        made.__class__ = WrongWriter
+        made.directory = self.options["path"]
+        return made
+
+
+def main(controller: str, stream: str, directory: str) -> None:
+    """Run the job."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local-cluster[2,2,1024]").config("spark.ui.enabled", "false")
+    for name, value in {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "200ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+        "spark.executorEnv.PYTHONPATH": os.getcwd(),
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.dataSource.register(WrongSource)
+    frame = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("concat(id % 5, ':', id) event")
+    frame.write.format("wrong").options(controller=controller, stream=stream).mode("append").save(directory)
+    print("done", flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
