@@ -11,7 +11,7 @@ import pytest
 
 from sarit.client.core.values import TransactionStatus
 from sarit.core.errors import Conflict, Corrupt, Invalid
-from sarit.spark.sink import protocol
+from sarit.spark.sink import protocol, records
 from sarit.spark.sink.access import BatchRequests, Connection, TaskTransactions
 from sarit.spark.sink.options import parse_write
 from tests.nodes import RunningNode
@@ -252,6 +252,18 @@ def test_decided_batch_that_lost_a_part_is_an_error_that_names_it(sink):
     for _ in range(2):
         with pytest.raises(Corrupt, match=f"batch 1 .*{lost.stream} transaction {lost.id} is aborted"):
             sink.write(query)
+
+
+@pytest.mark.parametrize("state", [protocol.DONE, protocol.VOID])
+def test_record_that_a_person_changed_is_followed(sink, state):
+    query = b"a" * 16
+    lost = dead_driver(sink, query)
+    sink.run(sink.client.transactional_writer("s/a").abort(lost[0].id))
+    with pytest.raises(Corrupt):
+        sink.write(query)
+    record = records.encode_record(protocol.Record(state))
+    sink.run(sink.client.table("s/spark-sink").put((query, records.record_key(1)), record))
+    assert sink.write(query) is (state == protocol.VOID)
 
 
 def test_hundreds_of_transactions_are_committed_together(sink):

@@ -276,7 +276,7 @@ def commit_batch(batch: int, prepared: Collection[Transaction], *, skipped: bool
     yield from _abort_others(winners)
     if batch % SPARK_BATCHES_PER_PRUNE == 0 and batch > SPARK_BATCHES_KEPT:
         yield Prune(batch - SPARK_BATCHES_KEPT)
-    return set(winners) == set(mine)
+    return not skipped and set(winners) == set(mine)
 
 
 def _decide(batch: int, mine: tuple[Transaction, ...], found: Found, *, skipped: bool) -> Work[Found]:
