@@ -69,8 +69,8 @@ def test_batch_read_and_its_columns(spark, node, client):
     assert sorted(int(row.e.split(":")[1]) for row in rows) == list(range(5000))
     assert {row.segment_id for row in rows} == {0, 1, 2}
     assert len({(row.segment_id, row.offset) for row in rows}) == 5000
-    only = spark.read.format("sarit").schema("event string").options(**options(node, "s/batch", splits="6")).load()
-    assert only.rdd.getNumPartitions() >= 6
+    only = spark.read.format("sarit").schema("event string").options(**options(node, "s/batch")).load()
+    assert only.rdd.getNumPartitions() == 3
     assert only.count() == 5000
     tail = spark.read.format("sarit").options(**options(node, "s/batch", start="tail")).load()
     assert tail.count() == 0
@@ -155,7 +155,7 @@ def test_wrong_options_are_reported(spark, node):
     for wrong, text in (
         ({"stream": "s/none"}, "does not exist"),
         ({"stream": "nothing"}, "SCOPE/STREAM"),
-        ({"stream": "s/batch", "splitz": "3"}, "unknown option"),
+        ({"stream": "s/batch", "minPartition": "3"}, "unknown option"),
     ):
         with pytest.raises(PySparkException, match=text):
             spark.read.format("sarit").options(controller=node.controller, **wrong).load().count()

@@ -441,6 +441,12 @@ SPARK_TABLE_PARTITIONS: Final = 4
 SPARK_QUERY_ID_BYTES: Final = 16
 MAX_JSON_BATCH_BYTES: Final = 256 * MIB  # of payloads, decoded at once
 ARROW_EVENT_BYTES: Final = 1 * MIB  # of rows that become one event, format arrow
+SPARK_PARTITION_BYTES: Final = 128 * MIB  # the default of the connector's option maxBytesPerPartition
+SPARK_RANGE_BYTES: Final = 64 * KIB  # what beginning to read a range costs, as bytes read in that time
+SPARK_LAST_EVENTS_BYTES: Final = 1 * MIB  # first step back from the end, in search of the last events
+# Event boundaries around the offsets of a filter are searched with this step, at most that many steps away.
+SPARK_FILTER_STEP_BYTES: Final = 1 * MIB
+SPARK_FILTER_STEPS: Final = 64
 
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sarit
 from sarit.client.groups.values import Retention
+from sarit.client.streams import watermarks
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import Conflict, NotFound
+from sarit.core.errors import Conflict, NotFound, Unavailable
+from sarit.core.keyspace import KeyRange
+from sarit.core.names import MARK_PREFIX, StreamName
 from sarit.env.real import RealClock
 from sarit.spark.source.position import SegmentState
+from sarit.spark.source.starts import HEAD, TAIL, Places, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.blocking.client import Client
-    from sarit.core.names import SegmentId, StreamName
+    from sarit.core.names import SegmentId
     from sarit.spark.options import Target
     from sarit.spark.source.options import ReadOptions
     from sarit.spark.source.position import Position
@@ -27,7 +32,14 @@ if TYPE_CHECKING:
 def connect(target: Target) -> Client:
     """A client for one driver or task.  Raises Unavailable when no controller replies in time."""
     # One time for both: to find a node at first, and to go on trying when it goes away.  Spark repeats a failed task.
-    return sarit.connect(target.controller, wait=target.wait_seconds, retry_timeout=target.wait_seconds)
+    seconds = target.wait_seconds
+    try:
+        return sarit.connect(target.controller, wait=seconds, retry_timeout=seconds)
+    except Unavailable as error:
+        raise Unavailable(
+            f"no controller replied at {target.controller} within {seconds} s: "
+            f"check option controller, or raise option waitSeconds ({error})"
+        ) from None
 
 
 def first_event(options: ReadOptions) -> bytes | None:
@@ -40,6 +52,32 @@ def first_event(options: ReadOptions) -> bytes | None:
     return None
 
 
+_shared: dict[tuple[int, Target], Client] = {}
+
+
+def shared_client(target: Target) -> Client:
+    """The client of this process for a target, for the tasks that it runs one after the other; never closed.
+
+    Raises Unavailable when no controller replies in time."""
+    # A forked process has none of its parent's threads, so none of its clients either.
+    key = (os.getpid(), target)
+    if key not in _shared:
+        _shared[key] = connect(target)
+    return _shared[key]
+
+
+def forget_client(target: Target) -> None:
+    """Close the shared client: the next task connects again."""
+    client = _shared.pop((os.getpid(), target), None)
+    if client is not None:
+        client.close()
+
+
+def now_ms() -> int:
+    """The present, in milliseconds since 1970."""
+    return RealClock().wall_ms()
+
+
 class ConnectedStream:
     """`StreamAccess` over a client: its own, or one that it shares and does not close."""
 
@@ -49,10 +87,35 @@ class ConnectedStream:
         self._owned = client is None
 
     def cut(self, which: str) -> Position:
-        """The position named "head", "tail", or by the text of a stream cut.  Raises NotFound, Invalid."""
-        found = self._client.cut(self.stream, which)
-        cut = found if found is not None else self._client.stream_cut_head(self.stream)
-        return dict(cut.positions)
+        """The position that a value of the options `start` and `end` means.  Raises NotFound, Truncated, Invalid."""
+        if which in (HEAD, TAIL):
+            found = self._client.cut(self.stream, which)
+            assert found is not None
+            return dict(found.positions)
+        return resolve(Places("start or end", which, now_ms()).of(self.stream), self)
+
+    def epochs(self) -> list[dict[SegmentId, KeyRange]]:
+        """The segments of each epoch with their parts of the key space, from the oldest that holds data."""
+        epochs = self._client.stream(self.stream).epochs()
+        return [{found.segment: KeyRange(found.low, found.high) for found in epoch.segments} for epoch in epochs]
+
+    def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:
+        """Event boundaries strictly between two offsets, ascending."""
+        return self._client.stream(self.stream).boundaries(segment, start, end, step_bytes)
+
+    def cut_at(self, time_ms: int) -> Position:
+        """A position that every event appended at or after a time is behind."""
+        return dict(self._client.stream(self.stream).cut_at(time_ms).positions)
+
+    def marks(self) -> list[tuple[int, Position]]:
+        """The watermarks that writers have noted, as (upper bound in ms, position), oldest first."""
+        name = StreamName(self.stream.scope, MARK_PREFIX + self.stream.stream)
+        reader = self._client.reader(name, end=TAIL, skip_truncated=True)
+        try:
+            found = [watermarks.decode(event) for event in reader]
+        except NotFound:  # a server without watermarks
+            return []
+        return [(mark.upper, {s: offset for s, (_, offset) in mark.positions.items()}) for mark in found]
 
     def states(self, segments: Iterable[SegmentId]) -> dict[SegmentId, SegmentState]:
         """Start, end and sealed of each; deleted segments are left out."""
@@ -65,10 +128,6 @@ class ConnectedStream:
         """The segments that follow, each with all of its predecessors."""
         found = self._client.successors(self.stream, segment)
         return {successor.segment: frozenset(successor.predecessors) for successor in found}
-
-    def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:
-        """Event boundaries strictly between two offsets, ascending."""
-        return self._client.stream(self.stream).boundaries(segment, start, end, step_bytes)
 
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
         """Where the events between two boundaries end, as far as a read of `max_bytes` shows."""
@@ -129,3 +188,8 @@ class ConnectedSource:
     def close(self) -> None:
         """Release the connections."""
         self._client.close()
+
+
+def shared_stream(target: Target, stream: StreamName) -> ConnectedStream:
+    """A stream over the client of this process.  Raises Unavailable."""
+    return ConnectedStream(target, stream, shared_client(target))

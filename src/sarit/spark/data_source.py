@@ -63,7 +63,8 @@ class SaritSource(DataSource):
             return MetadataReader(parse_metadata(self.options, default_address()), schema)
         if is_table(self.options):
             return TableReader(parse_table_read(self.options, default_address()), schema)
-        return BatchReader(parse_read(self.options, default_address()), self._projection(schema))
+        options, formats = parse_read(self.options, default_address()), parse_formats(self.options)
+        return BatchReader(options, self._projection(schema), with_cut=formats.include_cut)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""

@@ -9,6 +9,7 @@ import json
 import pyarrow as pa
 
 from sarit.core.errors import Corrupt, NotFound, Truncated, Unavailable
+from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName
 from sarit.spark.source.planner import QueryPlanner
 from sarit.spark.source.position import SegmentState
@@ -21,6 +22,8 @@ LEFT, RIGHT = SegmentId(1, 2), SegmentId(1, 3)
 class FakeStream:
     """`events`: segment -> lengths of its events; offsets count them as they are.  `starts`: what was truncated.
 
+    `history`: the epochs; `noted`: watermarks; `record`: cuts by time; `read_bytes`.
+
     A segment taken out of `events` is gone, and its successors are known still."""
 
     def __init__(self, stream=S):
@@ -32,6 +35,9 @@ class FakeStream:
         self.sealed = set()
         self.next = {}
         self.head = [A, B]
+        self.history = [{A: KeyRange(0.0, 0.5), B: KeyRange(0.5, 1.0)}]
+        self.noted = []
+        self.record = {}
 
     def cut(self, which):
         # The tail of a sealed stream: its last segments.
@@ -73,6 +79,15 @@ class FakeStream:
     def successors(self, segment):
         return self.next.get(segment, {})
 
+    def epochs(self):
+        return self.history
+
+    def cut_at(self, time_ms):
+        return self.record[max(time for time in self.record if time <= time_ms)]
+
+    def marks(self):
+        return self.noted
+
     def batches(self, segment, start, end):
         """Refuses what a store refuses; where a store would wait for more, that is asserted not to be asked."""
         self._check_readable(segment, start)
@@ -91,6 +106,7 @@ class FakeStream:
     def split_b(self):
         self.sealed.add(B)
         self.events |= {LEFT: [], RIGHT: []}
+        self.history.append({A: KeyRange(0.0, 0.5), LEFT: KeyRange(0.5, 0.75), RIGHT: KeyRange(0.75, 1.0)})
         self.next[B] = {LEFT: frozenset({B}), RIGHT: frozenset({B})}
 
     def close(self):
@@ -127,7 +143,7 @@ class FakeSource:
 class Missing:
     """A stream that does not exist (any more)."""
 
-    boundaries = batches = event_ends = None
+    boundaries = batches = event_ends = epochs = cut_at = marks = None
 
     def __init__(self, name):
         self.stream = name

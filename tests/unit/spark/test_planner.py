@@ -137,6 +137,6 @@ def test_misspelt_option_is_refused():
     with pytest.raises(Invalid, match="maxEventPerTrigger"):
         parse_read({"stream": "s/t", "maxEventPerTrigger": "3"})
     with pytest.raises(Invalid, match="at least 1"):
-        parse_read({"stream": "s/t", "splits": "0"})
+        parse_read({"stream": "s/t", "minPartitions": "0"})
     with pytest.raises(Invalid, match="which stream"):
         parse_read({})

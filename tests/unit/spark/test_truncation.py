@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.types import LongType, StructType
@@ -11,7 +13,8 @@ from sarit.core.errors import NotFound, Truncated
 from sarit.spark.formats.columns import Projection
 from sarit.spark.source import batch, task
 from sarit.spark.source.admission import Limits
-from sarit.spark.source.batch import BatchReader, batch_ranges
+from sarit.spark.source.batch import BatchReader
+from sarit.spark.source.bounded import batch_ranges
 from sarit.spark.source.options import parse_read
 from sarit.spark.source.ranges import Range
 from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, S, planner_of, take
@@ -126,16 +129,23 @@ def test_batch_read_raises_for_a_deleted_segment(stream):
     assert batch_ranges(LENIENT, stream) == [Range(S, A, 0, 10), Range(S, LEFT, 0, 5)]
 
 
+def only(stream, monkeypatch):
+    """Let driver and tasks find this stream."""
+    monkeypatch.setattr(batch, "connect", lambda *_: contextlib.nullcontext(SimpleNamespace(list_streams=None)))
+    monkeypatch.setattr(batch, "ConnectedStream", lambda *_: stream)
+    monkeypatch.setattr(task, "shared_stream", lambda *_: stream)
+
+
 def rows(found):
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
 def test_tasks_continue_above_a_truncation_during_their_read(stream, monkeypatch):
     stream.events[A] = [10] * 12
-    for module in (batch, task):
-        monkeypatch.setattr(module, "ConnectedStream", lambda *_: stream)
+    only(stream, monkeypatch)
     source = BatchReader(LENIENT, OFFSETS)
     (part,) = source.partitions()
+    assert part.parts == (Range(S, A, 0, 120),)
     stream.starts[A] = 30
     reading = source.read(part)
     assert rows([next(reading)]) == [30, 40, 50]
@@ -149,10 +159,10 @@ def test_tasks_continue_above_a_truncation_during_their_read(stream, monkeypatch
 
 def test_task_errors_name_the_option_for_truncations(stream, monkeypatch):
     stream.events[A] = [10] * 12
-    for module in (batch, task):
-        monkeypatch.setattr(module, "ConnectedStream", lambda *_: stream)
+    only(stream, monkeypatch)
     source = BatchReader(OPTIONS, OFFSETS)
     (part,) = source.partitions()
+    assert part.parts == (Range(S, A, 0, 120),)
     stream.starts[A] = 30
     with pytest.raises(Truncated, match="failOnDataLoss"):
         rows(source.read(part))

@@ -7,6 +7,7 @@ What a read can give, by where it comes from:
   (of the event's header in its segment);
 * its envelope (option `envelope`): `key`, `event_time`, `headers`, `payload`;
 * its typed payload (option `format`): a column for each field, or all in the struct column `payloadColumn`;
+* `cut`: the end of the read (option `includeCut`);
 * `_corrupt_record`: the event, where it cannot be decoded.
 
 A query says with `.schema(...)` which of them it wants; nothing else is decoded.
@@ -65,11 +66,14 @@ PLACE: Final = StructType(
     ]
 )
 
+CUT: Final = StructField("cut", StringType())
+
 # Columns that are the same for all events of a range -> how it gives them.
 _OF_RANGE: Final[dict[str, Callable[[Range], object]]] = {
     "scope": lambda part: part.stream.scope,
     "stream": lambda part: part.stream.stream,
     "segment_id": lambda part: part.segment.packed,
+    "cut": lambda part: part.cut,
 }
 
 _BYTES_OR_TEXT: Final = (BinaryType, StringType)
@@ -92,12 +96,13 @@ def read_schema(formats: FormatOptions, first_event: Callable[[], bytes | None] 
     """The columns of a read that names none; `first_event` of the stream is read where only the data knows them.
 
     Raises Invalid when nothing says which fields payloads have."""
+    place = [*PLACE.fields, CUT] if formats.include_cut else PLACE.fields
     if not formats.typed:
         own = [*ENVELOPE.fields, *PAYLOAD.fields] if formats.envelope else EVENT.fields
-        return StructType([*own, *PLACE.fields])
+        return StructType([*own, *place])
     fields = payload_schema(formats, lambda: _payload(formats, first_event()))
     columns = fields.fields if formats.payload_column is None else [StructField(formats.payload_column, fields)]
-    others = [*(ENVELOPE.fields if formats.envelope else ()), *PLACE.fields]
+    others = [*(ENVELOPE.fields if formats.envelope else ()), *place]
     taken = {field.name for field in others} | {"event"}
     clash = [field.name for field in columns if field.name in taken]
     if clash:
@@ -120,6 +125,8 @@ class Projection:
         self._formats = formats
         self._schema = arrow_schema(schema)
         known = dict(_PLACE_TYPES)
+        if formats.include_cut:
+            known[CUT.name] = (StringType,)
         if formats.envelope:
             known |= _ENVELOPE_TYPES
             if formats.typed:

@@ -50,6 +50,11 @@ OPTIONS: Final = (
         "`PERMISSIVE`: the column (string or binary, if the schema has it) that gets an event that cannot be decoded",
         "`_corrupt_record`",
     ),
+    Option(
+        "includeCut", READ,
+        "`true`: column `cut string`, the stream cut where the read (or the micro-batch) ends, the same for all "
+        "rows of a stream. `start` or `end` of another read may be such a text", "`false`",
+    ),
     Option("timeZone", ALL, "format `json`: the zone of timestamps that name none, as `Europe/Berlin`", "`UTC`"),
 )  # fmt: skip
 
@@ -65,6 +70,7 @@ class FormatOptions:
     mode: str = FAILFAST
     corrupt_column: str = "_corrupt_record"
     time_zone: str = "UTC"
+    include_cut: bool = False
 
     @property
     def typed(self) -> bool:
@@ -89,4 +95,5 @@ def parse_formats(options: Mapping[str, str]) -> FormatOptions:
     return FormatOptions(
         form, envelope, schema, payload, mode,
         given.text("columnNameOfCorruptRecord") or "_corrupt_record", given.text("timeZone") or "UTC",
+        given.flag("includeCut", default=False),
     )  # fmt: skip

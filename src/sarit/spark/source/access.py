@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from sarit.core.keyspace import KeyRange
     from sarit.core.names import SegmentId, StreamName
     from sarit.spark.source.position import Position, SegmentState
 
@@ -19,13 +20,22 @@ class StreamAccess(Protocol):
     stream: StreamName
 
     def cut(self, which: str) -> Position:
-        """The position named "head", "tail", or by the text of a stream cut."""
+        """The position that a value of the options `start` and `end` means, as of now (`starts.py`)."""
 
     def states(self, segments: Iterable[SegmentId]) -> dict[SegmentId, SegmentState]:
         """Start, end and sealed of each, at about one moment; deleted segments are left out."""
 
     def successors(self, segment: SegmentId) -> dict[SegmentId, frozenset[SegmentId]]:
         """The segments that follow, each with all of its predecessors."""
+
+    def epochs(self) -> Sequence[Mapping[SegmentId, KeyRange]]:
+        """The segments of each epoch with their parts of the key space, from the oldest that holds data."""
+
+    def cut_at(self, time_ms: int) -> Position:
+        """A position that every event appended at or after a time is behind, by the node's record."""
+
+    def marks(self) -> Sequence[tuple[int, Position]]:
+        """The watermarks that writers have noted, oldest first: no event before the position is later than the time."""
 
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Events between two byte offsets, as (events binary, offsets int64)."""

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, NotFound
+from sarit.core.limits import SPARK_PARTITION_BYTES
 from sarit.core.names import StreamName, is_internal_name
 from sarit.spark.formats import options as formats
 from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, READ, Given, Option
 from sarit.spark.source import streaming_options
+from sarit.spark.source.starts import Places
 from sarit.spark.source.streaming_options import StreamingOptions, parse_streaming
 
 if TYPE_CHECKING:
@@ -30,15 +32,28 @@ OPTIONS: Final = (
     Option("scope", READ, "the scope of names and patterns without one"),
     Option(
         "start", READ,
-        "`head`, `tail`, or the text of a stream cut. A streaming query with a checkpoint continues there instead",
+        "`head` (`earliest`), `tail` (`latest`), the text of a stream cut, a time (`-10 minutes`, "
+        "`2026-01-31T12:00:00Z`, milliseconds since 1970), `-N` for the last N events of each stream, or one of these "
+        "for each stream: `{\"SCOPE/STREAM\": \"head\"}`. A streaming query with a checkpoint continues there instead",
         "`head`",
     ),
-    Option("end", BATCH_READ, "`tail`, or the text of a stream cut", "`tail`"),
+    Option("end", BATCH_READ, "as `start`", "`tail`"),
     Option(
-        "splits", BATCH_READ,
-        "minimum number of partitions, approximately. With more than one per segment the driver reads the stream once "
-        "to find event boundaries",
-        "one per segment",
+        "maxBytesPerPartition", BATCH_READ,
+        "bound of a partition in bytes, approximately; a longer segment is cut",
+        f"`{SPARK_PARTITION_BYTES}`",
+    ),
+    Option(
+        "pushFilters", BATCH_READ,
+        "`true`: what the `where` of the query leaves out is not read. Then load a frame for each use of it: Spark "
+        "keeps one plan of a frame, and would apply the filters of one use to all others",
+        "`false`",
+    ),
+    Option(
+        "keyIsRoutingKey", BATCH_READ,
+        "with `pushFilters`, `true`: column `key` is the routing key that each event was written with, as it is with "
+        "envelopes unless the writer gave another. Then a filter `key = ...` reads only the segments of that key",
+        "`false`",
     ),
     Option(
         "failOnDataLoss", READ,
@@ -47,6 +62,10 @@ OPTIONS: Final = (
         "`true`",
     ),
 )  # fmt: skip
+
+
+# A present for checking the forms of times; far enough away for any that is relative to it.
+_ANY_PRESENT: Final = 1 << 52
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +97,21 @@ class StreamSelection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read.  `start` and `end`: "head", "tail" or the text of a stream cut.
+    """How to read.  `start` and `end`: a form of `starts.py`.
 
-    `splits` is the minimum number of partitions of a
-    batch read.
+    `min_partitions` and `max_bytes_per_partition` divide a batch read into tasks.
     """
 
     target: Target
     selection: StreamSelection
     start: str
     end: str
-    splits: int
+    min_partitions: int | None
+    max_bytes_per_partition: int
     fail_on_data_loss: bool
     streaming: StreamingOptions
+    push_filters: bool = False
+    key_is_routing_key: bool = False
 
     @property
     def stream(self) -> StreamName:
@@ -103,15 +124,21 @@ class ReadOptions:
 def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
     """Read options; unknown ones are refused.  Raises Invalid."""
     given = Given(options, [OPTIONS, streaming_options.OPTIONS, formats.OPTIONS])
+    start, end = given.text("start") or "head", given.text("end") or "tail"
+    for option, text in (("start", start), ("end", end)):
+        Places(option, text, _ANY_PRESENT)
     selection = _selection(given)
     return ReadOptions(
         target=given.target(default_controller),
         selection=selection,
-        start=given.text("start") or "head",
-        end=given.text("end") or "tail",
-        splits=given.positive("splits") or 1,
+        start=start,
+        end=end,
+        min_partitions=given.positive("minPartitions"),
+        max_bytes_per_partition=given.positive("maxBytesPerPartition") or SPARK_PARTITION_BYTES,
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
         streaming=parse_streaming(given, selection.scope or selection.names[0].scope),
+        push_filters=given.flag("pushFilters", default=False),
+        key_is_routing_key=given.flag("keyIsRoutingKey", default=False),
     )
 
 

@@ -38,12 +38,14 @@ _NOWHERE: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes of one segment between two event boundaries."""
+    """Bytes of one segment between two event boundaries.  `cut`: the text of the cut where the read of the stream ends,
+    for the column of that name; else empty."""
 
     stream: StreamName
     segment: SegmentId
     start: int
     end: int
+    cut: str = ""
 
 
 def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritError:
@@ -114,6 +116,9 @@ class TruncationGuard:
         self.states = access.states
         self.successors = access.successors
         self.boundaries = access.boundaries
+        self.epochs = access.epochs
+        self.cut_at = access.cut_at
+        self.marks = access.marks
         self.close = access.close
 
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:

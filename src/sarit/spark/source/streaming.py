@@ -16,7 +16,7 @@ from sarit.spark import versions
 from sarit.spark.client import ConnectedSource
 from sarit.spark.source.group_position import GroupPosition
 from sarit.spark.source.planner import QueryPlanner, unlimited
-from sarit.spark.source.task import RangePartition, read_range
+from sarit.spark.source.task import RangePartition, read_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ class _Reader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one partition; none when there was nothing to plan."""
         if isinstance(partition, RangePartition):
-            yield from read_range(self._options, partition.part, self._projection)
+            yield from read_ranges(self._options, partition, self._projection)
 
     def commit(self, end: JsonOffset) -> None:
         """All up to `end` is completed.  Spark says so when the next micro-batch begins."""

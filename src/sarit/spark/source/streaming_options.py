@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.client.groups.group import group_name
 from sarit.core.errors import Invalid
 from sarit.core.limits import SPARK_DISCOVERY_SECONDS, SPARK_TRIGGER_DELAY_MS
-from sarit.spark.options import STREAMING_READ, Option
+from sarit.spark.options import READ, STREAMING_READ, Option
 from sarit.spark.source.admission import Limits
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ OPTIONS: Final = (
         "`15m`",
     ),
     Option(
-        "minPartitions", STREAMING_READ,
-        "about the least number of partitions of a micro-batch: larger segments are cut at event boundaries. Events of "
-        "one key are then ordered by `offset` within a micro-batch, not by partition",
-        "one per segment",
+        "minPartitions", READ,
+        "about the least number of partitions, of a batch read or a micro-batch: larger segments are cut at event "
+        "boundaries, without reading. Events of one key are then ordered by `offset`, not by partition",
+        "one per segment; many small ones of a batch read share one",
     ),
     Option(
         "readerGroup", STREAMING_READ,

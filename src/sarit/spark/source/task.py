@@ -1,4 +1,4 @@
-"""A task: it reads its range of a segment as Arrow batches, directly from the segment store."""
+"""A task: it reads its ranges of segments as Arrow batches, directly from the segment stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from sarit.spark.client import ConnectedStream
+from sarit.core.errors import Unavailable
+from sarit.spark.client import forget_client, shared_stream
 from sarit.spark.source.ranges import Range, TruncationGuard
 
 if TYPE_CHECKING:
@@ -19,18 +20,22 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """What one task reads: ranges, one after the other."""
 
-    def __init__(self, part: Range) -> None:
-        super().__init__(part)
-        self.part = part
+    def __init__(self, *parts: Range) -> None:
+        super().__init__(parts)
+        self.parts = parts
 
 
-def read_range(options: ReadOptions, part: Range, projection: Projection) -> Iterator[pa.RecordBatch]:
-    """The events of one range; runs in a task.  Raises NotFound, Truncated."""
-    access = TruncationGuard(ConnectedStream(options.target, part.stream), fail=options.fail_on_data_loss)
+def read_ranges(options: ReadOptions, partition: RangePartition, projection: Projection) -> Iterator[pa.RecordBatch]:
+    """The events of a partition; runs in a task.  Raises NotFound, Truncated."""
     try:
-        for events, offsets in access.batches(part.segment, part.start, part.end):
-            yield projection.batch(events, offsets, part)
-    finally:
-        access.close()
+        for part in partition.parts:
+            stream = shared_stream(options.target, part.stream)
+            access = TruncationGuard(stream, fail=options.fail_on_data_loss)
+            for events, offsets in access.batches(part.segment, part.start, part.end):
+                yield projection.batch(events, offsets, part)
+    except Unavailable:
+        # Spark repeats the task: it starts with new connections.
+        forget_client(options.target)
+        raise
