@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import click
 
 import sarit
+from sarit.cli import envelopes
 from sarit.cli.names import STREAM
 from sarit.cli.options import controller_option, format_option
 from sarit.cli.pipes import Interrupts, Output, end_interrupted
@@ -22,7 +23,7 @@ from sarit.core.times import parse_time
 from sarit.env.real import real_env
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sarit.client.blocking.client import Client
     from sarit.client.blocking.streams import EventReader
@@ -44,6 +45,7 @@ MAX_PRINTED: Final = 10_000  # events printed at once
 @click.option("--follow", is_flag=True, help="Do not end at the tail: wait for more.")
 @click.option("--limit", type=click.IntRange(1), help="End after this number of events.")
 @click.option("--skip-truncated", is_flag=True, help="Skip truncated data instead of failing.")
+@click.option("--envelope", is_flag=True, help="Show key, time and headers of envelopes before their payload.")
 @click.option("--print-cut", is_flag=True, help="At the end, print the cut reached on standard error.")
 @controller_option
 @format_option
@@ -53,6 +55,7 @@ def read(
     follow: bool,
     limit: int | None,
     skip_truncated: bool,
+    envelope: bool,
     print_cut: bool,
     controller: str,
     output: str,
@@ -63,6 +66,8 @@ def read(
     minute in the last hour, more before that.
 
     A JSON document has the event as "event", or as "event_base64" when it is not UTF-8 text.
+    With --envelope a line has key, time, headers and payload, separated by tabs, and "-" for what an event has not;
+    a JSON document has "key", "event_time" and "headers", too.  A plain event is shown as a payload alone.
     Ends at the tail as it was when reading began, unless --follow.  The cut of --print-cut is after the last event
     that was printed, whatever ended the reading: Ctrl-C, a closed pipe, an error.
     """
@@ -75,7 +80,7 @@ def read(
     ):
         cut = reader.position()
         try:
-            for cut in _printed(reader, interrupts, limit, as_json=output == "json"):  # noqa: B007
+            for cut in _printed(reader, interrupts, limit, _form(envelope, as_json=output == "json")):  # noqa: B007
                 pass
         except (KeyboardInterrupt, SaritError, OSError) as error:
             stopped = error
@@ -95,7 +100,9 @@ def _cut_of(client: Client, name: StreamName, start: str) -> StreamCut | str:
     return start
 
 
-def _printed(reader: EventReader, interrupts: Interrupts, limit: int | None, *, as_json: bool) -> Iterator[StreamCut]:
+def _printed(
+    reader: EventReader, interrupts: Interrupts, limit: int | None, form: Callable[[bytes], bytes] | None
+) -> Iterator[StreamCut]:
     """Print events.  Yields the cut after the printed events after each batch, before anything is raised."""
     sys.stdout.flush()
     out = Output(sys.stdout.fileno(), interrupts)
@@ -107,9 +114,11 @@ def _printed(reader: EventReader, interrupts: Interrupts, limit: int | None, *, 
             return
         cut = reader.position()
         events = list(islice(found.left, MAX_PRINTED if limit is None else min(MAX_PRINTED, limit - count)))
-        failure: OSError | None = None
+        lines, failure = _lines(events, form)
+        events = events[: len(lines)]
         try:
-            out.write([json.dumps(_document(event)).encode() for event in events] if as_json else events)
+            if lines:
+                out.write(lines)
         except OSError as error:
             failure = error
         done = events[: out.whole_lines]
@@ -122,8 +131,22 @@ def _printed(reader: EventReader, interrupts: Interrupts, limit: int | None, *, 
             raise KeyboardInterrupt
 
 
-def _document(event: bytes) -> dict[str, str]:
+def _form(envelope: bool, *, as_json: bool) -> Callable[[bytes], bytes] | None:
+    """What makes a line of an event; None: the event is the line."""
+    if envelope:
+        return partial(envelopes.shown, as_json=as_json)
+    return (lambda event: json.dumps(envelopes.bytes_field("event", event)).encode()) if as_json else None
+
+
+def _lines(
+    events: list[bytes], form: Callable[[bytes], bytes] | None
+) -> tuple[list[bytes], OSError | SaritError | None]:
+    """The lines of events, up to the first that cannot be shown, and why it cannot."""
+    if form is None:
+        return events, None
+    lines: list[bytes] = []
     try:
-        return {"event": event.decode()}
-    except UnicodeDecodeError:
-        return {"event_base64": base64.b64encode(event).decode()}
+        lines.extend(map(form, events))  # those before one that fails stay
+    except SaritError as error:
+        return lines, error
+    return lines, None

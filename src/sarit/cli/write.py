@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 import sarit
+from sarit.cli.envelopes import envelope_parts
 from sarit.cli.names import STREAM
 from sarit.cli.options import controller_option, count_of, format_option, show
 from sarit.cli.pipes import Interrupts, end_interrupted, lines
@@ -21,7 +22,9 @@ from sarit.core.errors import Invalid, SaritError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.cli.envelopes import EnvelopeParts
     from sarit.client.blocking.streams import EventWriter
+    from sarit.core.envelope import Envelope
     from sarit.core.names import StreamName
 
 
@@ -40,6 +43,13 @@ if TYPE_CHECKING:
     default=None,
     help="What a line is: the event itself, or a JSON document.  [default: json with --format json, else lines]",
 )
+@click.option("--envelope", is_flag=True, help="Write envelopes: the key travels with the event, and so do these:")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="With --envelope: a header of all events."
+)
+@click.option(
+    "--event-time", metavar="TIME", help='With --envelope: the time of all events, as "now" or "2026-01-31T12:00:00Z".'
+)
 @click.option("--create", is_flag=True, help="Create scope and stream when they are missing.")
 @controller_option
 @format_option
@@ -50,6 +60,9 @@ def write(
     key_separator: str | None,
     key_optional: bool,
     shape: str | None,
+    envelope: bool,
+    headers: tuple[str, ...],
+    event_time: str | None,
     create: bool,
     controller: str,
     output: str,
@@ -57,7 +70,8 @@ def write(
     """Write each line of FILE (default: standard input) to SCOPE/STREAM as one event.
 
     With --format json a line is a JSON document, as `sarit read --format json` prints it: the event as "event", or
-    as "event_base64" when it is not UTF-8 text, and its routing key, if it has one, as "key".
+    as "event_base64" when it is not UTF-8 text, and its routing key, if it has one, as "key".  With --envelope it may
+    have an "event_time", and "headers" as a list of objects with "name" and "value".
 
     Ends when all events are durable, and prints their number.  Ctrl-C stops reading and writes the lines that were
     read; a second one does not wait for them.  Started with SIGINT ignored, as by nohup or in the background of a
@@ -70,14 +84,16 @@ def write(
         raise click.UsageError('a JSON document has its key as "key": give --input lines to use --key-separator')
     if key_optional and key_separator is None:
         raise click.UsageError("--key-optional needs --key-separator")
+    parts = envelope_parts(envelope, headers, event_time)
     separator = key_separator.encode() if key_separator else None
     count = _Count()
 
-    def event_of(line: bytes) -> tuple[bytes, str | None]:
+    def event_of(line: bytes) -> tuple[bytes | Envelope, str | None]:
         number = count.read + 1
         if as_json:
-            return _document(line, key, number)
-        return _event(line, key, separator, number, optional=key_optional)
+            return _document(line, key, number, parts)
+        event, own_key = _event(line, key, separator, number, optional=key_optional)
+        return event if parts is None else parts.envelope(event, own_key), own_key
 
     with sarit.connect(controller) as client, Interrupts(again=True) as interrupts:
         if create:
@@ -124,7 +140,7 @@ def _copy(
     writer: EventWriter,
     interrupts: Interrupts,
     count: _Count,
-    event_of: Callable[[bytes], tuple[bytes, str | None]],
+    event_of: Callable[[bytes], tuple[bytes | Envelope, str | None]],
 ) -> BaseException | None:
     """Write the lines of `file`; the error that ended it early, if any.  Raises the writer's failure."""
     with _progress(file) as bar:
@@ -166,7 +182,9 @@ def _key(text: bytes, number: int) -> str:
         raise _bad_line(number, "its key is not UTF-8") from None
 
 
-def _document(line: bytes, key: str | None, number: int) -> tuple[bytes, str | None]:
+def _document(
+    line: bytes, key: str | None, number: int, parts: EnvelopeParts | None
+) -> tuple[bytes | Envelope, str | None]:
     """Event and key of a JSON document.  Raises Invalid."""
     try:
         found = json.loads(line)
@@ -183,7 +201,14 @@ def _document(line: bytes, key: str | None, number: int) -> tuple[bytes, str | N
             own_key.encode()
     except ValueError as error:
         raise _bad_line(number, f"its event or key cannot be decoded: {error}") from None
-    return data, own_key
+    if parts is None:
+        return data, own_key
+    try:
+        return parts.of_document(data, own_key, found), own_key
+    except ValueError as error:
+        raise _bad_line(number, f"a header cannot be decoded: {error}") from None
+    except Invalid as error:
+        raise _bad_line(number, str(error)) from None
 
 
 def _bad_line(number: int, why: str) -> Invalid:

@@ -186,9 +186,10 @@ def test_value_of_another_type_is_null_and_malformed(kind, text):
 
 
 def test_malformed_members_leave_the_others_their_values():
-    payload = b'{"a": "x", "b": 1, "s": {"x": 1, "y": "q"}, "l": [1, "z", 3], "m": {"k": "v", "o": 2}}'
-    found, bad = values("a int, b int, s struct<x:int,y:int>, l array<int>, m map<string,int>", [payload])
-    assert found == [(None, 1, {"x": 1, "y": None}, [1, None, 3], [("k", None), ("o", 2)])]
+    payload = b'{"a": "x", "b": 1, "s": {"x": 1, "y": "q"}, "l": [1, "z"], "m": {"k": {"x": "v"}}, "o": [{"x": 1}, {"x": 2.5}]}'
+    wanted = "a int, b int, s struct<x:int,y:int>, l array<int>, m map<string,struct<x:int>>, o array<struct<x:int>>"
+    found, bad = values(wanted, [payload])
+    assert found == [(None, 1, {"x": 1, "y": None}, None, [("k", {"x": None})], [{"x": 1}, {"x": None}])]
     assert bad == [True]
 
 

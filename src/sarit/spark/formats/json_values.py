@@ -200,7 +200,8 @@ def _map(item: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
         try:
             return list(zip(names, _each(list(value.values()), item), strict=True))
         except _Wrong as wrong:
-            raise _Wrong(str(wrong), list(zip(names, wrong.partial, strict=True))) from None
+            partial = None if wrong.partial is None else list(zip(names, wrong.partial, strict=True))
+            raise _Wrong(str(wrong), partial) from None
 
     return convert
 
@@ -212,6 +213,8 @@ def _each(values: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
         try:
             found.append(None if value is None else convert(value))
         except _Wrong as wrong:
+            if wrong.partial is None:  # as Spark has it: only an object keeps its place
+                raise
             found.append(wrong.partial)
             problem = problem or str(wrong)
     if problem is not None:

@@ -1,0 +1,148 @@
+"""Envelopes for people: the options of `sarit write`, and how `sarit read` shows them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from sarit.core.envelope import Envelope
+from sarit.core.errors import Corrupt, Invalid
+from sarit.core.times import parse_time
+from sarit.env.real import RealClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROS_PER_MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeParts:
+    """What all events of one `sarit write` have: `event_time` in microseconds since 1970."""
+
+    event_time: int | None
+    headers: tuple[tuple[str, bytes], ...]
+
+    def envelope(self, event: bytes, key: str | None) -> Envelope:
+        """The envelope of a line."""
+        return Envelope(event, key=key, event_time=self.event_time, headers=self.headers)
+
+    def of_document(self, event: bytes, key: str | None, found: dict[str, Any]) -> Envelope:
+        """The envelope of a JSON document: its "event_time" and "headers" come before those of the options.
+
+        Raises Invalid."""
+        time, headers = self.event_time, self.headers
+        if found.get("event_time") is not None:
+            time = time_of(found["event_time"])
+        if found.get("headers") is not None:
+            headers = tuple(_header_of(one) for one in _listed(found["headers"]))
+        return Envelope(event, key=key, event_time=time, headers=headers)
+
+
+def envelope_parts(envelope: bool, headers: Sequence[str], event_time: str | None) -> EnvelopeParts | None:
+    """The options --envelope, --header and --event-time; None without --envelope.  Raises UsageError."""
+    if not envelope:
+        if headers or event_time is not None:
+            raise click.UsageError("--header and --event-time are parts of an envelope: give --envelope, too")
+        return None
+    pairs = []
+    for text in headers:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise click.UsageError(f"--header {text!r}: give NAME=VALUE")
+        pairs.append((name, value.encode(errors="surrogateescape")))
+    try:
+        time = None if event_time is None else time_of(event_time)
+        return EnvelopeParts(time, Envelope(b"", headers=pairs).headers)
+    except Invalid as error:
+        raise click.UsageError(str(error)) from None
+
+
+def time_of(value: object) -> int:
+    """Microseconds since 1970 of a time as people write it, or as `sarit read` shows it.  Raises Invalid."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        raise Invalid('its event_time is no time: give "2026-01-31T12:00:00Z", or microseconds since 1970')
+    try:
+        # To the microsecond, which `parse_time` cuts off.
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is not None and moment.tzinfo is not None:
+        return (moment - _EPOCH) // timedelta(microseconds=1)
+    return parse_time(value, RealClock().wall_ms()) * _MICROS_PER_MILLI
+
+
+def text_of_time(time: int) -> str | int:
+    """A time in microseconds since 1970, as ISO 8601; as it is where that has no form."""
+    try:
+        return (_EPOCH + timedelta(microseconds=time)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return time
+
+
+def line(event: bytes) -> bytes:
+    """An event as one line: key, time, headers and payload, separated by tabs; "-" for what it has not.
+
+    A plain event is a payload alone.  Raises Invalid for a newer version, Corrupt."""
+    found = Envelope.parse(event) if Envelope.is_envelope(event) else Envelope(event)
+    time = "-" if found.event_time is None else str(text_of_time(found.event_time))
+    headers = " ".join(f"{name}={value.decode(errors='backslashreplace')}" for name, value in found.headers)
+    fields = ("-" if found.key is None else found.key, time, headers or "-")
+    return b"\t".join([*(_one_line(field) for field in fields), found.payload])
+
+
+def _one_line(text: str) -> bytes:
+    return text.replace("\t", "\\t").replace("\n", "\\n").encode()
+
+
+def document(event: bytes) -> dict[str, Any]:
+    """An event as a JSON document, as `sarit write --envelope --format json` takes it.  Raises as `line`."""
+    found = Envelope.parse(event) if Envelope.is_envelope(event) else Envelope(event)
+    shown: dict[str, Any] = bytes_field("event", found.payload)
+    if found.key is not None:
+        shown["key"] = found.key
+    if found.event_time is not None:
+        shown["event_time"] = text_of_time(found.event_time)
+    if found.headers:
+        shown["headers"] = [{"name": name, **bytes_field("value", value)} for name, value in found.headers]
+    return shown
+
+
+def bytes_field(name: str, value: bytes) -> dict[str, Any]:
+    """A field of a JSON document: as text, or as NAME_base64 where it is no UTF-8."""
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def shown(event: bytes, *, as_json: bool) -> bytes:
+    """An event as a line of output."""
+    try:
+        return json.dumps(document(event)).encode() if as_json else line(event)
+    except Corrupt as error:
+        raise Invalid(f"{error}; without --envelope the bytes are shown as they are") from None
+
+
+def _listed(headers: object) -> list[Any]:
+    if isinstance(headers, list):
+        return headers
+    raise Invalid('its headers are no list: give [{"name": "n", "value": "v"}]')
+
+
+def _header_of(found: object) -> tuple[str, bytes]:
+    if isinstance(found, dict) and isinstance(found.get("name"), str):
+        value, encoded = found.get("value"), found.get("value_base64")
+        if isinstance(value, str):
+            return found["name"], value.encode()
+        if isinstance(encoded, str):
+            return found["name"], base64.b64decode(encoded, validate=True)
+    raise Invalid('a header is no object with "name" and either "value" or "value_base64"')
