@@ -186,7 +186,10 @@ def test_value_of_another_type_is_null_and_malformed(kind, text):
 
 
 def test_malformed_members_leave_the_others_their_values():
-    payload = b'{"a": "x", "b": 1, "s": {"x": 1, "y": "q"}, "l": [1, "z"], "m": {"k": {"x": "v"}}, "o": [{"x": 1}, {"x": 2.5}]}'
+    payload = (
+        b'{"a": "x", "b": 1, "s": {"x": 1, "y": "q"}, "l": [1, "z"], '
+        b'"m": {"k": {"x": "v"}}, "o": [{"x": 1}, {"x": 2.5}]}'
+    )
     wanted = "a int, b int, s struct<x:int,y:int>, l array<int>, m map<string,struct<x:int>>, o array<struct<x:int>>"
     found, bad = values(wanted, [payload])
     assert found == [(None, 1, {"x": 1, "y": None}, None, [("k", {"x": None})], [{"x": 1}, {"x": None}])]
