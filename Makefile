@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale trickle spark-kills lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove soak scale trickle spark-kills spark-matrix lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -39,6 +39,9 @@ trickle: setup  ## one small append to each of 16,000 segments per round; memory
 
 spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the node under a chain of jobs (about 20 minutes)
 	@$(BIN)/python -m tests.spark.kill_matrix --scale $(KILLS)
+
+spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
+	@$(BIN)/python -m tests.spark.matrix $(SPARK)
 
 lint: setup  ## ruff, formatting, mypy --strict, import directions
 	@$(BIN)/ruff check .

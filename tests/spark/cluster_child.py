@@ -29,6 +29,7 @@ CLUSTER = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",
     "spark.dynamicAllocation.initialExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "300s",
     "spark.dynamicAllocation.maxExecutors": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",

@@ -79,24 +79,22 @@ class StandaloneCluster:
 
     def __enter__(self) -> StandaloneCluster:
         try:
-            self.url = self._start(
-                "master", r"Starting Spark master at (spark://\S+)", "master.Master", "--port", "0"
-            ).found
-            for name in ("one", "two"):
-                directory = str(self._directory / name)
-                self._start(
-                    name, r"Successfully registered with master (\S+)",
-                    "worker.Worker", "--cores", "1", "--memory", "600m", "--work-dir", directory, self.url,
-                )  # fmt: skip
+            master = self._start("master", "127.0.0.1", r"Starting Spark master at (spark://\S+)", "master.Master")
+            self.url = master.found
+            # Spark runs no second attempt of a task on the host of the first: two addresses are two hosts.
+            for name, host in (("one", "127.0.0.1"), ("two", "127.0.0.2")):
+                options = ("--cores", "1", "--memory", "600m", "--work-dir", str(self._directory / name), self.url)
+                self._start(name, host, r"Successfully registered with master (\S+)", "worker.Worker", *options)
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _start(self, name: str, ready: str, main: str, *options: str) -> Server:
-        common = ("--host", "127.0.0.1", "--webui-port", "0")
+    def _start(self, name: str, host: str, ready: str, main: str, *options: str) -> Server:
+        common = ("--host", host, "--port", "0", "--webui-port", "0")
         command = ("spark-class", f"org.apache.spark.deploy.{main}", *common, *options)
-        server = Server(command, ready, self._directory / f"{name}.log", environment())
+        env = environment() | {"SPARK_LOCAL_IP": host}
+        server = Server(command, ready, self._directory / f"{name}.log", env)
         self._servers.append(server)
         return server
 
@@ -118,12 +116,11 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": str(self._port),
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.memory": "600m",
         }
         conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         main = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
         # The server runs the Python workers, so it is the server that needs the Python with Sarit.
-        env = environment() | {"PYSPARK_PYTHON": sys.executable}
+        env = environment() | {"PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "700m"}
         ready = r"Spark Connect server (started) at"
         command = ("spark-submit", "--master", "local[2]", *conf, *main)
         self._server = Server(command, ready, self._directory / "connect.log", env)

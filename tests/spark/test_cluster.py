@@ -51,8 +51,7 @@ def test_executors_in_other_processes_read_and_write_each_event_once(node, tmp_p
         # The driver alone knows the address and the Python: executors get both from it.
         found = driver("cluster", cluster.url, node, tmp_path, SARIT_CONTROLLER=node.controller)
     assert found["events"] == list(range(EVENTS)), "a task ran twice, and its rows count once"
-    assert 1 in found["attempts"], "no task ran twice"
-    assert len(found["places"]) >= 1
+    assert 1 in found["attempts"], "no task ran twice; Spark runs a second attempt in another executor alone"
     assert all(str(tmp_path) in place and "/app-" in place for place in found["places"])
     assert read(node, "s/in") == list(range(EVENTS))
     assert read(node, "s/out") == list(range(EVENTS))

@@ -48,12 +48,15 @@ def session(
     `settings`: options of Spark, as `{"spark.sql.shuffle.partitions": 2}`; filters are pushed down unless they say
     otherwise.  `master`: a cluster, as `spark://host:7077`; `remote`: a Spark Connect server, as `sc://host:15002`,
     whose workers are of the server's choice.  Raises ImportError (no PySpark here; no Sarit in the Python of
-    `PYSPARK_PYTHON`), ValueError (both a master and a remote).
+    `PYSPARK_PYTHON`), Invalid (PySpark is too old), ValueError (both a master and a remote).
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise ImportError("PySpark is not installed: install Sarit with its extra [spark], or pyspark 4.1") from error
+        raise ImportError("PySpark is not installed: install Sarit with its extra [spark], or pyspark>=4.1") from error
+    from sarit.spark import versions
+
+    versions.check(versions.version())
     if master is not None and remote is not None:
         raise ValueError("give a master or a remote, not both: a Connect server has a master of its own")
     builder = SparkSession.builder.appName(name)
