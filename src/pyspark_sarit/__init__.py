@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from sarit.spark.data_source import SaritSource as DefaultSource
+from sarit.spark import versions
+
+if versions.is_supported(versions.version()):
+    from sarit.spark.data_source import SaritSource as DefaultSource
+else:
+    from sarit.spark.too_old import TooOldSource as DefaultSource  # type: ignore[assignment]
 
 __all__ = ["DefaultSource"]

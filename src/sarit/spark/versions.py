@@ -31,8 +31,13 @@ def parse(text: str) -> tuple[int, int]:
 
 def check(text: str) -> None:
     """Raises Invalid for a PySpark that is too old."""
-    if parse(text) < _OLDEST:
+    if not is_supported(text):
         raise Invalid(f'format("sarit") needs PySpark 4.1 or newer; found {text}')
+
+
+def is_supported(text: str) -> bool:
+    """Whether the connector works with a PySpark."""
+    return parse(text) >= _OLDEST
 
 
 def has_admission_control(text: str) -> bool:
