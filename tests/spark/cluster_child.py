@@ -1,6 +1,6 @@
 """Drivers in processes of their own: of a standalone cluster, of a Connect server.
 
-`python -m tests.spark.cluster_child WHAT URL CONTROLLER DIRECTORY` prints one JSON object.
+`python -m tests.spark.cluster_child WHAT URL DIRECTORY` prints one JSON object.  No address of a node is given.
 """
 
 from __future__ import annotations
@@ -55,18 +55,24 @@ def with_place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([*batch.columns, place, attempt], names=["event", "place", "attempt"])
 
 
-def on_cluster(url: str, directory: str) -> dict[str, Any]:
-    """Write, read with speculation, and copy by a streaming query, all in executors; no address is given."""
-    spark = sarit.spark.session("cluster", CLUSTER, master=url)
+def write_and_copy(spark: Any, scope: str, directory: str) -> None:
+    """Write numbers to a stream, and copy them to another by a streaming query."""
     rows = spark.range(0, EVENTS, 1, 4).selectExpr("cast(id as string) event", "cast(id % 7 as string) routing_key")
-    rows.write.format("sarit").option("stream", "s/in").mode("append").save()
-    source = spark.read.format("sarit").option("stream", "s/in").schema("event string").load()
-    placed = source.mapInArrow(with_place, "event string, place string, attempt int").collect()
-    copy = spark.readStream.format("sarit").option("stream", "s/in").load().selectExpr("event")
-    sink = copy.writeStream.format("sarit").option("stream", "s/out").option("checkpointLocation", f"{directory}/c")
-    query = sink.start()
+    rows.write.format("sarit").option("stream", f"{scope}/source").mode("append").save()
+    copy = spark.readStream.format("sarit").option("stream", f"{scope}/source").load().selectExpr("event")
+    sink = copy.writeStream.format("sarit").option("stream", f"{scope}/copy")
+    query = sink.option("checkpointLocation", f"{directory}/checkpoint").start()
     query.processAllAvailable()
     query.stop()
+
+
+def on_cluster(url: str, directory: str) -> dict[str, Any]:
+    """All work in executors; one task of a read hangs."""
+    spark = sarit.spark.session("cluster", CLUSTER, master=url)
+    sarit.spark.check(spark)
+    write_and_copy(spark, "cluster", directory)
+    source = spark.read.format("sarit").option("stream", "cluster/source").schema("event string").load()
+    placed = source.mapInArrow(with_place, "event string, place string, attempt int").collect()
     spark.stop()
     return {
         "events": sorted(int(row.event) for row in placed),
@@ -75,27 +81,21 @@ def on_cluster(url: str, directory: str) -> dict[str, Any]:
     }
 
 
-def on_connect(url: str, controller: str, directory: str) -> dict[str, Any]:
-    """Write, read, copy by a streaming query, and make views, all by a Connect server."""
+def on_connect(url: str, directory: str) -> dict[str, Any]:
+    """All work in the processes of a Connect server."""
     spark = sarit.spark.session(remote=url)
-    options = {"controller": controller}
-    rows = spark.range(EVENTS).selectExpr("cast(id as string) event", "cast(id % 7 as string) routing_key")
-    rows.write.format("sarit").options(**options, stream="s/in").mode("append").save()
-    copy = spark.readStream.format("sarit").options(**options, stream="s/in").load().selectExpr("event")
-    sink = copy.writeStream.format("sarit").options(**options, stream="s/out")
-    query = sink.option("checkpointLocation", f"{directory}/c").start()
-    query.processAllAvailable()
-    query.stop()
-    views = sarit.spark.register(spark, "s", options)
-    totals = spark.sql("SELECT count(*) n, sum(cast(cast(event as string) as long)) total FROM s_out").collect()
-    columns = [row.col_name for row in spark.sql("DESCRIBE s_in").collect()]
+    sarit.spark.check(spark)
+    write_and_copy(spark, "connect", directory)
+    views = sarit.spark.register(spark, "connect")
+    totals = spark.sql("SELECT count(*) n, sum(cast(cast(event AS string) AS long)) total FROM connect_copy").collect()
+    columns = [row.col_name for row in spark.sql("DESCRIBE connect_source").collect()]
     spark.stop()
     return {"views": views, "count": totals[0].n, "total": totals[0].total, "columns": columns}
 
 
-def main(what: str, url: str, controller: str, directory: str) -> None:
+def main(what: str, url: str, directory: str) -> None:
     """Run one of them."""
-    found = on_cluster(url, directory) if what == "cluster" else on_connect(url, controller, directory)
+    found = {"cluster": on_cluster, "connect": on_connect}[what](url, directory)
     print(json.dumps(found), flush=True)
 
 

@@ -106,8 +106,9 @@ class StandaloneCluster:
 class ConnectServer:
     """Spark Connect over `local[2]`; `url` is what `SparkSession.builder.remote` takes."""
 
-    def __init__(self, directory: Path, port: int) -> None:
+    def __init__(self, directory: Path, port: int, **env: str) -> None:
         self._directory = directory
+        self._env = env
         self._port = port
         self.url = f"sc://127.0.0.1:{port}"
 
@@ -120,7 +121,7 @@ class ConnectServer:
         conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         main = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
         # The server runs the Python workers, so it is the server that needs the Python with Sarit.
-        env = environment() | {"PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "700m"}
+        env = environment() | {"PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "700m"} | self._env
         ready = r"Spark Connect server (started) at"
         command = ("spark-submit", "--master", "local[2]", *conf, *main)
         self._server = Server(command, ready, self._directory / "connect.log", env)

@@ -12,6 +12,7 @@ import sys
 import pytest
 
 import sarit
+from examples.pipelines.declarative import run
 from tests.nodes import RunningNode
 from tests.spark.cluster_child import EVENTS
 from tests.spark.servers import ConnectServer, StandaloneCluster, environment
@@ -20,19 +21,36 @@ from tests.spark.slow import SPARK_MAY_BE_SLOW
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
 
 
-@pytest.fixture
-def node(tmp_path):
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
     if shutil.which("java") is None and not os.environ.get("CI"):
         pytest.skip("Spark needs Java: install a JRE of version 17 or newer")
-    with RunningNode(tmp_path / "data") as node, sarit.connect(node.controller) as client:
-        client.create_scope("s")
-        client.create_stream("s/in", segments=4)
-        client.create_stream("s/out", segments=2)
+    with RunningNode(tmp_path_factory.mktemp("node") / "data") as node:
         yield node
 
 
-def driver(what, url, node, directory, **env):
-    command = [sys.executable, "-m", "tests.spark.cluster_child", what, url, node.controller, str(directory)]
+@pytest.fixture(scope="module")
+def connect(node, tmp_path_factory):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    # Sources run where the server runs, so it is the server that knows where the node is.
+    with ConnectServer(tmp_path_factory.mktemp("connect"), port, SARIT_CONTROLLER=node.controller) as server:
+        yield server
+
+
+def fresh(node, scope, **segments):
+    """Each run of a test, a repeated one too, has streams of its own."""
+    with sarit.connect(node.controller) as client:
+        client.create_scope(scope)
+        client.delete_scope(scope, recursive=True)
+        client.create_scope(scope)
+        for stream, count in segments.items():
+            client.create_stream(f"{scope}/{stream}", segments=count)
+
+
+def driver(what, url, directory, **env):
+    """Run one of `cluster_child`, on streams of the scope of its name."""
+    command = [sys.executable, "-m", "tests.spark.cluster_child", what, url, str(directory)]
     done = subprocess.run(
         command, env=environment() | env, capture_output=True, text=True, timeout=800, check=False,
         cwd=os.getcwd(),
@@ -47,22 +65,28 @@ def read(node, stream):
 
 
 def test_executors_in_other_processes_read_and_write_each_event_once(node, tmp_path):
+    fresh(node, "cluster", source=4, copy=2)
     with StandaloneCluster(tmp_path) as cluster:
         # The driver alone knows the address and the Python: executors get both from it.
-        found = driver("cluster", cluster.url, node, tmp_path, SARIT_CONTROLLER=node.controller)
+        found = driver("cluster", cluster.url, tmp_path, SARIT_CONTROLLER=node.controller)
     assert found["events"] == list(range(EVENTS)), "a task ran twice, and its rows count once"
     assert 1 in found["attempts"], "no task ran twice; Spark runs a second attempt in another executor alone"
     assert all(str(tmp_path) in place and "/app-" in place for place in found["places"])
-    assert read(node, "s/in") == list(range(EVENTS))
-    assert read(node, "s/out") == list(range(EVENTS))
+    assert read(node, "cluster/source") == list(range(EVENTS))
+    assert read(node, "cluster/copy") == list(range(EVENTS))
 
 
-def test_connect_reads_writes_streams_and_makes_views(node, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with ConnectServer(tmp_path, port) as server:
-        found = driver("connect", server.url, node, tmp_path)
-    assert found["views"] == ["s_in", "s_out"]
+def test_connect_reads_writes_streams_and_makes_views(node, connect, tmp_path):
+    fresh(node, "connect", source=4, copy=2)
+    found = driver("connect", connect.url, tmp_path)
+    assert found["views"] == ["connect_copy", "connect_source"]
     assert (found["count"], found["total"]) == (EVENTS, sum(range(EVENTS)))
     assert found["columns"][:2] == ["event", "scope"]
-    assert read(node, "s/out") == list(range(EVENTS))
+    assert read(node, "connect/copy") == list(range(EVENTS))
+
+
+def test_declarative_pipeline_finds_what_plain_python_finds(node, connect, tmp_path):
+    with sarit.connect(node.controller) as client:
+        client.create_scope("flights")
+        client.delete_scope("flights", recursive=True)
+    assert run.run(node.controller, tmp_path, ["--remote", connect.url]) > 10
