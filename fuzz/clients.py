@@ -29,6 +29,8 @@ from sarit.client.sync.synchronizer import decode_entry, encode_initial, encode_
 from sarit.controller.model import watermarks as controller_watermarks
 from sarit.controller.model.epochs import SegmentRange
 from sarit.core.cuts import StreamCut
+from sarit.core.envelope import Envelope
+from sarit.core.envelope_columns import decode
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId, StreamName
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _STREAM: Final = StreamName("s", "t")
+_ENVELOPE: Final = Envelope("21.5", key="ann", event_time=5, headers=[("source", b"north"), ("n", b"")])
 _SEGMENT: Final = GroupSegment(_STREAM, SegmentId(0, 0))
 _NEXT: Final = GroupSegment(_STREAM, SegmentId(1, 3))
 _WHOLE: Final = KeyPart(0.0, 1.0)
@@ -97,8 +100,27 @@ _UPDATES: Final = (
 _CONFIG: Final = GroupConfig({_STREAM: {SegmentId(0, 0): 5}}, {_STREAM: None})
 _MARK: Final = controller_watermarks.Watermark(5, 9, ((SegmentRange(0.0, 1.0, 0), 70),))
 
+
+def _envelope(data: bytes) -> object:
+    """One event, and as the middle one of a column: both decoders agree."""
+    found = decode([bytes(_ENVELOPE), data, bytes(_ENVELOPE)])
+    assert found.bad.tolist()[::2] == [False, False]
+    assert found.columns["payload"].to_pylist()[::2] == [_ENVELOPE.payload] * 2
+    try:
+        envelope = Envelope.parse(data)
+    except (Corrupt, Invalid):
+        assert found.bad[1]
+        raise
+    assert not found.bad[1]
+    assert bytes(envelope) == data
+    assert found.columns["payload"][1].as_py() == envelope.payload
+    assert found.columns["key"][1].as_py() == envelope.key
+    return envelope
+
+
 DECODERS: Final[dict[str, tuple[Callable[[bytes], object], tuple[type[Exception], ...], tuple[bytes, ...]]]] = {
     "events": (_events, (Corrupt,), (b"\0\0\0\0\0\0\0\5hello" * 3, b"\0" * 7)),
+    "envelope": (_envelope, (Corrupt, Invalid), (bytes(_ENVELOPE), bytes(Envelope(b"hi")))),
     "synchronizer_entry": (_entry, (Corrupt,), (encode_initial(b"state"), encode_updates([b"one", b"", b"two"]))),
     "group_update": (_back(codec.decode, codec.encode), (Corrupt,), tuple(map(codec.encode, _UPDATES))),
     "group_config": (

@@ -30,6 +30,7 @@ SCENARIOS = [
     "events.awaited",
     "events.several_writers",
     "events.bytes_as_they_are",
+    "events.enveloped",
     "events.follow_the_tail",
     "positions.head_and_tail",
     "positions.from_a_cut",

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import sarit
+from sarit import Envelope
 from tests.interop.scenarios.tools import in_order, nothing_more, read, take
 
 if TYPE_CHECKING:
@@ -70,6 +72,24 @@ def bytes_as_they_are(place: Place) -> None:
         writer.write_event_bytes(event, routing_key="k")
     writer.flush()
     assert read(place, m, "raw", len(sent), "raw-group") == sent
+
+
+def enveloped(place: Place) -> None:
+    """Envelopes are bytes to this client: it reads those of Sarit's, which reads those that it wrote."""
+    m = place.manager()
+    place.stream(m, "enveloped", 1)
+    sent = [Envelope("21.5", key="ann", event_time=5, headers={"unit": "celsius"}), Envelope(b"\xff", key="bob")]
+    with sarit.connect(place.endpoint) as client:
+        with client.writer(f"{place.scope}/enveloped") as writer:
+            writer.write_many(sent)
+        got = read(place, m, "enveloped", 2, "enveloped-group")
+        assert [Envelope.parse(event) for event in got] == sent
+        writer = m.create_writer(place.scope, "enveloped")
+        for event in got:
+            writer.write_event_bytes(event, routing_key="k")
+        writer.flush()
+        back = list(client.reader(f"{place.scope}/enveloped", end="tail"))
+        assert [Envelope.parse(event) for event in back] == sent * 2
 
 
 def large(place: Place) -> None:
