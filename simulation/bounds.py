@@ -16,8 +16,9 @@ _POLL_SECONDS: Final = 0.05
 _CLIENT_BYTES: Final = 128 * 1024
 # The most that merges bring into memory at once from inlined extents of the index.
 _MERGED_BYTES: Final = 128 * 1024
-# That many idle segments may be in memory above the bound: nothing has evicted since they became idle.
-_IDLE_SEGMENTS: Final = 8
+# That many idle segments may be in memory above the bound: nothing has evicted since they became idle.  The timeline
+# of cuts reads the lengths of all segments of several streams at once, and these become idle together.
+_IDLE_SEGMENTS: Final = 24
 
 
 class Bounds:
