@@ -10,13 +10,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.limits import HANG_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
 SARIT = str(Path(sys.executable).with_name("sarit"))
 READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)")
-STOP_SECONDS = 300  # only a hang takes that long, however busy the machine is
+STOP_SECONDS = HANG_SECONDS
 
 
 def hears_signals() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import sarit as client_library
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 from tests.test_cli import sarit
 
@@ -22,7 +23,7 @@ def test_group_commands(tmp_path):
         with client_library.connect(node.controller) as client:
             reader = client.reader_groups.open("shop/billing").reader("r1")
             for _ in range(3):
-                position = reader.read(10).position
+                position = reader.read(HANG_SECONDS).position
             assert "r1" in sarit(node, "group", "readers", "shop/billing")[0]
             info = sarit(node, "group", "offline", "shop/billing", "r1", "--position", position.to_bytes().hex())[0]
             assert info == "reader r1 is offline\n"

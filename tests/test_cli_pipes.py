@@ -14,6 +14,7 @@ from contextlib import suppress
 import pytest
 
 from sarit.core.limits import REPEATED_SIGNAL_SECONDS
+from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode, hears_signals
 
 EVENTS = 60_000
@@ -33,7 +34,7 @@ def environment(node):
 
 def run(node, *words, **options):
     return subprocess.run(
-        [SARIT, *words], capture_output=True, timeout=60, check=False, env=environment(node), **options
+        [SARIT, *words], capture_output=True, timeout=HANG_SECONDS, check=False, env=environment(node), **options
     )
 
 
@@ -170,7 +171,12 @@ with Interrupts():
 print(signal.getsignal(signal.SIGINT) == interrupts._on_signal)
 """
     ended = subprocess.run(
-        [sys.executable, "-c", late], capture_output=True, text=True, timeout=60, check=False, preexec_fn=hears_signals
+        [sys.executable, "-c", late],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+        preexec_fn=hears_signals,
     )
     assert (ended.returncode, ended.stdout) == (0, "goes on\nheard\nTrue\n"), ended.stderr
 

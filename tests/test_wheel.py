@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,7 +18,9 @@ UV = str(Path(sys.executable).with_name("uv"))
 
 
 def run(*command: object, **options: object) -> str:
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=100, **options)
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=HANG_SECONDS, **options
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -12,6 +12,7 @@ from sarit.core.metering import ScalingTimes
 from sarit.env.real import real_env
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
+from tests.limits import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,5 +35,5 @@ def fast_node(directory: Path, times_faster: float) -> Iterator[str]:
     try:
         yield f"127.0.0.1:{node.controller_port}"
     finally:
-        thread.run(asyncio.wait_for(node.stop(), 30))
+        thread.run(asyncio.wait_for(node.stop(), HANG_SECONDS))
         thread.close()

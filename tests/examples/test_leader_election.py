@@ -15,6 +15,7 @@ import sarit
 from examples.leader_election import worker
 from examples.leader_election.worker import open_ledger
 from sarit.client.sync import synchronizer
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "leader_election" / "worker.py"
@@ -44,7 +45,7 @@ class Worker:
 
 def next_leader(said: "queue.Queue[tuple[str, str]]") -> tuple[str, int]:
     while True:
-        name, line = said.get(timeout=20)
+        name, line = said.get(timeout=HANG_SECONDS)
         found = re.fullmatch(r"\S+ leads with token (\d+)", line)
         if found:
             return name, int(found[1])

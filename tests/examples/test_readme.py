@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def test_commands_of_readme_run(node, tmp_path, chapter) -> None:
     }
     run = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-3000:]
     assert "Traceback" not in run.stderr

@@ -12,6 +12,7 @@ from sarit.client.aio import connect
 from sarit.client.core.values import TransactionStatus
 from sarit.core.errors import Conflict
 from tests.faults.test_kill import Fixed
+from tests.limits import HANG_SECONDS
 
 LEASE_SECONDS = 10  # the shortest there is
 CHILD = """
@@ -71,4 +72,4 @@ def test_transaction_of_dead_client_is_aborted_and_others_continue(tmp_path) -> 
                 assert await all_events(client) == [b"of the living"]
                 await writer.close()
 
-        asyncio.run(asyncio.wait_for(main(), 90))
+        asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from sarit.client.aio import connect
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 STREAM = "full/disk"
@@ -58,7 +59,7 @@ def test_appends_wait_for_free_space_and_reads_continue(small_disk):
             assert first == [EVENT] * len(first) != []
             await client.create_stream("full/other")  # control requests are served
             mount(small_disk, "-o", "remount,size=3000m")
-            await asyncio.wait_for(writing, 60)
+            await asyncio.wait_for(writing, HANG_SECONDS)
             got = 0
             async for batch in client.reader(STREAM, end="tail").batches():
                 got += len(batch)
@@ -68,7 +69,7 @@ def test_appends_wait_for_free_space_and_reads_continue(small_disk):
         return small_disk / "data.log"
 
     try:
-        asyncio.run(asyncio.wait_for(main(), 100))
+        asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     finally:
         node.stop()
 
@@ -104,7 +105,7 @@ def test_deleting_stream_frees_space_in_full_storage(small_disk, tmp_path):
             assert got == 800
 
     try:
-        asyncio.run(asyncio.wait_for(main(), 60))
+        asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     finally:
         node.stop()
 

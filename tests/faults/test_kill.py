@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from sarit.client.aio import connect
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 STREAM = "faults/numbers"
@@ -68,7 +69,7 @@ def test_acknowledged_events_survive_kills(tmp_path, seed):
             while len(acknowledged) == before and not writing.done():
                 await asyncio.sleep(0.05)
         stop.set()
-        await asyncio.wait_for(writing, 60)
+        await asyncio.wait_for(writing, HANG_SECONDS)
         return acknowledged, await read(node.controller)
 
     try:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-HANG_SECONDS = 300
+from tests.limits import HANG_SECONDS
+
 CHILD = str(Path(__file__).parent / "log_child.py")
 
 

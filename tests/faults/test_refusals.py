@@ -20,6 +20,7 @@ from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 from sarit.wire import commands as wire
 from tests.faults.many_connections import address_of, bare, ends
 from tests.faults.wrong_calls import CALLS, DEEP, LEASE, STREAM, begin, cut, group, note
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 from tests.unit.store.server.test_connection import append_end, raw
 
@@ -109,7 +110,7 @@ def test_wrong_calls_get_their_status_and_change_nothing(node) -> None:
                 if number % 8 == 0 or number + 1 == len(CALLS):
                     assert await looking.everything() == before, (rpc, str(request))
 
-    asyncio.run(asyncio.wait_for(main(), 100))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "Traceback" not in node.log()
 
 
@@ -166,7 +167,7 @@ def test_stale_transactions_and_groups_are_refused(node) -> None:
             right = pb.ReaderGroupInfo(scope="s", readerGroup="g", readerGroupId="id-1")
             assert await status_of(c, "deleteReaderGroup", right) == pb.DeleteReaderGroupStatus.SUCCESS
 
-    asyncio.run(asyncio.wait_for(main(), 100))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "Traceback" not in node.log()
 
 
@@ -219,7 +220,7 @@ def test_wrong_requests_get_their_reply_and_change_nothing(node) -> None:
             await ends(client)
             assert await looking.everything() == before
 
-    asyncio.run(asyncio.wait_for(main(), 100))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "Traceback" not in node.log()
 
 
@@ -245,7 +246,7 @@ def test_wrong_appends_get_their_reply_and_store_nothing(node) -> None:
             assert await looking.everything() == before
             other.writer.close()
 
-    asyncio.run(asyncio.wait_for(main(), 100))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "Traceback" not in node.log()
 
 
@@ -279,4 +280,4 @@ def test_client_reports_errors_before_or_after_the_request(node) -> None:
                     await call()
                 assert await looking.everything() == before
 
-    asyncio.run(asyncio.wait_for(main(), 100))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))

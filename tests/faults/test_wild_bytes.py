@@ -12,6 +12,7 @@ import pytest
 from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
 from tests.faults.many_connections import RegularClient, bare, ends, many, more_descriptors, reset
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 from tests.unit.store.server.test_connection import append_end, raw
 
@@ -113,7 +114,7 @@ def test_wild_bytes_end_only_their_connection(node, kind) -> None:
             await regular.served_again()
             assert node.resident_bytes() - memory < GROWTH_BYTES
 
-    asyncio.run(asyncio.wait_for(main(), 100))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     said = node.log()[before:]
     assert said.count("\n") <= CLIENTS
     assert " ERROR " not in said
@@ -148,5 +149,5 @@ def test_client_lost_in_middle_of_block_leaves_no_part_of_it(node) -> None:
             assert stored.count(b"half") == 1
             assert all(event == b"half" or event.startswith(b"round") for event in stored)
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "Traceback" not in node.log()[before:]

@@ -15,6 +15,7 @@ from h2.events import ConnectionTerminated, ResponseReceived, StreamReset, Trail
 
 from sarit.rpc.generated import controller_pb2 as pb
 from tests.faults.many_connections import RegularClient, address_of, many
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 SHORT_TIMEOUTS = Path(__file__).with_name("node_with_short_timeouts.py")
@@ -85,7 +86,7 @@ class Caller:
 
     async def status(self, stream: int) -> str:
         """The gRPC status of a call; "reset", or "closed"."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 for event in self.events:
                     if isinstance(event, ResponseReceived | TrailersReceived) and event.stream_id == stream:
@@ -116,7 +117,7 @@ def run(node, main) -> str:
             await main()
             await regular.served_again()
 
-    asyncio.run(asyncio.wait_for(with_customer(), 100))
+    asyncio.run(asyncio.wait_for(with_customer(), HANG_SECONDS))
     said = node.log()[before:]
     assert "Traceback" not in said
     assert " ERROR " not in said

@@ -8,6 +8,7 @@ from sarit.core.policies import ScaleType, ScalingPolicy
 from sarit.env.real import real_env
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
+from tests.limits import HANG_SECONDS
 
 
 class LocalNode:
@@ -47,11 +48,11 @@ async def local_node(directory):
 
 
 def on_node(test):
-    """Run an async test with a local node, within a minute."""
+    """Run an async test with a local node; a hang fails it."""
 
     def run(tmp_path):
         async def go():
-            async with asyncio.timeout(60), local_node(tmp_path / "node") as made:
+            async with asyncio.timeout(HANG_SECONDS), local_node(tmp_path / "node") as made:
                 await test(made)
 
         asyncio.run(go())

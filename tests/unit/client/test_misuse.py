@@ -17,6 +17,7 @@ from sarit.client.core.guard import MARK
 from sarit.client.writer.writer import _wake_here
 from sarit.core.errors import Invalid
 from sarit.core.names import StreamName
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 from tests.unit.client.surface import FACADES, FACES, arguments, instances, methods, surface
 
@@ -230,7 +231,7 @@ def accepted_when_written(targets) -> list[str]:
 def test_every_method_after_a_fork_raises_at_once(node):
     done = subprocess.run(
         [sys.executable, "-c", FORKS, node.controller],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 

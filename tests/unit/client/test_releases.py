@@ -12,6 +12,7 @@ import pytest
 
 import sarit
 from sarit.client import aio
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 from tests.unit.client.nodes import on_node
 from tests.unit.client.world import until
@@ -168,7 +169,12 @@ async def test_dropped_asyncio_clients_leave_no_descriptor(made):
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
     )
 
 

@@ -9,6 +9,7 @@ from sarit.client.aio import Client
 from sarit.client.core.framing import split_events
 from sarit.client.core.session import Session
 from sarit.env.real import real_env
+from tests.limits import HANG_SECONDS
 from tests.unit.client.fake_store import FakeController, FakeStore
 
 
@@ -48,7 +49,7 @@ def on_loop(test):
     @wraps(test)
     def run(*args, **kwargs):
         async def go():
-            async with asyncio.timeout(20), world() as made:
+            async with asyncio.timeout(HANG_SECONDS), world() as made:
                 await test(made, *args, **kwargs)
 
         asyncio.run(go())

@@ -14,6 +14,7 @@ from sarit.core.errors import Unavailable
 from sarit.core.limits import RESTART_LEASE_GRACE_MS
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
+from tests.limits import HANG_SECONDS
 from tests.unit.controller.world import STREAM, World, config, quiet, run
 
 LEASE = 10_000
@@ -141,7 +142,7 @@ def test_blocked_stream_does_not_block_calls_on_others(monkeypatch):
         await c.transactions.commit(STREAM, txn, "", 1)
         asked = [asyncio.ensure_future(c.transactions.outcome(STREAM, txn, 30)) for _ in range(2)]
         await turns()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             assert await c.transactions.outcome(STREAM, txn, 30) is TxnState.COMMITTING
             there.set()
             assert await asyncio.gather(*asked) == [TxnState.COMMITTED] * 2

@@ -14,6 +14,7 @@ from sarit.controller.model.watermarks import decode
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import SegmentId, transaction_segment
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
+from tests.limits import HANG_SECONDS
 from tests.unit.controller.world import STREAM, World, halves, quiet, run, segment, stream_with
 
 LEASE = 10_000
@@ -242,7 +243,7 @@ def test_pings_do_not_starve_commits():
 
         c.catalog.tables.scan = scan
         await c.transactions.commit(STREAM, mine, "", 1)
-        await asyncio.wait_for(quiet(c), 10)
+        await asyncio.wait_for(quiet(c), HANG_SECONDS)
         assert await c.transactions.state(STREAM, mine) is TxnState.COMMITTED
         assert [what for what, _ in world.segments.segments[segment(0)].parts] == ["mine"]
 

@@ -17,6 +17,7 @@ from sarit.controller.server import Controller
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName, segment_name, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig
+from tests.limits import HANG_SECONDS
 from tests.unit.controller.fakes import FakeSegments, FakeTables, Faults, fake_env
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def segment(number: int, epoch: int = 0, name: StreamName = STREAM) -> str:
 
 
 def run(test: Awaitable[None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 60))
+    asyncio.run(asyncio.wait_for(test, HANG_SECONDS))
 
 
 _TIMES = {"created_ms", "ended_ms", "time_ms"}

@@ -19,6 +19,7 @@ from sarit.index import sqlite
 from sarit.index.database import APPLICATION_ID, pragma
 from sarit.index.port import WriteBatch
 from sarit.index.sqlite import SqliteIndexProvider
+from tests.limits import HANG_SECONDS
 
 ALL = (b"", b"\xff" * 9)
 
@@ -184,7 +185,7 @@ def test_io_error_kills_handle_until_reopened(tmp_path):
         """,
         str(tmp_path / "index"),
     )
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=HANG_SECONDS)
     lines = output.splitlines()
     assert process.returncode == 0
     assert lines[0].startswith("Dead commit"), lines

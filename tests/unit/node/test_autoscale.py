@@ -13,6 +13,7 @@ from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, Scali
 from sarit.env.real import real_env
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import in_keys
 
 NAME = StreamName("s", "t")
@@ -28,7 +29,10 @@ def on_fast_node(test):
             node = await open_node(config.validated(), real_env())
             await node.start()
             try:
-                async with asyncio.timeout(60), await aio.connect(f"127.0.0.1:{node.controller_port}") as client:
+                async with (
+                    asyncio.timeout(HANG_SECONDS),
+                    await aio.connect(f"127.0.0.1:{node.controller_port}") as client,
+                ):
                     await client.create_scope("s")
                     await test(node, client)
             finally:

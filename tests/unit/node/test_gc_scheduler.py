@@ -20,6 +20,7 @@ from sarit.env.real import RealClock
 from sarit.env.real_limits import resident_memory
 from sarit.node import gc_scheduler
 from sarit.node.gc_scheduler import GcScheduler
+from tests.limits import HANG_SECONDS
 
 
 class Held:
@@ -217,7 +218,7 @@ def test_the_timer_runs_on_the_event_loop(monkeypatch):
             gc.enable()
             gc.unfreeze()
 
-    run(lambda: asyncio.wait_for(main(), 300))
+    run(lambda: asyncio.wait_for(main(), HANG_SECONDS))
 
 
 def test_own_processor_time_and_memory_are_read():

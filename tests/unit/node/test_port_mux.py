@@ -12,6 +12,7 @@ from sarit.node.port_mux import feed
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
 from sarit.wire import commands as wire
+from tests.limits import HANG_SECONDS
 from tests.unit.store.server.test_connection import Client
 
 SILENT = 4
@@ -41,7 +42,7 @@ def test_clients_use_both(tmp_path) -> None:
                 writer.write_many([b"x" * 1000] * 100)
             assert await client.reader("s/t", end="tail").read_events() == [b"x" * 1000] * 100
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
 
 
 def test_silent_connections_are_bounded(tmp_path, caplog) -> None:
@@ -49,14 +50,14 @@ def test_silent_connections_are_bounded(tmp_path, caplog) -> None:
         async with serving(tmp_path) as port:
             silent = [await to(port) for _ in range(SILENT)]
             one_more = await to(port)  # accepted in the order they came
-            assert await asyncio.wait_for(one_more.reader.read(1), 10) == b""
+            assert await asyncio.wait_for(one_more.reader.read(1), HANG_SECONDS) == b""
             assert await silent[0].ask(wire.Hello(17, 5)) == wire.Hello(17, 5)
             await (await to(port)).ask(wire.Hello(17, 5))  # a place is free again
             silent[1].writer.close()
             for one in silent:
                 one.writer.transport.abort()
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     (line,) = [record.getMessage() for record in caplog.records if "have sent nothing" in record.getMessage()]
     assert line == f"{SILENT} connections have sent nothing, which is the limit: new ones are closed"
 
@@ -75,7 +76,7 @@ def test_a_first_packet_that_breaks_the_protocol_ends_its_connection_alone(tmp_p
             assert await good.ask(wire.KeepAlive()) == wire.KeepAlive()
             good.writer.transport.abort()
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
 
 
 def test_bytes_after_a_protocol_error_are_ignored():
@@ -111,4 +112,4 @@ def test_silent_connection_is_closed_after_first_byte_timeout(tmp_path, monkeypa
             assert await one_more.ask(wire.Hello(17, 5)) == wire.Hello(17, 5)
             one_more.writer.transport.abort()
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))

@@ -16,6 +16,7 @@ from sarit.rpc import grpc_server as grpc_server
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 from sarit.rpc.grpc_server import GrpcListener, _WriteCoalescer
+from tests.limits import HANG_SECONDS
 from tests.unit.client.world import until
 
 
@@ -100,7 +101,7 @@ def test_connection_without_http2_preface_is_closed(said, monkeypatch, caplog) -
             writer.close()
             await until(lambda: repr(listener) == "<GrpcListener, 0 connections>")
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "did not begin to speak HTTP/2" in caplog.text
 
 
@@ -120,7 +121,7 @@ def test_connection_that_answers_no_ping_is_closed(monkeypatch, caplog) -> None:
             writer.close()
             await until(lambda: repr(listener) == "<GrpcListener, 0 connections>")
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "did not answer a ping" in caplog.text
 
 
@@ -139,5 +140,5 @@ def test_idle_connection_that_answers_pings_stays_open(monkeypatch, caplog) -> N
             assert repr(listener) == "<GrpcListener, 1 connections>"
             channel.close()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "closed" not in caplog.text

@@ -18,6 +18,7 @@ from sarit.core.errors import Unavailable
 from sarit.rpc import grpc_server
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.grpc_server import GrpcListener
+from tests.limits import HANG_SECONDS
 from tests.unit.client.world import until
 
 PATH = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/checkScopeExists"
@@ -102,7 +103,7 @@ def test_hundreds_of_calls_at_once_on_a_new_connection_are_all_answered(connect,
         assert len(node.transports) == 1
         node.die()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert not caplog.text
 
 
@@ -151,7 +152,7 @@ def test_calls_that_a_client_sends_before_it_knows_of_a_limit_are_answered(caplo
         assert await burst(node, CALLS) == (CALLS, 0)
         node.die()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert not caplog.text
 
 
@@ -166,7 +167,7 @@ def test_calls_beyond_the_limit_of_a_connection_are_refused_and_the_others_answe
             assert len(await asyncio.gather(*(call() for _ in range(120)))) == 120
         node.die()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert not caplog.text
 
 
@@ -180,8 +181,8 @@ def test_calls_end_soon_when_the_node_dies_under_hundreds_of_them(connect) -> No
             calls = [asyncio.ensure_future(call()) for _ in range(CALLS)]
             await until(lambda: node.service.waiting >= 100)
             node.die()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_SECONDS):
                 for outcome in await asyncio.gather(*calls, return_exceptions=True):
                     assert isinstance(outcome, error), outcome
 
-    asyncio.run(asyncio.wait_for(main(), 50))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))

@@ -7,6 +7,7 @@ import pytest
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.store import store as store_module
 from sarit.store.health import HealthState
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer, read_all
 
 NAME = "scope/stream/0.#epoch.0"
@@ -66,7 +67,7 @@ def test_container_that_cannot_be_opened_has_no_charge(monkeypatch):
 
         monkeypatch.setattr(store_module, "delete_transients", damaged)
         container.fail(Unavailable("made to fail"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             await tried.wait()
             while len(store._tasks) > 1:  # the reopening ends; the disk watch stays
                 await asyncio.sleep(0)
@@ -90,7 +91,7 @@ def test_container_that_cannot_be_opened_answers_with_the_reason_at_once(monkeyp
         container.fail(Unavailable("made to fail"))
         with pytest.raises(Unavailable, match="recovering, try again .made to fail"):
             store.container(NAME)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             while store.health()[container.number].state is not HealthState.FAILED:
                 await asyncio.sleep(0)
         for part in (store.container, store.reads, store.tables):
@@ -118,7 +119,7 @@ def test_transient_error_at_reopening_is_tried_again_and_logged_once(monkeypatch
         monkeypatch.setattr(world.indexes, "open", open_index)
         monkeypatch.setattr(store_module, "REOPEN_SECONDS", 0.001)
         container.fail(Unavailable("made to fail"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             while store.health()[container.number].state is not HealthState.SERVING:
                 await asyncio.sleep(0)
         assert not errors

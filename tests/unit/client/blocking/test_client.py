@@ -9,6 +9,7 @@ import pytest
 import sarit
 from sarit.client import aio
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
+from tests.limits import HANG_SECONDS
 from tests.unit.client.world import World
 from tests.unit.client.writer.test_writer import by_key
 
@@ -51,7 +52,7 @@ def test_single_event_is_sent_without_flush(world: World) -> None:
     reader = world.blocking.reader("s/t")
     for number in range(50):
         writer.write(b"%d" % number)
-        assert reader.read_events(timeout=10) == [b"%d" % number]
+        assert reader.read_events(timeout=HANG_SECONDS) == [b"%d" % number]
     writer.close()
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import sarit
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 
@@ -24,16 +25,16 @@ def test_group_and_reader_methods_work_blocking(client):
     found: list[bytes] = []
     with group.reader("r") as reader:
         while len(found) < 10:
-            event = reader.read(5)
+            event = reader.read(HANG_SECONDS)
             if isinstance(event, sarit.GroupEvent):
                 found.append(event.event)
         while len(found) < 20:
-            batch = reader.read_batch(10, 5)
+            batch = reader.read_batch(10, HANG_SECONDS)
             if isinstance(batch, sarit.EventBatch):
                 assert batch.position.offsets.items() >= {batch.segment: batch.offset + 8}.items() or batch.events
                 found += batch.events
         while len(found) < 30:
-            table = reader.read_arrow(5)
+            table = reader.read_arrow(HANG_SECONDS)
             if isinstance(table, sarit.ArrowBatch):
                 assert table.events.schema.names == ["event", "segment", "offset"]
                 found += table.events.column(0).to_pylist()

@@ -10,6 +10,7 @@ from sarit.client.blocking import loop_thread
 from sarit.client.blocking.loop_thread import LoopThread
 from sarit.core.errors import Invalid, Unavailable
 from sarit.core.names import SegmentId
+from tests.limits import HANG_SECONDS
 from tests.unit.client.world import World
 
 FIRST = SegmentId(0, 0)
@@ -251,4 +252,4 @@ def test_ctrl_c_during_a_read_consumes_no_events(world: World, monkeypatch, read
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop_thread, "Future", Interrupted)
         getattr(reader, read)()
-    assert len(getattr(reader, read)(timeout=5)) == 1
+    assert len(getattr(reader, read)(timeout=HANG_SECONDS)) == 1

@@ -8,6 +8,7 @@ import pytest
 
 from sarit.client import aio
 from sarit.core.names import SegmentId
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import local_node
 from tests.unit.client.proxy import proxy
 
@@ -54,7 +55,7 @@ async def break_at_every_byte(made, exchange: Exchange, first: int, to_node: boo
         broken.resets = resets
         for position in range(first, NEVER, AT_ONCE):
             broken.break_after = (to_node, position)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(HANG_SECONDS):
                 await (exchange.run(made.address, broken.port) if stores else exchange.run(broken.address, ports[1]))
             if broken.break_after is not None:
                 return position

@@ -12,6 +12,7 @@ from sarit.client.core.connection import REQUESTS, ConnectionPool
 from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
 from sarit.wire import commands as c
+from tests.limits import HANG_SECONDS
 
 
 @asynccontextmanager
@@ -36,7 +37,7 @@ async def peer(answer: bytes, close: bool = False):
 
 
 async def connect(answer: bytes, close: bool = False) -> None:
-    async with asyncio.timeout(10), peer(answer, close) as (connections, address):
+    async with asyncio.timeout(HANG_SECONDS), peer(answer, close) as (connections, address):
         await connections.to(address, REQUESTS)
 
 
@@ -72,7 +73,7 @@ def test_silent_store_aborts_the_connection(monkeypatch) -> None:
     monkeypatch.setattr(retry, "CLIENT_KEEP_ALIVE_SECONDS", 0.02)
 
     async def go() -> None:
-        async with asyncio.timeout(10), peer(c.encode(c.Hello(17, 5))) as (connections, address):
+        async with asyncio.timeout(HANG_SECONDS), peer(c.encode(c.Hello(17, 5))) as (connections, address):
             connection = await connections.to(address, REQUESTS)
             assert await connections.to(address, REQUESTS) is connection
             with pytest.raises(Unavailable, match="no keep-alive"):
@@ -89,7 +90,7 @@ def test_send_after_a_reset_writes_nothing(caplog) -> None:
     """The transport sees a reset with a write, its protocol a turn later: asyncio logs warnings in between."""
 
     async def main() -> None:
-        async with asyncio.timeout(10), peer(c.encode(c.Hello(17, 5))) as (connections, address):
+        async with asyncio.timeout(HANG_SECONDS), peer(c.encode(c.Hello(17, 5))) as (connections, address):
             connection = await connections.to(address, REQUESTS)
             connection._transport._force_close(ConnectionResetError())
             assert not connection.closed
@@ -194,7 +195,7 @@ def test_end_of_stream_aborts_the_connection_with_data_unsent() -> None:
             server.close()
 
     async def bounded() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             await main()
 
     asyncio.run(bounded())

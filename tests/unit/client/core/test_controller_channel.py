@@ -10,6 +10,7 @@ from grpclib.server import Server
 from sarit.client.core.controller import ControllerClient
 from sarit.core.errors import Unavailable
 from sarit.rpc.generated import controller_pb2 as pb
+from tests.limits import HANG_SECONDS
 
 
 class Controller:
@@ -60,7 +61,7 @@ async def controller():
     front = await asyncio.start_server(path.serve, "127.0.0.1", 0)
     client = ControllerClient("127.0.0.1", front.sockets[0].getsockname()[1])
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             yield made, path, client
             await client.close()
             await asyncio.gather(*path.serving)

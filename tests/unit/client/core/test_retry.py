@@ -10,6 +10,7 @@ from sarit.client.core.retry import Attempts, NotSent, RetryPolicy, Silent
 from sarit.client.core.session import Backoff, Session
 from sarit.core.errors import NotFound, Unavailable
 from sarit.env.real import real_env
+from tests.limits import HANG_SECONDS
 
 
 def pauses(policy: RetryPolicy, took: float = 0.0, random: float = 0.5) -> list[float]:
@@ -90,7 +91,7 @@ def on_session(timeout: float):
     def decorate(test):
         def run() -> None:
             async def go() -> None:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(HANG_SECONDS):
                     await test(Session(real_env(), NoController(), RetryPolicy(timeout, min_attempt=0.01)))
 
             asyncio.run(go())

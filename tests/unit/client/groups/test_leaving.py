@@ -4,6 +4,7 @@ import pytest
 
 import sarit
 from sarit.client.groups.reader import CheckpointEvent
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 from tests.unit.client.groups.harness import fill
 from tests.unit.client.nodes import on_node
@@ -20,10 +21,10 @@ async def handed(asked):
 
 
 WAYS = [
-    lambda reader: reader.read(10),
-    lambda reader: reader.read_batch(timeout=10),
-    lambda reader: reader.read_batch(7, 10),
-    lambda reader: reader.read_arrow(10),
+    lambda reader: reader.read(HANG_SECONDS),
+    lambda reader: reader.read_batch(timeout=HANG_SECONDS),
+    lambda reader: reader.read_batch(7, HANG_SECONDS),
+    lambda reader: reader.read_arrow(HANG_SECONDS),
 ]
 
 
@@ -46,7 +47,7 @@ def test_unprocessed_events_are_read_again_after_an_error(before, way, tmp_path)
                 raise KeyboardInterrupt
         async with await group.reader("two") as reader:
             while len(done) < 100:
-                done += await handed(reader.read_batch(timeout=10))
+                done += await handed(reader.read_batch(timeout=HANG_SECONDS))
         assert done == events
 
     test(tmp_path)
@@ -58,14 +59,14 @@ async def test_normal_block_end_and_close_consume_all_that_was_handed_out(local)
     events = await fill(local.client, "s/t", 30)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     async with await group.reader("one") as reader:
-        found = await handed(reader.read_batch(7, 10))
+        found = await handed(reader.read_batch(7, HANG_SECONDS))
     with pytest.raises(KeyError):
         async with await group.reader("two") as reader:
-            found += await handed(reader.read_batch(7, 10))
+            found += await handed(reader.read_batch(7, HANG_SECONDS))
             await reader.close()
             raise KeyError
     async with await group.reader("three") as reader:
-        found += await handed(reader.read_batch(timeout=10))
+        found += await handed(reader.read_batch(timeout=HANG_SECONDS))
     assert found == events
 
 
@@ -77,12 +78,12 @@ async def test_failed_read_consumes_what_was_handed_out_before(local):
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     with pytest.raises(TimeoutError):
         async with await group.reader("one") as reader:
-            found = await handed(reader.read_batch(timeout=10))
+            found = await handed(reader.read_batch(timeout=HANG_SECONDS))
             assert await reader.read(0) is None
             raise TimeoutError
     events += await fill(local.client, "s/t", 10, 20)
     async with await group.reader("two") as reader:
-        assert found + await handed(reader.read_batch(timeout=10)) == events
+        assert found + await handed(reader.read_batch(timeout=HANG_SECONDS)) == events
 
 
 def test_blocking_reader_leaves_at_the_same_positions(tmp_path):
@@ -93,8 +94,8 @@ def test_blocking_reader_leaves_at_the_same_positions(tmp_path):
             writer.write_many([f"{number}" for number in range(20)])
         group = client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
         with pytest.raises(KeyError), group.reader("one") as reader:
-            assert reader.read(10).event == b"0"
-            assert len(reader.read_batch(timeout=10).events) == 19
+            assert reader.read(HANG_SECONDS).event == b"0"
+            assert len(reader.read_batch(timeout=HANG_SECONDS).events) == 19
             raise KeyError
         with group.reader("two") as reader:
-            assert reader.read_batch(timeout=10).events == [b"%d" % number for number in range(1, 20)]
+            assert reader.read_batch(timeout=HANG_SECONDS).events == [b"%d" % number for number in range(1, 20)]

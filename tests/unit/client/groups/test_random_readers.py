@@ -9,6 +9,7 @@ import pytest
 from checkers.group import check_counted
 from sarit.client.groups.reader import CheckpointEvent, GroupEvent
 from sarit.core.errors import Conflict
+from tests.limits import HANG_SECONDS
 from tests.unit.client.groups.harness import Worker, fill
 from tests.unit.client.nodes import create_shrinkable, in_keys, on_node
 
@@ -91,13 +92,13 @@ async def test_live_reader_declared_offline_raises_conflict(local):
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     old = await group.reader("r")
     for _ in range(10):
-        found = await old.read(5)
+        found = await old.read(HANG_SECONDS)
     await group.reader_offline("r", found.position)
     new = await Worker(group, "r").start()
     late = []
     with pytest.raises(Conflict, match="not in group"):
         while True:
-            found = await old.read(5)
+            found = await old.read(HANG_SECONDS)
             late.append(found.event)
             await asyncio.sleep(0.001)
     assert len(late) < 1000

@@ -8,6 +8,7 @@ from sarit.client.groups.position import Position
 from sarit.client.groups.reader import CheckpointEvent
 from sarit.client.groups.state import AcquireSegment, ReleaseSegment
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Truncated, Unavailable
+from tests.limits import HANG_SECONDS
 from tests.unit.client.groups.harness import Worker, fill, total, until
 from tests.unit.client.nodes import create_shrinkable, in_keys, on_node
 
@@ -92,15 +93,15 @@ async def test_lost_reader_without_position_resumes_at_its_checkpoint(local):
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     lost = await group.reader("lost")
     for _ in range(10):
-        await lost.read(5)
+        await lost.read(HANG_SECONDS)
     waiting = asyncio.create_task(group.checkpoint("half"))
     early = 10
-    while not isinstance(found := await lost.read(5), CheckpointEvent):
+    while not isinstance(found := await lost.read(HANG_SECONDS), CheckpointEvent):
         early += 1
         await asyncio.sleep(0.002)
     assert found.name == "half"
     for _ in range(5):
-        await lost.read(5)  # the first of these passes the checkpoint
+        await lost.read(HANG_SECONDS)  # the first of these passes the checkpoint
     checkpoint = await waiting
     await lost._stop(Conflict("killed by the test"))
     await group.reader_offline("lost")
@@ -149,9 +150,9 @@ def test_position_stored_before_a_segment_came_back_repeats_nothing(rewind, tmp_
         group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
         reader = await group.reader("one")
         for _ in range(10):
-            stored = (await reader.read(5)).position
+            stored = (await reader.read(HANG_SECONDS)).position
         for _ in range(15):  # as if another reader had read these: the segment left "one" and came back
-            found = await reader.read(5)
+            found = await reader.read(HANG_SECONDS)
         ((segment, after),) = found.position.offsets.items()
         await reader._stop(Conflict("killed by the test"))
         moved = [ReleaseSegment("one", segment, after), AcquireSegment("one", segment)]
@@ -172,17 +173,17 @@ async def test_closing_at_an_older_position_than_the_group_knows_repeats_nothing
     events = await fill(local.client, "s/t", 30)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     first = await group.reader("one")
-    stored = (await first.read(5)).position
-    await first.read(5)
+    stored = (await first.read(HANG_SECONDS)).position
+    await first.read(HANG_SECONDS)
     await first.close()
     second = await group.reader("one")
-    assert (await second.read(5)).event == events[2]
+    assert (await second.read(HANG_SECONDS)).event == events[2]
     await second.close(stored)
     third = await group.reader("one")
-    assert (await third.read(5)).event == events[2]
+    assert (await third.read(HANG_SECONDS)).event == events[2]
     await third.close(stored, rewind=True)
     async with await group.reader("one") as fourth:
-        assert (await fourth.read(5)).event == events[1]
+        assert (await fourth.read(HANG_SECONDS)).event == events[1]
 
 
 @on_node
@@ -259,7 +260,7 @@ async def test_truncated_data_raises_unless_skipped(local):
     reader = await group.reader("strict")
     for _ in range(2):
         with pytest.raises(Truncated, match="skip_truncated"):
-            await reader.read(5)
+            await reader.read(HANG_SECONDS)
     await reader.close()
     worker = await Worker(group, "skips", skip_truncated=True).start()
     await until(lambda: worker.done == events)
@@ -272,7 +273,7 @@ async def test_failed_close_can_be_repeated(local):
     await fill(local.client, "s/t", 10)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     reader = await group.reader("r")
-    third = [await reader.read(5) for _ in range(3)][-1]
+    third = [await reader.read(HANG_SECONDS) for _ in range(3)][-1]
     right, answers = reader._shared.update, [Unavailable("the store is away"), asyncio.CancelledError()]
 
     async def update(decide):
@@ -339,7 +340,7 @@ async def test_invalid_arguments_are_refused(local):
     orphan = await group.reader("orphan")
     await groups.delete("s/g")
     with pytest.raises(NotFound):
-        await orphan.read(10)
+        await orphan.read(HANG_SECONDS)
     with pytest.raises(NotFound):
         await groups.delete("s/g")
     assert [name async for name in groups.list("s")] == []

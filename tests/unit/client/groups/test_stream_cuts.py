@@ -18,6 +18,7 @@ from sarit.controller.model.codec import decode_subscriber
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.names import StreamName
+from tests.limits import HANG_SECONDS
 from tests.unit.client.groups.harness import Worker, fill, total, until
 from tests.unit.client.nodes import create_shrinkable, on_node
 
@@ -175,7 +176,7 @@ async def test_replaced_reader_raises_conflict_after_a_compaction(local):
         await earlier.read(0.1)
     await also_earlier.close()
     assert await group.online_readers() == ["r", "other"]
-    assert (await later.read(5)).event == event
+    assert (await later.read(HANG_SECONDS)).event == event
     begun_at_the_mark = await local.client.reader_groups.open("s/g")
     assert begun_at_the_mark._shared.state.joined == later._shared.state.joined
 

@@ -7,6 +7,7 @@ import pytest
 from sarit.client.streams.event_time import TimeWindow
 from sarit.core.errors import Invalid
 from sarit.core.names import StreamName
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
 
 NAME = StreamName("s", "t")
@@ -24,7 +25,7 @@ async def _noted(local, time: int) -> None:
 async def _drain(reader, expected: int) -> int:
     """Read until `expected` events have come, however slow the machine is, and then until there are no more."""
     count = 0
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(HANG_SECONDS):
         while (found := await reader.read_batch(timeout=0.3)) is not None or count < expected:
             count += len(getattr(found, "events", ()))
     return count
@@ -66,7 +67,7 @@ async def test_time_window_waits_for_the_slowest_reader(local):
             await asyncio.gather(one.read_batch(timeout=0.05), two.read_batch(timeout=0.05))
             return len(one.segments) == len(two.segments) == 1
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             while not await shared():
                 pass
         await _noted(local, 100)
@@ -74,6 +75,6 @@ async def test_time_window_waits_for_the_slowest_reader(local):
         assert 0 < read < 20
         assert (await one.time_window(NAME)).lower is None
         assert read + await _drain(two, 20 - read) == 20
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             while (await one.time_window(NAME)).lower != 100:  # until the other reader has reported its position
                 await asyncio.gather(one.read_batch(timeout=0.2), two.read_batch(timeout=0.2))

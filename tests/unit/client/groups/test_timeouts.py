@@ -6,6 +6,7 @@ import pytest
 
 from sarit.client.groups.reader import CheckpointEvent
 from sarit.core.errors import Conflict, Invalid, Unavailable
+from tests.limits import HANG_SECONDS
 from tests.unit.client.groups.harness import fill, until
 from tests.unit.client.nodes import on_node
 
@@ -35,7 +36,7 @@ async def at_a_checkpoint(local):
     events = await fill(local.client, "s/t", 100)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     reader = await group.reader("one")
-    found = [(await reader.read(10)).event for _ in range(10)]
+    found = [(await reader.read(HANG_SECONDS)).event for _ in range(10)]
     asking = await handed_out(reader, group, "c")
     assert found == events[:10]
     return group, reader, events[10:], asking
@@ -45,13 +46,13 @@ async def handed_out(reader, group, checkpoint: str) -> asyncio.Task:
     """Have a checkpoint handed out; the task that waits for its end."""
     asking = asyncio.create_task(group.checkpoint(checkpoint))
     await until(lambda: checkpoint in reader._shared.state.checkpoints.pending)
-    assert isinstance(await reader.read(10), CheckpointEvent)
+    assert isinstance(await reader.read(HANG_SECONDS), CheckpointEvent)
     return asking
 
 
 async def nothing(reader, timeout: float, **options) -> None:
     """A read returns nothing, and in time."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         assert await reader.read(timeout) is None
         assert await reader.read_batch(timeout=timeout) is None
         assert await reader.read_arrow(timeout) is None
@@ -67,7 +68,7 @@ async def test_read_returns_at_its_timeout_while_the_store_is_unavailable(local)
     assert away.asked == 1  # one round for all reads: starting again each time would never end
     assert not asking.done()
     away.back.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         assert (await reader.read_batch(timeout=None)).events == left
         await asking
     await reader.close()
@@ -83,8 +84,8 @@ async def test_next_read_reports_the_outcome_of_the_round_in_progress(local):
     away.back.set()
     await until(lambda: away.error is None)
     with pytest.raises(Unavailable, match="made by the test"):
-        await reader.read(10)
-    assert (await reader.read(10)).event == left[0]
+        await reader.read(HANG_SECONDS)
+    assert (await reader.read(HANG_SECONDS)).event == left[0]
     await asking
     asking = await handed_out(reader, group, "d")
     away.back.clear()
@@ -93,7 +94,7 @@ async def test_next_read_reports_the_outcome_of_the_round_in_progress(local):
     away.back.set()
     for _ in range(2):
         with pytest.raises(Conflict, match="not in group"):
-            await reader.read(10)
+            await reader.read(HANG_SECONDS)
     await asking
 
 
@@ -110,13 +111,13 @@ def test_reader_closes_while_a_round_is_in_progress(way, tmp_path):
         else:
             await nothing(reader, 0.0)
         reader._shared.update = away._update
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             await reader.close()
             await asking
         with pytest.raises(Invalid, match="closed"):
             await reader.read()
         other = await group.reader("two")
-        assert (await other.read_batch(timeout=10)).events == left
+        assert (await other.read_batch(timeout=HANG_SECONDS)).events == left
         await other.close()
 
     test(tmp_path)
@@ -129,7 +130,7 @@ async def test_client_closes_while_a_read_waits_for_the_store(local):
     reading = asyncio.create_task(reader.read())
     await until(lambda: away.asked)
     asking.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         await local.client.close()
         with pytest.raises(Invalid, match="the client was closed"):
             await reading
@@ -143,8 +144,8 @@ async def test_to_ask_for_no_events_is_refused(local):
     async with await group.reader("one") as reader:
         for most in (0, -1):
             with pytest.raises(Invalid, match="give 1 or more"):
-                await reader.read_batch(most, 5)
-        assert (await reader.read_batch(1, 10)).events == events[:1]
+                await reader.read_batch(most, HANG_SECONDS)
+        assert (await reader.read_batch(1, HANG_SECONDS)).events == events[:1]
 
 
 @on_node
@@ -154,12 +155,12 @@ async def test_failure_of_the_heartbeat_task_is_raised_by_read(local):
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     reader = await group.reader("one")
     await fill(local.client, "s/t", 1)
-    assert await reader.read(10) is not None
+    assert await reader.read(HANG_SECONDS) is not None
 
     async def broken():
         raise RuntimeError("a bug")
 
     reader._shared.fetch = broken
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(RuntimeError, match="a bug"):
             await reader.read(None)

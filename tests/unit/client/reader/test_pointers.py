@@ -5,6 +5,7 @@ import pytest
 from sarit.client.reader.pointers import EventPointer
 from sarit.core.errors import Invalid, NotFound, Truncated
 from sarit.core.names import SegmentId, StreamName
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
 
 NAME = StreamName("s", "t")
@@ -40,7 +41,7 @@ async def test_events_are_fetched_by_their_pointers(local) -> None:
     pointers = {}
     async with await group.reader("one") as reader:
         while len(pointers) < len(written):
-            found = await reader.read(5)
+            found = await reader.read(HANG_SECONDS)
             pointers[found.pointer] = found.event
     stream = local.client.stream(NAME)
     for pointer, event in pointers.items():

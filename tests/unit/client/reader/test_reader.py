@@ -8,6 +8,7 @@ import pytest
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.names import SegmentId
+from tests.limits import HANG_SECONDS
 from tests.unit.client.world import on_loop, until
 from tests.unit.client.writer.test_writer import by_key
 
@@ -82,12 +83,12 @@ async def test_reading_methods_can_be_mixed(world) -> None:
     await write(world, events)
     reader = world.client.reader("s/t", end="tail")
     seen = await reader.read_events(7)
-    seen += (await reader.read_arrow(5)).column("event").to_pylist()
+    seen += (await reader.read_arrow(HANG_SECONDS)).column("event").to_pylist()
     async for event in reader:
         seen.append(event)
         if len(seen) == 40:
             break
-    table = await reader.read_arrow(10)
+    table = await reader.read_arrow(HANG_SECONDS)
     assert len(table) == 10
     seen += table.column("event").to_pylist()
     assert reader.position().positions[FIRST] == sum(len(event) + 8 for event in seen)
@@ -128,7 +129,7 @@ async def test_error_in_finding_successors_fails_the_reader(world) -> None:
         assert await reader.read_events() == [b"one"]
         for _ in range(2):
             with pytest.raises(ZeroDivisionError, match="made by the test"):
-                await reader.read_events(timeout=5)
+                await reader.read_events(timeout=HANG_SECONDS)
 
 
 @on_loop
@@ -141,7 +142,7 @@ async def test_error_in_fetching_a_segment_fails_the_reader(world) -> None:
     world.controller.endpoint = fails
     async with world.client.reader("s/t") as reader:
         with pytest.raises(ZeroDivisionError, match="made by the test"):
-            await reader.read_events(timeout=5)
+            await reader.read_events(timeout=HANG_SECONDS)
 
 
 @on_loop
@@ -153,7 +154,7 @@ async def test_reader_follows_the_tail(world) -> None:
     assert len(await reader.read_arrow(timeout=0.02)) == 0
     for number in range(5):
         await write(world, [b"new%d" % number])
-        assert await reader.read_events(timeout=5) == [b"new%d" % number]
+        assert await reader.read_events(timeout=HANG_SECONDS) == [b"new%d" % number]
     assert await reader.read_events(timeout=0.02) == []
     reader.close()
     with pytest.raises(Invalid, match="closed"):

@@ -7,6 +7,7 @@ import pytest
 from sarit.client.sync import configuration
 from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Corrupt, Invalid
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
 
 
@@ -56,7 +57,7 @@ async def test_all_copies_see_every_change(made) -> None:
     assert await two.remove("servers")
     assert not await two.remove("servers")
     await one.edit(lambda values: values.update(limit=values["limit"] + 1))
-    await asyncio.wait_for(watching, 5)
+    await asyncio.wait_for(watching, HANG_SECONDS)
     assert seen[0] == {"limit": 1}
     assert seen[-1] == {"limit": 3} == one.values
     assert (two.get("limit"), two.get("none", 7)) == (3, 7)
@@ -104,7 +105,7 @@ async def test_error_in_the_configuration_task_is_raised_to_waiters(made) -> Non
     two._shared.fetch = broken
     waiting = asyncio.ensure_future(two.changed(two.version))
     await one.set("a", 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(RuntimeError, match="a bug"):
             await waiting
     await one.close()

@@ -7,6 +7,7 @@ import pytest
 
 from sarit.client import aio
 from sarit.core.errors import Invalid, NotFound, Unavailable
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
 
 LEASE = 0.6
@@ -27,7 +28,7 @@ def names(membership) -> list[str]:
 
 
 async def until_names(membership, wanted: list[str]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         while names(membership) != wanted:
             await membership.changed(membership.members)
 
@@ -65,7 +66,7 @@ async def test_member_waits_for_a_taken_name(made) -> None:
         second = await coordination.membership("s/group", "same", lease_seconds=LEASE)
         await asyncio.sleep(1.5 * LEASE)
         assert (first.number, second.number, second.holds) == (1, None, False)
-    assert await asyncio.wait_for(second.joined(), 5) == 2
+    assert await asyncio.wait_for(second.joined(), HANG_SECONDS) == 2
     await second.close()
 
 
@@ -103,7 +104,7 @@ async def test_invalid_arguments_and_a_deleted_group_raise(made) -> None:
             await call
     await made.client.delete_stream("s/group", seal=True)
     with pytest.raises(NotFound):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 await watcher.changed(watcher.members)
     await one.close()
@@ -120,13 +121,13 @@ async def test_leaders_succeed_with_rising_tokens(made) -> None:
         third = await coordination.leader_election("s/leader", "third", lease_seconds=LEASE)
         assert (second.leading, second.leader.name, second.leader.data) == (False, "first", "host:1")
         await first.resign()
-        await asyncio.wait_for(first.lost(1), 5)
-        tokens.append(await asyncio.wait_for(second.lead(), 5))
+        await asyncio.wait_for(first.lost(1), HANG_SECONDS)
+        tokens.append(await asyncio.wait_for(second.lead(), HANG_SECONDS))
         await asyncio.sleep(2 * LEASE)
         assert [candidate.leading for candidate in (first, second, third)] == [False, True, False]
-    tokens.append(await asyncio.wait_for(third.lead(), 5))
+    tokens.append(await asyncio.wait_for(third.lead(), HANG_SECONDS))
     await third.close()
-    tokens.append(await asyncio.wait_for(first.lead(), 2))
+    tokens.append(await asyncio.wait_for(first.lead(), HANG_SECONDS))
     assert tokens == [1, 2, 3, 4]
     await first.close()
 
@@ -152,7 +153,7 @@ async def test_isolated_leader_stops_before_the_next_begins(made) -> None:
             if two.leading:
                 first_of_two = clock()
             await asyncio.sleep(0.001)
-        await asyncio.wait_for(lost, 1)
+        await asyncio.wait_for(lost, HANG_SECONDS)
         assert 0 < last_of_one < first_of_two
         assert two.token > token
         del one.membership._shared.fetch, one.membership._shared.update
@@ -168,7 +169,7 @@ async def test_many_candidates_have_one_leader_through_lost_connections(made) ->
     for _ in range(12):
         made.cut_connections()
         leading = [asyncio.ensure_future(candidate.lead()) for candidate in leaders]
-        done, _ = await asyncio.wait(leading, return_when=asyncio.FIRST_COMPLETED, timeout=5)
+        done, _ = await asyncio.wait(leading, return_when=asyncio.FIRST_COMPLETED, timeout=HANG_SECONDS)
         (chosen,) = [candidate for candidate, task in zip(leaders, leading, strict=True) if task in done]
         for task in leading:
             task.cancel()
@@ -191,7 +192,7 @@ async def test_error_in_the_membership_task_is_raised_to_waiters(made) -> None:
         raise RuntimeError("a bug")
 
     one._shared.fetch = broken
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(RuntimeError, match="a bug"):
             while True:
                 await one.changed(one.members)

@@ -7,6 +7,7 @@ import pytest
 from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Corrupt, Invalid, NotFound, Sealed, Truncated
 from sarit.core.limits import MAX_REVISIONED_ENTRY_BYTES
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
 
 
@@ -39,7 +40,7 @@ async def test_news_that_fill_a_read_exactly_end_there(made) -> None:
         await stream.write_unconditionally(value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sarit.client.sync.revisioned.REVISIONED_READ_BYTES", 2 * 18)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             assert [value async for _, value in stream.read_news(Revision(0))] == values
 
 
@@ -122,7 +123,7 @@ async def test_wait_beyond_ends_with_the_next_entry(made) -> None:
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await stream.write_unconditionally(b"now")
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, HANG_SECONDS)
     await stream.wait_beyond(Revision(0))
     await stream.truncate(await stream.fetch_latest())
     await stream.wait_beyond(Revision(0))

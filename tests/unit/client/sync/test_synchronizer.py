@@ -9,6 +9,7 @@ import pytest
 from sarit.client.sync.revisioned import Revision
 from sarit.client.sync.synchronizer import StateSynchronizer, decode_entry, encode_initial, encode_updates
 from sarit.core.errors import Corrupt, Invalid, NotFound
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
 
 
@@ -119,7 +120,7 @@ async def test_continuous_writer_does_not_starve_others(made) -> None:
         return count
 
     hammering = asyncio.ensure_future(hammer())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_SECONDS):
         for _ in range(5):
             before = busy.state
             await other.update(lambda _: [b"1000000"])

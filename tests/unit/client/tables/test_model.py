@@ -22,6 +22,7 @@ from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
 from sarit.store.store import StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
+from tests.limits import HANG_SECONDS
 
 PARTS = st.sampled_from([b"a", b"b", b"\0", b"\xff"])
 KEYS = st.tuples(PARTS, PARTS)
@@ -165,5 +166,5 @@ def test_table_behaves_as_a_dict_with_versions(tmp_path):
                 settings=settings(max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=checks),
             )
     finally:
-        thread.run(asyncio.wait_for(node.stop(), 30))
+        thread.run(asyncio.wait_for(node.stop(), HANG_SECONDS))
         thread.close()

@@ -11,6 +11,7 @@ from sarit.client.tables.partition import KEYS_PER_READ
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.limits import MAX_TABLE_VALUE_BYTES
 from sarit.core.names import SegmentId
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
 
 
@@ -241,7 +242,7 @@ async def test_closed_client_ends_all_waits(node):
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await other.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(not isinstance(each, BaseException) or isinstance(each, sarit.SaritError) for each in outcomes)
     assert any(isinstance(each, sarit.SaritError) for each in outcomes)

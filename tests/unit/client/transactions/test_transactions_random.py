@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import create_shrinkable, local_node
 
 KEYS = [f"k{n}" for n in range(8)]
@@ -76,7 +77,7 @@ async def history(made, rng: random.Random) -> Model:
 @pytest.mark.parametrize("seed", [0, 1, 101])  # 101: barriers multiplied with every scale, and writers stalled
 def test_random_histories_match_the_model(tmp_path, seed: int) -> None:
     async def go() -> None:
-        async with asyncio.timeout(60), local_node(tmp_path / "node") as made:
+        async with asyncio.timeout(HANG_SECONDS), local_node(tmp_path / "node") as made:
             model = await history(made, random.Random(seed))
             found: dict[str, list[bytes]] = {key: [] for key in KEYS}
             for event in await made.read("s/t"):

@@ -10,6 +10,7 @@ from sarit.client.core.retry import RetryPolicy
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
 from sarit.core.limits import STICKY_BYTES
 from sarit.core.names import SegmentId
+from tests.limits import HANG_SECONDS
 from tests.unit.client.world import on_loop, until
 
 FIRST = SegmentId(0, 0)
@@ -381,7 +382,7 @@ async def test_partition_error_on_open_fails_the_writer(world) -> None:
     writer = world.client.writer("s/t")
     writer._partitioner.partition = out_of_memory
     writer.write(b"lost", key="a")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(MemoryError):
             await writer.flush()
     writer.abandon()

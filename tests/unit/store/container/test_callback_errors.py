@@ -6,6 +6,7 @@ import pytest
 
 from sarit.core.errors import NotFound, Unavailable
 from sarit.store import store as stores
+from tests.limits import HANG_SECONDS
 from tests.unit.store.container.test_encoding_limits import SOURCE, TARGET, World, opened, recovered, serves
 from tests.unit.store.flow_control.test_append_gate import LIMITS
 from tests.unit.store.harness import Replies, Writer
@@ -74,7 +75,7 @@ def test_callback_that_raises_does_not_stop_other_replies():
         first.append(b", twice", 1)
         container.group_commit.barrier(lambda error: first.replies.refused(None, None, error))  # of the same operation
         second.append(b", replied", 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             await container.group_commit.wait_durable()
         assert len(first.replies.acknowledgements) == len(second.replies.acknowledgements) == 1
         assert first.replies.errors == [None]

@@ -11,6 +11,7 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.names import transaction_segment, transient_segment
 from sarit.store.container.segment import EVENT_COUNT
 from sarit.store.container.state import WrongEventNumber
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, WRITER, World, Writer, read_all
 
 SEGMENT = "s/t/0.#epoch.0"
@@ -205,7 +206,7 @@ def test_merge_waits_until_compaction_of_its_source_ends():
             for _ in range(100):
                 await asyncio.sleep(0)
             assert not any(merge.done() for merge in merges)
-        outcomes = await asyncio.wait_for(asyncio.gather(*merges, return_exceptions=True), 10)
+        outcomes = await asyncio.wait_for(asyncio.gather(*merges, return_exceptions=True), HANG_SECONDS)
         assert [type(outcome) for outcome in outcomes] == [int, NotFound]
         assert not source.pins
 

@@ -7,6 +7,7 @@ import pytest
 
 from sarit.core.errors import Corrupt
 from sarit.store.container import reads as reads_module
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"
@@ -20,7 +21,7 @@ LIMITS = replace(SMALL, containers=1, cache_bytes=0, chunk_cache_bytes=1, flush=
 
 
 def run(main):
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
 
 
 async def append(store, segment, *sizes):

@@ -12,6 +12,7 @@ from sarit.store.container.operations import SetAttributes
 from sarit.store.server.control_handler import ControlHandler
 from sarit.wire import commands as wire
 from sarit.wire.commands.segment import AttributeUpdate
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer, read_all
 
 TARGET, SOURCE = "s/t/0.#epoch.0", "s/t/0.#epoch.0#transaction.1"
@@ -40,7 +41,7 @@ async def opened():
 
 async def recovered(store, failed):
     """Wait for the container that replaces `failed`."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         while not any(opened.container.number == failed.number for opened in store.opened()):
             await asyncio.sleep(0)
     assert store.container(TARGET) is not failed

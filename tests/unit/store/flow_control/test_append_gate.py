@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from sarit.wire import commands as wire
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer
 from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, run, serving
 
@@ -30,7 +31,7 @@ async def over_limit():
 
 
 async def until(true):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         while not true():
             await asyncio.sleep(0)
 

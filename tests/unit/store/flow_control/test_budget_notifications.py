@@ -7,6 +7,7 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.store.flow_control.control_limit import ControlLimit
 from sarit.store.flow_control.memory_budget import MemoryBudget
+from tests.limits import HANG_SECONDS
 from tests.unit.store.flow_control.test_append_gate import LIMITS, OTHER, until
 from tests.unit.store.harness import World, Writer
 from tests.unit.store.server.test_connection import SEGMENT
@@ -179,7 +180,7 @@ def test_control_operations_continue_when_the_budget_falls_below_their_limit():
         limit = ControlLimit(budget, Log())
         waiting = [await waits(limit) for _ in range(3)]
         budget.report(0, Charge(BOUND))
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(HANG_SECONDS):
             await asyncio.gather(*waiting)
 
     asyncio.run(main())
@@ -200,7 +201,7 @@ def test_control_operations_wait_for_both_memory_and_disk():
         await asyncio.sleep(0.01)
         assert not waiting.done(), "memory is over the limit again"
         budget.report(0, Charge(0))
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(HANG_SECONDS):
             await waiting
 
     asyncio.run(main())
@@ -220,7 +221,7 @@ def test_control_operations_of_a_failed_container_wait_no_longer():
         store.budget.report(77, Charge(500_000))  # the failure alone does not bring the node below its limit
         container.fail(Unavailable("a test"))
         with pytest.raises(Unavailable):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(HANG_SECONDS):
                 await creating
 
     asyncio.run(main())

@@ -16,6 +16,7 @@ from sarit.store.server.connection import StoreConnection
 from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.wire import commands as wire
 from sarit.wire.frames import AppendAssembler
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import WRITER
 from tests.unit.store.server.test_connection import SEGMENT, append_end, raw, ready, run, serving
 
@@ -34,7 +35,7 @@ def send_without_reading(client, *commands):
 async def settled(server, client, true):
     """Wait until `true()`, and until the server has nothing more to do for `client`, which takes no replies."""
     other = await server.client()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_SECONDS):
         while not true():
             await other.ask(wire.KeepAlive())
         for _ in range(20):

@@ -12,6 +12,7 @@ from sarit.env.real import RealNetwork
 from sarit.store.server.listener import StoreListener
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader, append_block_end_header
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, memory_env
 
 SEGMENT = "s/t/0.#epoch.0"
@@ -73,7 +74,7 @@ async def serving(world=None):
 
 
 def run(test):
-    asyncio.run(asyncio.wait_for(test, 60))
+    asyncio.run(asyncio.wait_for(test, HANG_SECONDS))
 
 
 def append_end(data, events, number, request=5, writer=WRITER):

@@ -10,6 +10,7 @@ from sarit.store.server.reply_semaphore import ReplySemaphore
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer
 
 SEGMENT = "s/t/0.#epoch.0"
@@ -137,7 +138,7 @@ def test_tail_read_waits_on_the_segment_object_in_memory_when_it_parks():
         await evicted(store)
         connection.take(replies=True)
         container = store.container(SEGMENT)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             while SEGMENT not in container.state.names or not container.state.names[SEGMENT].waiters:
                 await asyncio.sleep(0)
             writer = Writer(store, SEGMENT)
@@ -172,7 +173,7 @@ def test_read_waits_again_when_its_client_stops_taking_replies_during_the_load()
         await asyncio.sleep(0)
         assert connection.replies == []
         connection.take(replies=True)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             await connection.answered.wait()
         assert [bytes(reply.data) for reply in connection.replies] == [b"two"]
         assert len(loads) == 2
@@ -202,7 +203,7 @@ def test_parked_reads_are_answered_empty_at_their_own_deadlines(monkeypatch):
         requests.read(wire.ReadSegment(SEGMENT, 0, 100, "", 1))
         writer.append(b"one", 1)
         await writer.wait_for_replies()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             for request in (2, 3):
                 while loop.time() < begun[0] + wait * (request - 1) / 4:
                     await asyncio.sleep(0.001)
@@ -234,7 +235,7 @@ def test_parked_reads_of_a_closed_connection_are_dropped(monkeypatch):
         segment = container.state.names[SEGMENT]
         assert segment.waiters
         connection.closed = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             while segment.waiters:
                 await asyncio.sleep(0.001)
         assert not connection.replies

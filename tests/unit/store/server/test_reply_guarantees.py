@@ -12,6 +12,7 @@ from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.index.memory import MemoryIndex
 from sarit.store.flow_control.free_space import FreeSpace
 from sarit.wire import commands as wire
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer
 from tests.unit.store.server.test_connection import ATTRIBUTE, SEGMENT, WRITER, append_end, ready, run, serving
 
@@ -66,7 +67,7 @@ def test_cancelled_load_does_not_cancel_its_other_waiters(monkeypatch):
         with contextlib.suppress(asyncio.CancelledError):
             await first
         gate.open.set()
-        assert (await asyncio.wait_for(second, 5)).length == 0
+        assert (await asyncio.wait_for(second, HANG_SECONDS)).length == 0
         await store.stop()
 
     run(main())
@@ -308,7 +309,7 @@ def test_closed_connection_that_takes_nothing_is_aborted(monkeypatch):
                 await asyncio.sleep(0.01)
             (connection,) = [x for x in server.server._connections if x.paused]
             connection.close()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(HANG_SECONDS):
                 while connection in server.server._connections:
                     await asyncio.sleep(0.01)
             slow.writer.transport.abort()

@@ -9,6 +9,7 @@ from sarit.store.server.append_handler import AppendHandler
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire import commands as wire
 from sarit.wire.frames import Append, FrameReader
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, WRITER, World, Writer, read_all
 
 SEGMENT, OTHER = "s/t/0.#epoch.0", "s/t/1.#epoch.0"
@@ -16,7 +17,7 @@ BY_HAND = replace(SMALL, containers=1, flush=FlushLimits(interval_seconds=1000))
 
 
 async def until(condition):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         while not condition():
             await asyncio.sleep(0)
 

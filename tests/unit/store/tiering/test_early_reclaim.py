@@ -8,6 +8,7 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.storage.memory import MemoryChunks
 from sarit.store.tiering import flusher as flushing
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 OLD, NEW = "a/old/0.#epoch.0", "a/new/0.#epoch.0"
@@ -36,7 +37,7 @@ def _impatient(monkeypatch):
 
 
 def run(main):
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
 
 
 async def append(store, name, *pieces):

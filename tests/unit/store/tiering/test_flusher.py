@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from sarit.store.tiering.checkpoint import FlushLimits
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World
 
 RARELY = FlushLimits(interval_seconds=1000.0)
@@ -30,7 +31,7 @@ def test_wake_during_an_idle_cycle_starts_an_evaluation_at_once(monkeypatch):
         monkeypatch.setattr(flusher, "_seconds_until_due", evaluated)
         monkeypatch.setattr(flusher, "checkpoint", nothing_to_do)
         flusher.wake()
-        await asyncio.wait_for(twice.wait(), 5)
+        await asyncio.wait_for(twice.wait(), HANG_SECONDS)
         monkeypatch.undo()
         await store.stop()
 

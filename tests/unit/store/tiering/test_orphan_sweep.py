@@ -13,6 +13,7 @@ from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.names import epoch_prefix
 from sarit.store.store import StartPolicy
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"
@@ -176,7 +177,7 @@ def test_second_sweep_deletes_late_chunks() -> None:
         await asyncio.sleep(0.02)  # the first sweep
         late = _orphan(world, lost, 99)
         assert swept not in world.indexes.snapshot(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             while swept not in world.indexes.snapshot(0):
                 await asyncio.sleep(0.01)
         assert late not in world.storage.chunks
@@ -248,7 +249,7 @@ def test_undeletable_orphan_does_not_block_others(monkeypatch, caplog) -> None:
         while len(tries) < 3:
             await asyncio.sleep(0)
         assert list(world.storage.chunks) == [orphans[1]]
-        await asyncio.wait_for(gone.wait(), 10)
+        await asyncio.wait_for(gone.wait(), HANG_SECONDS)
         assert sum("Operation not permitted" in line for line in caplog.messages) == 1
         await store.stop()
 

@@ -11,6 +11,7 @@ from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.storage.memory import MemoryChunks
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire.frames import Append
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 SEGMENT, OTHER = "s/t/0.#epoch.0", "s/u/0.#epoch.0"
@@ -75,7 +76,7 @@ async def _half_written(cache_bytes: int, first: str = SEGMENT):
         await writer.wait_for_replies()
         writer.session.close()
     checkpoint = asyncio.ensure_future(store.opened()[0].flusher.checkpoint())
-    await asyncio.wait_for(world.storage.waiting.wait(), 10)
+    await asyncio.wait_for(world.storage.waiting.wait(), HANG_SECONDS)
     return store, world.storage, checkpoint, held[1]
 
 

@@ -9,6 +9,7 @@ from sarit.core.errors import Unavailable
 from sarit.index import keys
 from sarit.store.container import metadata_cache as metadata
 from sarit.store.container.segment import AttributeUpdate
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"
@@ -18,7 +19,7 @@ BY_HAND = replace(SMALL.flush, interval_seconds=1000, inline_below_bytes=1, smal
 
 
 def run(main):
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
 
 
 async def written(world, store, first, last):
