@@ -13,7 +13,7 @@ from sarit.core.keyspace import hash_key
 from sarit.core.names import SegmentId
 from sarit.spark.source import bounded
 from sarit.spark.source.batch import plan
-from sarit.spark.source.bounded import MIN_JOINED_TASKS, batch_ranges, joined
+from sarit.spark.source.bounded import MIN_JOINED_TASKS, batch_ranges, joined, successors_by_epochs
 from sarit.spark.source.filters import EVERYTHING, Comparison, wanted
 from sarit.spark.source.options import parse_read
 from sarit.spark.source.ranges import Range
@@ -35,6 +35,22 @@ def test_a_batch_reads_across_a_scale(stream):
     assert batch_ranges(OPTIONS, stream) == [Range(S, A, 0, 10), Range(S, B, 0, 20), Range(S, LEFT, 0, 5)]
     with pytest.raises(Invalid, match="end of the read of s/t lies before its start"):
         batch_ranges(replace(OPTIONS, start="tail", end="head"), stream)
+
+
+def test_a_batch_asks_for_epochs_and_not_for_each_segment(stream, monkeypatch):
+    stream.events |= {A: [10], B: [10, 10]}
+    stream.split_b()
+    stream.events |= {LEFT: [5], RIGHT: [5]}
+    expected = batch_ranges(OPTIONS, stream)
+    assert successors_by_epochs(stream.history) == {B: [LEFT, RIGHT]}
+    asked = []
+    monkeypatch.setattr(stream, "successors", lambda segment: asked.append(segment) or stream.next[segment])
+    assert batch_ranges(OPTIONS, stream) == expected
+    assert asked == []
+    # An epoch before the head is not known.
+    del stream.history[0]
+    assert batch_ranges(OPTIONS, stream) == expected
+    assert asked == [B]
 
 
 def between(stream, start, end):

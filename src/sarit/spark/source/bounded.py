@@ -21,8 +21,9 @@ from sarit.spark.source.ranges import Range, TruncationGuard, remaining_ranges
 from sarit.spark.source.starts import Places, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from sarit.core.keyspace import KeyRange
     from sarit.core.names import SegmentId, StreamName
     from sarit.spark.source.access import StreamAccess
     from sarit.spark.source.filters import Wanted
@@ -79,14 +80,29 @@ def _between(start: Position, end: Position, access: StreamAccess) -> list[tuple
     found: list[tuple[SegmentId, int, int | None]] = []
     todo = dict(start)
     seen: set[SegmentId] = set()
+    # A request for each epoch, and not for each segment.
+    known = successors_by_epochs(access.epochs()) if start.keys() - end.keys() else {}
     while todo:
         segment = min(todo)
         seen.add(segment)
         found.append((segment, todo.pop(segment), end.get(segment)))
         if segment not in end:
-            todo.update({successor: 0 for successor in access.successors(segment) if successor not in seen})
+            # Epochs before the head are not known.
+            following = known[segment] if segment in known else access.successors(segment)
+            todo.update({successor: 0 for successor in following if successor not in seen})
     if not seen >= set(end):
         raise Invalid(f"the end of the read of {access.stream} lies before its start")
+    return found
+
+
+def successors_by_epochs(epochs: Sequence[Mapping[SegmentId, KeyRange]]) -> dict[SegmentId, list[SegmentId]]:
+    """The successors of each segment that a later one of these epochs replaced."""
+    found: dict[SegmentId, list[SegmentId]] = {}
+    for before, after in pairwise(epochs):
+        created = [(segment, keys) for segment, keys in after.items() if segment not in before]
+        for segment, keys in before.items():
+            if segment not in after:
+                found[segment] = [successor for successor, part in created if part.overlaps(keys)]
     return found
 
 
