@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DEPARTURES: Final = "lake/departures"
 BEST: Final = "lake/punctual-airlines"
 DAYS: Final = 2
-EVENTS_PER_BATCH: Final = 600
+EVENTS_PER_BATCH: Final = 1000
 COLUMNS: Final = "n long, carrier string, origin string, dep_delay double"
 LAST_BATCH: Final = "sarit.last-batch"
 

@@ -33,7 +33,7 @@ NAMES: Final = "airport/names"
 RESULTS: Final = b"punctual"  # the entry of NAMES
 LATE: Final = {1: "dep_delay > 0", 2: "dep_delay >= 15"}
 DAYS: Final = 3
-EVENTS_PER_BATCH: Final = 1000
+EVENTS_PER_BATCH: Final = 2000
 
 
 def output_of(version: int) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming import StreamingQuery
 
+    from examples.pipelines.inputs import Event
     from examples.pipelines.program import Place
 
 TEXTS: Final = "library/texts"
@@ -129,6 +130,21 @@ def start(place: Place) -> StreamingQuery:
     )
 
 
+def write(place: Place, paragraphs: list[Event]) -> None:
+    """Write paragraphs; they are durable at the end."""
+    with place.client.writer(TEXTS) as writer:
+        for event in paragraphs:
+            writer.write(event.body, key=event.key)
+
+
+def hits_of(place: Place, paragraphs: list[Event]) -> Counter[tuple[str, str]]:
+    """The hits without Spark, by the queries as they are now."""
+    queries = {entry.primary.decode().strip(): entry.value.decode() for entry in place.client.table(QUERIES).scan()}
+    standing = Standing(queries)
+    found = (json.loads(event.body) for event in paragraphs)
+    return Counter((name, one["id"]) for one in found for name in standing.hits(one["text"]))
+
+
 def run(place: Place) -> None:
     """Text flows; in the middle a query is added."""
     place.client.create_scope("library")
@@ -139,21 +155,15 @@ def run(place: Place) -> None:
     add(place, "phrase", '"list of"')
     paragraphs = inputs.paragraphs(PAGES)
     half = len(paragraphs) // 2
-    wanted: Counter[tuple[str, str]] = Counter()
+    write(place, paragraphs[:half])
+    wanted = hits_of(place, paragraphs[:half])
     query = start(place)
     try:
-        for part, added in ((paragraphs[:half], None), (paragraphs[half:], ("late", "class function"))):
-            if added:
-                add(place, *added)
-            with place.client.writer(TEXTS) as writer:
-                for event in part:
-                    writer.write(event.body, key=event.key)
-            query.processAllAvailable()
-            standing = Standing(
-                {e.primary.decode().strip(): e.value.decode() for e in place.client.table(QUERIES).scan()}
-            )
-            for paragraph in (json.loads(event.body) for event in part):
-                wanted.update((name, paragraph["id"]) for name in standing.hits(paragraph["text"]))
+        query.processAllAvailable()
+        add(place, "added", "class function")
+        wanted += hits_of(place, paragraphs[half:])
+        write(place, paragraphs[half:])
+        query.processAllAvailable()
     finally:
         query.stop()
     hits = [json.loads(event) for event in place.client.reader(HITS, end="tail")]

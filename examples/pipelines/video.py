@@ -121,11 +121,11 @@ def run(place: Place) -> None:
     place.client.create_stream(FRAMES)
     place.client.create_stream(PLACES, segments=2)
     place.client.create_stream(FEATURES)
+    record(place.client, 0, COUNT // 2)
     query = start(place)
     try:
-        for first in range(0, COUNT, COUNT // 2):
-            record(place.client, first, first + COUNT // 2)
-            query.processAllAvailable()
+        record(place.client, COUNT // 2, COUNT)
+        query.processAllAvailable()
     finally:
         query.stop()
     found = [json.loads(event) for event in place.client.reader(FEATURES, end="tail")]

@@ -10,11 +10,12 @@ import pytest
 from examples.pipelines import chain
 from tests.spark.kill_matrix import Matrix, Plan
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.skipif(shutil.which("java") is None and not environ.get("CI"), reason="Spark needs Java")
-def test_chain_is_exact_after_kills_of_driver_worker_and_node(tmp_path) -> None:
+def test_chain_is_exact_after_kills_of_driver_worker_and_node(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # see conftest.py
     plan = Plan(kills=3, seed=5, settings={}, kinds=("driver", "python", "node"), recovering=0, events_ahead=700)
     report = Matrix(plan, tmp_path, print).run()
     assert report.kills.total() == 3

@@ -27,7 +27,7 @@ IN_THIS_PROCESS = {
     "alarms": ("weather", r"\d+ alarms in \d+ readings\n  EWR/wind_speed 2013-02-12T08h: 1048 miles per hour"),
     "replay": ("airport", r"airport/punctual-v2 is in use: \d+ of \d+ flights were late"),
     "lake": ("lake", r"\d+ flights in \d+ commits of the table; 1\d airlines sent back"),
-    "search": ("library", r"\d+ hits in \d+ paragraphs\n  iteration: \d+\n  late: \d+\n  phrase: \d+"),
+    "search": ("library", r"\d+ hits in \d+ paragraphs\n  added: \d+\n  iteration: \d+\n  phrase: \d+"),
     "video": ("studio", r"200 frames; the scene changes at 40, 80, 120, 160"),
 }
 
