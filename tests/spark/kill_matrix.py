@@ -271,7 +271,7 @@ class Matrix:
         report = self._report
         report.events, report.lines = len(feeder.events), follower.count
         report.batches = len({batch for batch, _ in follower.output.stated})
-        report.wrong += follower.output.end() + chain.mistakes(follower.lines, wanted)
+        report.wrong += chain.mistakes(follower.lines, wanted) + follower.output.end()
 
     def _order(self) -> list[str]:
         kinds = [self._plan.kinds[number % len(self._plan.kinds)] for number in range(self._plan.kills)]

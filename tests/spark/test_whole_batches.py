@@ -41,3 +41,8 @@ def test_task_whose_segments_appear_in_two_rounds_is_right() -> None:
 )
 def test_partial_output_is_found(rounds, problem) -> None:
     assert any(problem in one for one in found(*rounds))
+
+
+def test_batch_that_stays_partial_is_reported_once_and_in_the_end() -> None:
+    partial = {0: lines(0, 0, 2, 4) + lines(1, 0, 1)}
+    assert len(found(partial, {}, {}, {}, {})) == 2

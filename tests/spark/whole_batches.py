@@ -32,6 +32,7 @@ class WholeBatches:
     seen: Counter[Part] = field(default_factory=Counter)
     stated: dict[Part, int] = field(default_factory=dict)
     _last: dict[int, Part] = field(default_factory=dict)  # of each segment
+    _reported: set[int] = field(default_factory=set)
     _waiting: set[int] = field(default_factory=set)  # micro-batches that must be whole at the end of the next round
 
     def poll(self, segment: int, lines: Iterable[Line]) -> None:
@@ -60,7 +61,8 @@ class WholeBatches:
         for batch in sorted(self._waiting):
             if missing := self.missing(batch):
                 self.wrong.append(f"micro-batch {batch} was not whole when a newer one was visible: {missing}")
-        self._waiting = {batch for batch, _ in self.seen if batch < newest and self.missing(batch)} - self._waiting
+                self._reported.add(batch)
+        self._waiting = {batch for batch, _ in self.seen if batch < newest and self.missing(batch)} - self._reported
 
     def missing(self, batch: int) -> dict[Part, int]:
         """The lines that are missing of a micro-batch, by task; negative: there are too many."""
