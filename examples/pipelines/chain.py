@@ -200,7 +200,8 @@ class Jobs:
         self.process = subprocess.Popen(
             [*command, "--data", str(directory), *options],
             stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True,
-            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            # The second: how long its Python workers wait for its JVM, which may be slow on a busy machine.
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_AUTH_SOCKET_TIMEOUT": "120"},
         )  # fmt: skip
 
     def kill(self) -> None:
