@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.blocking.client import Client
+    from sarit.client.streams.watermarks import Watermark
     from sarit.core.names import SegmentId
     from sarit.spark.options import Target
     from sarit.spark.source.options import ReadOptions
@@ -132,6 +133,19 @@ class ConnectedStream:
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
         """Where the events between two boundaries end, as far as a read of `max_bytes` shows."""
         return self._client.stream(self.stream).event_ends(segment, start, end, max_bytes)
+
+    def watermarks(self, after: StreamCut | None) -> tuple[list[Watermark], StreamCut | None]:
+        """The watermarks after those of an earlier call, and the argument of the next call."""
+        marks = StreamName(self.stream.scope, MARK_PREFIX + self.stream.stream)
+        try:
+            tail = self._client.stream_cut_tail(marks)
+            if after == tail:
+                return [], tail
+            # Truncated ones are old: a later one takes their place.
+            with self._client.reader(marks, "head" if after is None else after, tail, skip_truncated=True) as reader:
+                return [watermarks.decode(event) for event in reader], tail
+        except NotFound:  # a server without watermarks
+            return [], None
 
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Events between two byte offsets, as (events binary, offsets int64)."""

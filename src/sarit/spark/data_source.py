@@ -64,6 +64,8 @@ class SaritSource(DataSource):
         if is_table(self.options):
             return TableReader(parse_table_read(self.options, default_address()), schema)
         options, formats = parse_read(self.options, default_address()), parse_formats(self.options)
+        if formats.noted_time:
+            raise Invalid("option notedTime is for streaming reads: a batch read has no column noted_time")
         return BatchReader(options, self._projection(schema), with_cut=formats.include_cut)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -8,6 +8,7 @@ import json
 
 import pyarrow as pa
 
+from sarit.client.streams.watermarks import Watermark
 from sarit.core.errors import Corrupt, NotFound, Truncated, Unavailable
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName
@@ -30,6 +31,7 @@ class FakeStream:
         self.stream = stream
         self.events = {A: [], B: []}
         self.read_bytes = 0  # what was read of events
+        self.lowers = []
         self.known = None  # segment -> the boundaries that the store knows; None: all
         self.starts = {}
         self.sealed = set()
@@ -69,6 +71,12 @@ class FakeStream:
         bounds = [0, *itertools.accumulate(self.events[segment])]
         # The header of the last event must fit.
         return [high for low, high in itertools.pairwise(bounds) if start <= low < min(end, start + max_bytes)]
+
+    def watermarks(self, after):
+        """`lowers`: (lower, {segment: offset}); `after` counts them."""
+        keys = {segment: found for epoch in self.history for segment, found in epoch.items()}
+        cuts = [(lower, {s: (keys[s], at) for s, at in cut.items()}) for lower, cut in self.lowers[after or 0 :]]
+        return [Watermark(lower, lower, cut) for lower, cut in cuts], len(self.lowers)
 
     def _check_readable(self, segment, start):
         if segment not in self.events:
@@ -143,7 +151,7 @@ class FakeSource:
 class Missing:
     """A stream that does not exist (any more)."""
 
-    boundaries = batches = event_ends = epochs = cut_at = marks = None
+    boundaries = batches = event_ends = epochs = cut_at = marks = watermarks = None
 
     def __init__(self, name):
         self.stream = name

@@ -8,6 +8,7 @@ What a read can give, by where it comes from:
 * its envelope (option `envelope`): `key`, `event_time`, `headers`, `payload`;
 * its typed payload (option `format`): a column for each field, or all in the struct column `payloadColumn`;
 * `cut`: the end of the read (option `includeCut`);
+* the time that the writers of the stream had noted before it (option `notedTime`): `noted_time`;
 * `_corrupt_record`: the event, where it cannot be decoded.
 
 A query says with `.schema(...)` which of them it wants; nothing else is decoded.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -39,7 +41,7 @@ from sarit.spark.formats.types import arrow_schema
 from sarit.spark.source.position import to_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql.types import DataType
 
@@ -67,6 +69,7 @@ PLACE: Final = StructType(
 )
 
 CUT: Final = StructField("cut", StringType())
+NOTED_TIME: Final = StructField("noted_time", TimestampType())
 
 # Columns that are the same for all events of a range -> how it gives them.
 _OF_RANGE: Final[dict[str, Callable[[Range], object]]] = {
@@ -96,7 +99,7 @@ def read_schema(formats: FormatOptions, first_event: Callable[[], bytes | None] 
     """The columns of a read that names none; `first_event` of the stream is read where only the data knows them.
 
     Raises Invalid when nothing says which fields payloads have."""
-    place = [*PLACE.fields, CUT] if formats.include_cut else PLACE.fields
+    place = [*PLACE.fields, *([CUT] if formats.include_cut else ()), *([NOTED_TIME] if formats.noted_time else ())]
     if not formats.typed:
         own = [*ENVELOPE.fields, *PAYLOAD.fields] if formats.envelope else EVENT.fields
         return StructType([*own, *place])
@@ -127,6 +130,8 @@ class Projection:
         known = dict(_PLACE_TYPES)
         if formats.include_cut:
             known[CUT.name] = (StringType,)
+        if formats.noted_time:
+            known[NOTED_TIME.name] = (TimestampType, TimestampNTZType)
         if formats.envelope:
             known |= _ENVELOPE_TYPES
             if formats.typed:
@@ -151,6 +156,8 @@ class Projection:
         Raises Invalid with the event's place for a malformed event with FAILFAST, for an event that is wanted as text
         and is not UTF-8, and for a null in a column that takes none."""
         found: dict[str, pa.Array] = {"event": events, "offset": offsets}
+        if NOTED_TIME.name in self._wanted and self._formats.noted_time:
+            found[NOTED_TIME.name] = _noted(offsets, part.times)
         bad: Any = None  # of a row
         payloads = corrupt = events
         if self._formats.envelope:
@@ -296,6 +303,15 @@ def _rule(formats: FormatOptions) -> str:
         "" if formats.typed or formats.envelope else '; fields of payloads need .option("format", "json") or another'
     )
     return f"reading gives {has}, {text(PLACE)} (event may be string) or some of these{advice}"
+
+
+def _noted(offsets: pa.Array, times: Sequence[tuple[int, int]]) -> pa.Array:
+    """The last of the times at or before each offset; null before the first."""
+    if not times:
+        return pa.nulls(len(offsets), TIME_TYPE)
+    begins, millis = np.array(times, np.int64).T
+    index = np.searchsorted(begins, offsets.to_numpy(zero_copy_only=False), "right") - 1
+    return pa.array(millis[np.maximum(index, 0)] * 1000, mask=index < 0).cast(TIME_TYPE)
 
 
 def typed_columns(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.spark.options import ALL, READ, Given, Option
+from sarit.spark.options import ALL, READ, STREAMING_READ, Given, Option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +55,12 @@ OPTIONS: Final = (
         "`true`: column `cut string`, the stream cut where the read (or the micro-batch) ends, the same for all "
         "rows of a stream. `start` or `end` of another read may be such a text", "`false`",
     ),
+    Option(
+        "notedTime", STREAMING_READ,
+        "`true`: a column `noted_time` with the time that the writers of the stream had noted (`note_time`, in "
+        "milliseconds since 1970) before an event; for `withWatermark`",
+        "`false`",
+    ),
     Option("timeZone", ALL, "format `json`: the zone of timestamps that name none, as `Europe/Berlin`", "`UTC`"),
 )  # fmt: skip
 
@@ -71,6 +77,7 @@ class FormatOptions:
     corrupt_column: str = "_corrupt_record"
     time_zone: str = "UTC"
     include_cut: bool = False
+    noted_time: bool = False
 
     @property
     def typed(self) -> bool:
@@ -96,4 +103,5 @@ def parse_formats(options: Mapping[str, str]) -> FormatOptions:
         form, envelope, schema, payload, mode,
         given.text("columnNameOfCorruptRecord") or "_corrupt_record", given.text("timeZone") or "UTC",
         given.flag("includeCut", default=False),
+        given.flag("notedTime", default=False),
     )  # fmt: skip

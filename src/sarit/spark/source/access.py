@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sarit.client.streams.watermarks import Watermark
+    from sarit.core.cuts import StreamCut
     from sarit.core.keyspace import KeyRange
     from sarit.core.names import SegmentId, StreamName
     from sarit.spark.source.position import Position, SegmentState
@@ -45,6 +47,9 @@ class StreamAccess(Protocol):
 
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
         """Where the events between two boundaries end, as far as a read of at most `max_bytes` shows."""
+
+    def watermarks(self, after: StreamCut | None) -> tuple[list[Watermark], StreamCut | None]:
+        """The watermarks of the stream after those of an earlier call, oldest first, and the argument of the next."""
 
     def close(self) -> None:
         """Release the connections."""

@@ -19,9 +19,11 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sarit.core.cuts import StreamCut, to_text
 from sarit.core.errors import Invalid, NotFound
 from sarit.spark.source.admission import Limits, Probe, admitted
 from sarit.spark.source.lag import StreamLag, to_behind, unread
+from sarit.spark.source.noted_times import NotedTimes
 from sarit.spark.source.partitions import cut_further
 from sarit.spark.source.position import (
     Offset,
@@ -65,6 +67,7 @@ class StreamFollower:
 
     def __init__(self, access: StreamAccess, *, fail: bool) -> None:
         self.access = TruncationGuard(access, fail=fail)
+        self.noted = NotedTimes(self.access)
         self._fail = fail
 
     def reach(self, at: StreamPosition, target: Position | None) -> Reach:
@@ -157,10 +160,11 @@ class QueryPlanner:
             ended = finished(end, reach.states) | (here[stream].ended & (end.keys() - reach.states.keys()))
             streams[stream] = StreamPosition(end, frozenset(ended))
             self._reached[stream] = (end, reach.states)
+        times = self._times(streams, before)
         if streams == before.streams:
             return start
         self._began = self._source.monotonic()
-        return to_json(Offset(streams, entered))
+        return to_json(Offset(streams, entered, times=times))
 
     def ranges(self, start: JsonOffset, end: JsonOffset) -> list[Range]:
         """What the tasks of a micro-batch read; empty ranges are left out.  Raises NotFound, Truncated, Invalid."""
@@ -174,8 +178,31 @@ class QueryPlanner:
             begin = upto.entered.get(stream, {} if known is None else known.segments)
             wanted = [(segment, begin.get(segment, 0), offset) for segment, offset in sorted(at.segments.items())]
             access = self.follower(stream).access
-            found += remaining_ranges(wanted, access, fail=self._options.fail_on_data_loss)
-        return cut_further(found, self._options.streaming.min_partitions, self.probe)
+            parts = remaining_ranges(wanted, access, fail=self._options.fail_on_data_loss)
+            if self._options.streaming.include_cut:
+                cut = to_text(StreamCut(stream, at.segments))
+                parts = [replace(part, cut=cut) for part in parts]
+            found += self._with_times(stream, parts, before, upto)
+        return cut_further(found, self._options.min_partitions or 1, self.probe)
+
+    def _times(self, streams: Mapping[StreamName, StreamPosition], before: Offset) -> dict[StreamName, int]:
+        """The watermark of each stream at the end of a micro-batch, where it has one."""
+        if not self._options.streaming.noted_time:
+            return {}
+        lowers = {
+            stream: self.follower(stream).noted.lower(at.segments, before.times.get(stream))
+            for stream, at in streams.items()
+        }
+        return {stream: lower for stream, lower in lowers.items() if lower is not None}
+
+    def _with_times(self, stream: StreamName, parts: list[Range], before: Offset, upto: Offset) -> list[Range]:
+        if not self._options.streaming.noted_time:
+            return parts
+        noted, floor, cap = self.follower(stream).noted, before.times.get(stream), upto.times.get(stream)
+        # After a restart nothing was read yet.
+        noted.lower(upto.streams[stream].segments, floor)
+        noted.drop(floor)
+        return [replace(part, times=noted.of(part.segment, floor, cap)) for part in parts]
 
     def tail(self) -> JsonOffset | None:
         """The tails of the streams, and what is unread after the last planned micro-batch; None before the first."""

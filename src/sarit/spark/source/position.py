@@ -64,11 +64,12 @@ class Offset:
     """A position in every stream of a query.
 
     `entered`: where streams began that have their first events in the micro-batch that ends here.  `initial`: nothing
-    was read yet."""
+    was read yet.  `times`: the watermarks of streams here, in ms (`noted_times.py`)."""
 
     streams: dict[StreamName, StreamPosition]
     entered: dict[StreamName, Position] = field(default_factory=dict)
     initial: bool = False
+    times: dict[StreamName, int] = field(default_factory=dict)
 
 
 def to_json(offset: Offset) -> dict[str, object]:
@@ -83,6 +84,8 @@ def to_json(offset: Offset) -> dict[str, object]:
         written["ended"] = ended
     if offset.entered:
         written["entered"] = {str(stream): _cut(at) for stream, at in sorted(offset.entered.items())}
+    if offset.times:
+        written["times"] = {str(stream): offset.times[stream] for stream in sorted(offset.times)}
     if offset.initial:
         written["initial"] = True
     return written
@@ -95,8 +98,9 @@ def from_json(offset: Mapping[str, object]) -> Offset:
             f"the checkpoint's offset has version {offset.get('version')}; this Sarit knows {_VERSION}: "
             "use another checkpointLocation, or the Sarit that wrote it"
         )
-    streams, ended, entered = (offset.get(name, {}) for name in ("streams", "ended", "entered"))
-    if not isinstance(streams, Mapping) or not isinstance(ended, Mapping) or not isinstance(entered, Mapping):
+    parts = [offset.get(name, {}) for name in ("streams", "ended", "entered", "times")]
+    streams, ended, entered, times = (part if isinstance(part, Mapping) else None for part in parts)
+    if streams is None or ended is None or entered is None or times is None:
         raise Invalid(f"not an offset of Sarit: {json.dumps(dict(offset))}")
     return Offset(
         {
@@ -105,6 +109,7 @@ def from_json(offset: Mapping[str, object]) -> Offset:
         },
         {StreamName.parse(name): _from_cut(cut) for name, cut in entered.items()},
         offset.get("initial") is True,
+        {StreamName.parse(name): int(time) for name, time in times.items()},
     )
 
 

@@ -38,14 +38,17 @@ _NOWHERE: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes of one segment between two event boundaries.  `cut`: the text of the cut where the read of the stream ends,
-    for the column of that name; else empty."""
+    """Bytes of one segment between two event boundaries.
+
+    `cut`: the text of the cut where the read of the stream ends, for the column of that name; else empty.
+    `times`: (offset, ms), ascending: what writers noted holds from the offset on (`noted_times.py`)."""
 
     stream: StreamName
     segment: SegmentId
     start: int
     end: int
     cut: str = ""
+    times: tuple[tuple[int, int], ...] = ()
 
 
 def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritError:
@@ -119,6 +122,7 @@ class TruncationGuard:
         self.epochs = access.epochs
         self.cut_at = access.cut_at
         self.marks = access.marks
+        self.watermarks = access.watermarks
         self.close = access.close
 
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:

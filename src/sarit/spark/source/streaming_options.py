@@ -34,12 +34,6 @@ OPTIONS: Final = (
         "`15m`",
     ),
     Option(
-        "minPartitions", READ,
-        "about the least number of partitions, of a batch read or a micro-batch: larger segments are cut at event "
-        "boundaries, without reading. Events of one key are then ordered by `offset`, not by partition",
-        "one per segment; many small ones of a batch read share one",
-    ),
-    Option(
         "readerGroup", STREAMING_READ,
         "`SCOPE/GROUP` or `GROUP`: publish the query's position as that of a reader group, which the query alone uses. "
         "`sarit group info` shows its lag, and streams with a retention policy retain what it has not read",
@@ -58,12 +52,13 @@ _DURATION: Final = re.compile(r"(\d{1,9})\s*(ms|s|m|h)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StreamingOptions:
-    """What bounds and divides micro-batches.  `min_partitions`: about; `discovery_seconds`: of a pattern."""
+    """What bounds micro-batches, and what comes with their rows.  `discovery_seconds`: of a pattern."""
 
     limits: Limits
-    min_partitions: int
     discovery_seconds: int
-    reader_group: str | None = None
+    reader_group: str | None
+    noted_time: bool
+    include_cut: bool
 
 
 def parse_streaming(given: Given, scope: str) -> StreamingOptions:
@@ -80,9 +75,10 @@ def parse_streaming(given: Given, scope: str) -> StreamingOptions:
         raise Invalid(f"minEventsPerTrigger {limits.min_events} is above maxEventsPerTrigger {limits.max_events}")
     return StreamingOptions(
         limits,
-        given.positive("minPartitions") or 1,
         given.positive("discoverySeconds") or SPARK_DISCOVERY_SECONDS,
         _group(given.text("readerGroup"), scope),
+        given.flag("notedTime", default=False),
+        given.flag("includeCut", default=False),
     )
 
 

@@ -1,0 +1,87 @@
+"""The times that writers noted, as a column of a streaming read.
+
+A watermark of a stream says: up to this cut all writers had written everything before its time (`lower`).  So an event
+beyond the cut has that time or a later one.  A row gets the time of the last watermark whose cut it is beyond, in its
+segment, but none that the end of its micro-batch is not beyond, in all segments.  So all times of a micro-batch are at
+most the stream's watermark at its end, and all times of the next one are at least that: Spark's `withWatermark` drops
+none, whatever segments are ahead.
+
+The stream's watermark at the end of a micro-batch is stored in its offset.  A micro-batch that runs again has the same
+times, although more watermarks have come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from sarit.client.streams.watermarks import is_behind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.client.streams.watermarks import Watermark
+    from sarit.core.cuts import StreamCut
+    from sarit.core.keyspace import KeyRange
+    from sarit.core.names import SegmentId
+    from sarit.spark.source.access import StreamAccess
+    from sarit.spark.source.position import Position
+
+# (offset in bytes, milliseconds): from the offset on.  Ascending.
+Times = tuple[tuple[int, int], ...]
+
+
+class NotedTimes:
+    """The watermarks of one stream, read once; those that no later micro-batch can need are dropped."""
+
+    def __init__(self, access: StreamAccess) -> None:
+        self._access = access
+        self._marks: deque[Watermark] = deque()
+        self._read_to: StreamCut | None = None
+        self._ranges: Mapping[SegmentId, KeyRange] = {}
+
+    def lower(self, position: Position, before: int | None) -> int | None:
+        """The stream's watermark at a position, in ms; `before`: at an earlier one.  Raises NotFound."""
+        marks, self._read_to = self._access.watermarks(self._read_to)
+        self._marks.extend(marks)
+        here = self._with_ranges(position)
+        if len(here) < len(position):
+            # Of a deleted segment nothing says where it was.
+            return before
+        passed = [mark.lower for mark in self._marks if is_behind(mark, here)]
+        known = passed if before is None else [before, *passed]
+        return max(known, default=None)
+
+    def drop(self, before: int | None) -> None:
+        """Forget watermarks of a time or earlier: all micro-batches up to there are completed."""
+        while before is not None and self._marks and self._marks[0].lower <= before:
+            self._marks.popleft()
+
+    def of(self, segment: SegmentId, floor: int | None, cap: int | None) -> Times:
+        """The times of a segment in a micro-batch that lies between two watermarks; None: there is none yet."""
+        if cap is None:
+            return ()
+        found: list[tuple[int, int]] = [] if floor is None else [(0, floor)]
+        for mark in self._marks:
+            if mark.lower > cap:
+                continue
+            at = _begins(mark, segment, self._ranges.get(segment))
+            if at is not None and (not found or mark.lower > found[-1][1]):
+                found.append((max(at, found[-1][0] if found else 0), mark.lower))
+        return tuple(found)
+
+    def _with_ranges(self, position: Position) -> dict[SegmentId, tuple[KeyRange, int]]:
+        if position.keys() - self._ranges.keys():
+            epochs = self._access.epochs()
+            self._ranges = {segment: keys for epoch in epochs for segment, keys in epoch.items()}
+        return {s: (self._ranges[s], offset) for s, offset in position.items() if s in self._ranges}
+
+
+def _begins(mark: Watermark, segment: SegmentId, keys: KeyRange | None) -> int | None:
+    """The offset from which a segment is beyond a watermark; None: all of it may be before."""
+    if segment in mark.positions:
+        return mark.positions[segment][1]
+    if keys is None:
+        return None
+    overlapping = [other for other, (theirs, _) in mark.positions.items() if theirs.overlaps(keys)]
+    return 0 if all(other.epoch < segment.epoch for other in overlapping) else None
