@@ -44,7 +44,7 @@ def test_times_of_a_micro_batch_are_those_of_passed_watermarks(stream):
     again = planner_of(options(), stream)
     assert again.ranges(begin, end) == ranges
     end, [part] = take(again, end)
-    assert part == Range(S, A, 100, 150, ((0, 2000), (110, 3000), (120, 4000)))
+    assert part == Range(S, A, 100, 150, times=((0, 2000), (110, 3000), (120, 4000)))
     assert end["times"] == {"s/t": 4000}
 
 
@@ -103,7 +103,7 @@ PROJECTION = Projection(StructType().add("offset", LongType()).add("noted_time",
 
 def test_column_has_the_time_at_each_offset():
     offsets = pa.array([0, 10, 20, 30, 40], pa.int64())
-    batch = PROJECTION.batch(pa.array([b"x"] * 5), offsets, Range(S, A, 0, 50, ((10, 1000), (25, 2500))))
+    batch = PROJECTION.batch(pa.array([b"x"] * 5), offsets, Range(S, A, 0, 50, times=((10, 1000), (25, 2500))))
     seconds = [None if time is None else time.timestamp() for time in batch.column("noted_time").to_pylist()]
     assert seconds == [None, 1.0, 1.0, 2.5, 2.5]
     assert batch.column("noted_time").to_pylist()[1].tzinfo is not None

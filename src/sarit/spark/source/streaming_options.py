@@ -34,6 +34,12 @@ OPTIONS: Final = (
         "`15m`",
     ),
     Option(
+        "minPartitions", READ,
+        "about the least number of partitions, of a batch read or a micro-batch: larger segments are cut at event "
+        "boundaries, without reading. Events of one key are then ordered by `offset`, not by partition",
+        "one per segment; many small ones of a batch read share one",
+    ),
+    Option(
         "readerGroup", STREAMING_READ,
         "`SCOPE/GROUP` or `GROUP`: publish the query's position as that of a reader group, which the query alone uses. "
         "`sarit group info` shows its lag, and streams with a retention policy retain what it has not read",
