@@ -8,7 +8,8 @@ path for the driver.  Modes:
   first;
 * "tail": a query at the tail for `seconds`, while somebody else writes; the duration of its micro-batches;
 * "sink": a batch write of `rows` rows of 100 bytes, twice; the second counts;
-* "stream sink": `batches` micro-batches of `rows` rows each; rows/s of all but the first.
+* "stream sink": `batches` micro-batches of `rows` rows each; rows/s of all but the first;
+* "sink cost": batch writes of each of `sizes` rows, exactly once and at least once in turn, `turns` times; the medians.
 """
 
 from __future__ import annotations
@@ -124,7 +125,35 @@ def _stream_sink(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]
     }  # fmt: skip
 
 
-MODES = {"count": _count, "stream": _stream, "tail": _tail, "sink": _sink, "stream sink": _stream_sink}
+def _sink_cost(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for rows in options["sizes"]:
+        took: dict[str, list[float]] = {"at-least-once": [], "exactly-once": []}
+        numbers = spark.range(0, rows, 1, SINK_PARTITIONS).select(f.col("id").alias("value"))
+        for turn in range(options["turns"] + 1):
+            for guarantee, seconds in took.items():
+                write = _rows(numbers, options).write.format(options["format"]).options(**options["options"])
+                start = now()
+                write.option("deliveryGuarantee", guarantee).mode("append").save()
+                if turn:  # the first one starts the workers
+                    seconds.append(now() - start)
+        medians = {name: sorted(seconds)[len(seconds) // 2] for name, seconds in took.items()}
+        result[str(rows)] = {name: round(median, 3) for name, median in medians.items()} | {
+            "throughput_ratio": round(medians["at-least-once"] / medians["exactly-once"], 2),
+            "seconds": {name: [round(one, 3) for one in seconds] for name, seconds in took.items()},
+        }
+        print(rows, result[str(rows)], file=sys.stderr, flush=True)
+    return result
+
+
+MODES = {
+    "sink cost": _sink_cost,
+    "count": _count,
+    "stream": _stream,
+    "tail": _tail,
+    "sink": _sink,
+    "stream sink": _stream_sink,
+}
 
 
 def main(options: dict[str, Any]) -> None:

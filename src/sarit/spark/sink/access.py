@@ -153,6 +153,10 @@ class BatchRequests:
         for start in range(0, len(changes), _REMOVED_AT_ONCE):
             await self._table.update(changes[start : start + _REMOVED_AT_ONCE])
 
+    async def forget(self) -> None:
+        """Remove the record of the batch: nobody will run it again."""
+        await self._remove([records.record_key(self._batch)])
+
     async def _prune(self, oldest: int) -> None:
         await self._table.put((self._query, records.OLDEST_KEY), records.encode_oldest(oldest))
         first, last = records.records_before(oldest)

@@ -44,10 +44,11 @@ class Prepared(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Sink:
-    """What a driver and its tasks share: it is carried to the tasks."""
+    """What a driver and its tasks share: it is carried to the tasks.  `once`: nobody can run the batch again."""
 
     options: WriteOptions
     rows: RowsToEvents
+    once: bool = False
 
     def write(self, batches: Iterator[pa.RecordBatch], query: bytes, batch: int) -> Prepared:
         """Write one task's rows."""
@@ -94,6 +95,8 @@ class Sink:
         with Connection(self.options) as connection:
             requests = BatchRequests(connection.client, self.options, query or found[0].query, batch)
             fresh = connection.run(requests.run(protocol.commit_batch(batch, winners, skipped=skipped)))
+            if self.once:
+                connection.run(requests.forget())
         if not fresh:
             _log.warning("batch %d was written already: its rows are not written again", batch)
 
@@ -107,13 +110,15 @@ class Sink:
         with Connection(self.options) as connection:
             requests = BatchRequests(connection.client, self.options, query, batch)
             connection.run(requests.run(protocol.abort_batch()))
+            if self.once:
+                connection.run(requests.forget())
 
 
 class BatchWriter(DataSourceArrowWriter):
     """`df.write.format("sarit").mode("append")`."""
 
     def __init__(self, options: WriteOptions, rows: RowsToEvents) -> None:
-        self._sink = Sink(options, rows)
+        self._sink = Sink(options, rows, once=options.job is None)
         # Made here, on the driver, and carried to the tasks.
         self._query = _random_id() if options.job is None else job_query(options.job, options.stream)
 
