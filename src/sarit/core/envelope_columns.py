@@ -42,7 +42,11 @@ _HEAD: Final = np.dtype(
     ]
 )  # fmt: skip
 _LARGE: Final = pa.large_binary()
-_NO_SEPARATOR: Final = pa.scalar(b"", _LARGE)
+
+
+def _no_separator() -> pa.Scalar:
+    # Not at import: pyarrow imports pandas to make a scalar, and Spark starts a Python process for each call.
+    return pa.scalar(b"", _LARGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ def encode(payloads: Any, keys: Any = None, times: Any = None, headers: Any = No
     heads["key_size"] = _integers(pc.binary_length(key))
     heads["headers_size"] = _integers(pc.binary_length(blobs))
     head = _slices(heads.view(np.uint8), np.arange(count + 1, dtype=np.int64) * HEAD.size)
-    return pc.binary_join_element_wise(head, _large(pc.fill_null(key, "")), blobs, payload, _NO_SEPARATOR)
+    return pc.binary_join_element_wise(head, _large(pc.fill_null(key, "")), blobs, payload, _no_separator())
 
 
 def _encoded_headers(lists: pa.Array) -> tuple[Any, pa.Array]:
@@ -96,13 +100,13 @@ def _encoded_headers(lists: pa.Array) -> tuple[Any, pa.Array]:
         raise Invalid("a header without a name or a value: drop it, or give an empty one")
     sizes = np.empty((len(flat), 2), ">u4")
     sizes[:, 0], sizes[:, 1] = _integers(pc.binary_length(names)), _integers(pc.binary_length(values))
-    pairs = pc.binary_join_element_wise(names, values, _NO_SEPARATOR)
+    pairs = pc.binary_join_element_wise(names, values, _no_separator())
     ends = _offsets(pairs)
     bodies = pa.LargeBinaryArray.from_buffers(
         _LARGE, len(counts), [None, pa.py_buffer(ends[offsets]), pairs.buffers()[2]]
     )
     tables = _slices(sizes.reshape(-1).view(np.uint8), offsets * SIZES.size)
-    return counts, pc.binary_join_element_wise(tables, bodies, _NO_SEPARATOR)
+    return counts, pc.binary_join_element_wise(tables, bodies, _no_separator())
 
 
 def _binary(values: Any) -> pa.Array:

@@ -8,7 +8,6 @@ from sarit.core.errors import Invalid
 from sarit.spark.formats.arrow import ArrowReader, ArrowWriter, arrow_fields
 from sarit.spark.formats.avro import AvroReader, AvroWriter, avro_fields, load_schema
 from sarit.spark.formats.json_reading import JsonReader
-from sarit.spark.formats.json_writing import JsonWriter
 from sarit.spark.formats.options import AVRO, JSON
 
 if TYPE_CHECKING:
@@ -32,6 +31,9 @@ def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
 def payload_writer(formats: FormatOptions, fields: StructType) -> PayloadWriter:
     """An encoder of `fields`.  Raises Invalid for fields that the format does not have."""
     if formats.format == JSON:
+        # Not at the top: its constants make pyarrow import pandas, and Spark starts a Python process for each call.
+        from sarit.spark.formats.json_writing import JsonWriter
+
         return JsonWriter(fields)
     if formats.format == AVRO:
         return AvroWriter(fields, load_schema(formats.avro_schema) if formats.avro_schema is not None else None)
