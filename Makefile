@@ -56,6 +56,7 @@ format: setup  ## put the code in order: ruff's fixes and formatting
 
 generate: setup  ## write the blocking client again from the asyncio classes
 	@$(BIN)/python -m tools.generate_blocking
+	@$(BIN)/python -m tools.spark_options
 
 bench: setup  ## the headline figures, beside peers where they can be started
 	@$(BIN)/python -m benchmarks $(BENCH)
