@@ -109,7 +109,7 @@ def read_bytes(running: StreamingQuery) -> int:
     """The bytes of the stream that the query has read, earlier runs included; 0 until it reports them."""
     last = running.lastProgress
     offset = json.loads(last.json)["sources"][0]["endOffset"] if last else None
-    return sum(offset["segments"].values()) if offset else 0
+    return sum(offset["streams"][DEPARTURES].values()) if offset else 0
 
 
 def results(client: sarit.Client) -> Results:
