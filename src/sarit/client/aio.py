@@ -183,7 +183,9 @@ class Client:
             raise Invalid(f"{name.stream!r} is no name for a stream: letters, digits, '.' and '-', at most 250")
         scaling = scaling or ScalingPolicy(min_segments=segments)
         scaling.check()
-        config = StreamConfig(scaling, retention or RetentionPolicy(), tuple(tags))
+        retention = retention or RetentionPolicy()
+        retention.check()
+        config = StreamConfig(scaling, retention, tuple(tags))
         return await self.session.with_retry(lambda: self.session.controller.create_stream(name, config))
 
     async def update_stream(
@@ -206,6 +208,7 @@ class Client:
             scaling.check()
             config = replace(config, scaling=scaling)
         if retention is not None:
+            retention.check()
             config = replace(config, retention=retention)
         if tags is not None:
             config = replace(config, tags=tuple(tags))

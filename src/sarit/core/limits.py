@@ -222,7 +222,6 @@ REOPEN_SECONDS: Final = 0.1  # between two attempts to recover a container; doub
 MAX_REOPEN_SECONDS: Final = 5.0
 REPEATED_LOG_SECONDS: Final = 60.0  # between two log lines on one lasting condition
 MAX_REPEATED_LOG_KEYS: Final = 1000
-FREE_SPACE_LOG_SECONDS: Final = 60.0  # between two log lines while a disk is full
 FREE_SPACE_INTERVAL_SECONDS: Final = 0.2  # between two queries of the free space of the data directory
 LAST_CHECKPOINT_TIMEOUT_SECONDS: Final = 10.0  # a stop flushes no longer than this; the log keeps the rest
 
@@ -330,7 +329,6 @@ FIRST_RETRY_DELAY_SECONDS: Final = 0.02  # doubles with each retry
 MAX_RETRY_DELAY_SECONDS: Final = 2.0
 # When a call has waited that long for a node, a line says so; then one in each interval, for all calls of a client.
 OUTAGE_LOG_AFTER_SECONDS: Final = 1.0
-OUTAGE_LOG_INTERVAL_SECONDS: Final = 60.0
 CONNECT_TIMEOUT_SECONDS: Final = 10.0  # to a segment store, Hello included
 CLIENT_KEEP_ALIVE_SECONDS: Final = 10.0
 DEAD_AFTER_KEEP_ALIVES: Final = 3  # without a byte either way

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from numbers import Integral
 
 from sarit.core.errors import Invalid
 
 MAX_SEGMENTS_PER_STREAM = 10_000
+
+
+def require_whole(what: str, **fields: object) -> None:
+    """Raises Invalid unless each field is an integer: text that is one passes no further than this."""
+    for name, value in fields.items():
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise Invalid(f"{what}({name}={value!r}): give an int")
 
 
 class ScaleType(IntEnum):
@@ -37,6 +45,8 @@ class ScalingPolicy:
 
     def check(self) -> None:
         """Raises Invalid."""
+        require_whole("ScalingPolicy", target_rate=self.target_rate, scale_factor=self.scale_factor)
+        require_whole("ScalingPolicy", type=self.type, min_segments=self.min_segments)
         if not 1 <= self.min_segments <= MAX_SEGMENTS_PER_STREAM:
             raise Invalid(f"a stream has 1 to {MAX_SEGMENTS_PER_STREAM} segments, not {self.min_segments}")
         if self.type != ScaleType.FIXED and (self.target_rate <= 0 or self.scale_factor <= 0):
@@ -53,6 +63,7 @@ class RetentionPolicy:
 
     def check(self) -> None:
         """Raises Invalid."""
+        require_whole("RetentionPolicy", type=self.type, limit=self.limit, maximum=self.maximum)
         if self.limit < 0 or self.maximum < 0:
             raise Invalid("a retention policy has no negative limits")
         if self.maximum and self.maximum < self.limit:

@@ -1,4 +1,4 @@
-"""Logs a condition that lasts: at once, and then once a minute with how often it occurred."""
+"""Logs a condition that lasts: at once, and then once a minute, with how often it occurred if it is counted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ if TYPE_CHECKING:
 
 
 class RepeatedLog:
-    """Lines by key: one key is one condition, whose text may change.  `now` returns seconds."""
+    """Lines by key: one key is one condition, whose text may change.
 
-    def __init__(self, logger: logging.Logger, now: Callable[[], float]) -> None:
+    `now` returns seconds.  `counted`: lines say how often it occurred; not for what is only polled."""
+
+    def __init__(self, logger: logging.Logger, now: Callable[[], float], *, counted: bool = True) -> None:
         self._logger = logger
         self._now = now
+        self._counted = counted
         self._last: dict[Hashable, tuple[float, int]] = {}  # -> when it was logged, how often it occurred since
 
     def info(self, key: Hashable, text: str) -> None:
@@ -27,9 +30,17 @@ class RepeatedLog:
         """As `info`, at level WARNING."""
         self._report(logging.WARNING, key, text)
 
+    def error(self, key: Hashable, text: str) -> None:
+        """As `info`, at level ERROR."""
+        self._report(logging.ERROR, key, text)
+
     def critical(self, key: Hashable, text: str) -> None:
         """As `info`, at level CRITICAL, with the traceback of the error that is handled."""
         self._report(logging.CRITICAL, key, text)
+
+    def ended(self, key: Hashable) -> None:
+        """The condition has ended: the next time is logged at once."""
+        self._last.pop(key, None)
 
     def _report(self, level: int, key: Hashable, text: str) -> None:
         now = self._now()
@@ -37,7 +48,7 @@ class RepeatedLog:
         if at is not None and now - at < REPEATED_LOG_SECONDS:
             self._last[key] = (at, count + 1)
             return
-        if at is not None and count:
+        if at is not None and count and self._counted:
             text = f"{text} ({count} times more in the last {now - at:.0f} s)"
         self._logger.log(level, "%s", text, exc_info=level >= logging.CRITICAL)
         self._last[key] = (now, 0)

@@ -204,10 +204,11 @@ class SegmentStore:
         self._disks: list[tuple[str, FreeSpace]] = []
         if data_dir is not None:
             reserve = reserve_bytes(limits.containers, limits.log_file_bytes, limits.disk_reserve_bytes)
-            self._disks.append((data_dir, FreeSpace(data_dir, reserve, "appends wait")))
+            self._disks.append((data_dir, FreeSpace(data_dir, reserve, "appends wait", env.clock.monotonic)))
         if storage_dir is not None:
             waits = "chunks are not written, and appends wait once memory is short"
-            self._disks.append((storage_dir, FreeSpace(storage_dir, limits.disk_reserve_bytes, waits)))
+            space = FreeSpace(storage_dir, limits.disk_reserve_bytes, waits, env.clock.monotonic)
+            self._disks.append((storage_dir, space))
         self._policy = policy
         self._scrub_rate = ScrubRateLimiter(env.clock, limits.scrub_bytes_per_second)
         self._chunks = ChunkReader(storage, limits.chunk_cache_bytes, self._rate_limiters.read)
@@ -385,8 +386,8 @@ class SegmentStore:
     async def _sweep(self, opened: Opened) -> None:
         """Delete orphan chunks twice: a write of a lost owner may reach long-term storage after the first sweep.
 
-        The second sweep is retried until every orphan is deleted.  The same error is logged once."""
-        number, record_swept, reported = opened.container.number, False, ""
+        The second sweep is retried until every orphan is deleted."""
+        number, record_swept, repeated = opened.container.number, False, RepeatedLog(_log, self.env.clock.monotonic)
         while True:
             try:
                 swept = await opened.orphan_sweep.run(record_swept=record_swept)
@@ -395,9 +396,7 @@ class SegmentStore:
                 if record_swept:
                     return
             except SaritError as error:
-                if str(error) != reported:
-                    _log.warning("container %d: chunks never referenced are not all deleted yet: %s", number, error)
-                reported = str(error)
+                repeated.warning("", f"container {number}: chunks never referenced are not all deleted yet: {error}")
             # The long wait is for writes of a lost owner that are still under way; only then is the sweep recorded.
             await asyncio.sleep(ORPHAN_SWEEP_RETRY_SECONDS if record_swept else self.limits.late_writes_seconds)
             record_swept = True
@@ -406,7 +405,7 @@ class SegmentStore:
         """Find out on a timer what nothing notifies us of: free disk space, for the node and for each log.
 
         What it finds is notified like memory: by `MemoryBudget.disk_full` and `ControlLimit.recheck`."""
-        reported: set[str] = set()
+        repeated = RepeatedLog(_log, self.env.clock.monotonic, counted=False)
         # A thread of its own: the query may block as long as the disk does.
         worker = self.env.threads.worker("disk-watch")
         try:
@@ -415,12 +414,10 @@ class SegmentStore:
                     try:
                         free = await worker.run(partial(self.env.files.free_bytes, directory))
                     except OSError as error:  # the last known value stays
-                        if directory not in reported:
-                            _log.warning("the free space of %s is unknown: %s", directory, error)
-                        reported.add(directory)
+                        repeated.warning(directory, f"the free space of {directory} is unknown: {error}")
                         continue
-                    reported.discard(directory)
-                    full = space.update(free, self.env.clock.monotonic())
+                    repeated.ended(directory)
+                    full = space.update(free)
                     if number == 0:
                         self._data_disk_full(full)
                 for opened in self.opened():

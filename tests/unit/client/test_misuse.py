@@ -17,6 +17,7 @@ from sarit.client.core.guard import MARK
 from sarit.client.writer.writer import _wake_here
 from sarit.core.errors import Invalid
 from sarit.core.names import StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 from tests.unit.client.surface import FACADES, FACES, arguments, instances, methods, surface
@@ -108,6 +109,14 @@ USES = {
     "tags as one text": (lambda c: c.create_stream("s/x", tags="red"), "a list of items, each a str"),
     "a tag that is a number": (lambda c: c.create_stream("s/x", tags=[1]), "a list of items, each a str"),
     "policy by name": (lambda c: c.create_stream("s/x", scaling="fixed"), "a ScalingPolicy"),
+    "segments of a policy as text": (
+        lambda c: c.create_stream("s/x", scaling=ScalingPolicy(min_segments="3")),
+        r"ScalingPolicy\(min_segments='3'\): give an int",
+    ),
+    "limit of a policy as a float": (
+        lambda c: c.create_stream("s/x", retention=RetentionPolicy(RetentionType.SIZE, 1.5)),
+        r"RetentionPolicy\(limit=1.5\): give an int",
+    ),
     "negative buffer": (lambda c: c.writer("s/t", buffer_bytes=-1), "0 or more"),
     "buffer as a float": (lambda c: c.writer("s/t", buffer_bytes=1.5), "an int"),
     "start as a number": (lambda c: c.reader("s/t", start=0), "a StreamCut, a str"),

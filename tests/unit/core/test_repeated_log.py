@@ -23,6 +23,25 @@ def test_one_line_a_minute_for_each_key(caplog):
     assert [record.levelname for record in caplog.records if "another" in record.message] == ["WARNING"] * 3
 
 
+def test_a_condition_that_ended_is_logged_at_once_when_it_begins_again(caplog):
+    log = RepeatedLog(LOGGER, lambda: 0.0)
+    for _ in range(3):
+        log.error("disk", "full")
+    log.ended("disk")
+    log.ended("never began")
+    log.error("disk", "full again")
+    assert caplog.messages == ["full", "full again"]
+
+
+def test_what_is_polled_is_not_counted(caplog):
+    now = 0.0
+    log = RepeatedLog(LOGGER, lambda: now, counted=False)
+    for second in range(int(REPEATED_LOG_SECONDS) + 1):
+        now = float(second)
+        log.warning("away", "the node is away")
+    assert caplog.messages == ["the node is away"] * 2
+
+
 def test_keys_are_bounded():
     log = RepeatedLog(LOGGER, lambda: 0.0)
     for key in range(MAX_REPEATED_LOG_KEYS + 100):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import FREE_SPACE_LOG_SECONDS, LOG_FILE_BYTES, MIB, MIN_LOG_FILE_BYTES
+from sarit.core.limits import LOG_FILE_BYTES, MIB, MIN_LOG_FILE_BYTES, REPEATED_LOG_SECONDS
 from sarit.node.settings import NodeConfig
 from sarit.node.volume import fit_to_volume, storage_directory
 from sarit.store.flow_control.free_space import FreeSpace, log_file_bytes
@@ -71,27 +71,36 @@ def test_small_volume_takes_a_new_node():
 
 def test_disk_that_is_full_is_logged_at_once_every_minute_and_at_the_end(caplog):
     """Writers waited for minutes without a word."""
-    space = FreeSpace("/v/data", 320 * MIB, "appends wait")
+    now = 100.0
+    space = FreeSpace("/v/data", 320 * MIB, "appends wait", lambda: now)
     with caplog.at_level(logging.WARNING):
-        assert not space.update(320 * MIB, 100.0)
-        assert space.update(319 * MIB, 101.0)
-        assert space.update(310 * MIB, 102.0)
+        assert not space.update(320 * MIB)
+        now = 101.0
+        assert space.update(319 * MIB)
+        now = 102.0
+        assert space.update(310 * MIB)
         assert len(caplog.messages) == 1
-        for figure in ("/v/data", "319 MiB left", "320 MiB", "appends wait", "400 MiB"):
+        for figure in ("/v/data", "is full", "319 MiB left", "320 MiB", "appends wait", "400 MiB"):
             assert figure in caplog.text, caplog.text
-        assert space.update(10 * MIB, 101.0 + FREE_SPACE_LOG_SECONDS)
-        assert space.update(10 * MIB, 102.0 + FREE_SPACE_LOG_SECONDS)
+        now = 101.0 + REPEATED_LOG_SECONDS
+        assert space.update(10 * MIB)
+        now += 1.0
+        assert space.update(10 * MIB)
         assert len(caplog.messages) == 2
-        assert "still full (10 MiB left of the 400 MiB needed)" in caplog.messages[1]
-        assert not space.update(400 * MIB, 103.0 + FREE_SPACE_LOG_SECONDS)
+        assert "still full (10 MiB left" in caplog.messages[1]
+        assert "until there are 400 MiB" in caplog.messages[1]
+        assert "times more" not in caplog.messages[1]
+        assert not space.update(400 * MIB)
         assert "has space again (400 MiB)" in caplog.messages[2]
         assert len(caplog.messages) == 3
+        assert space.update(310 * MIB)
+        assert len(caplog.messages) == 4, "full again: at once"
 
 
 def test_disk_at_its_reserve_does_not_flap(caplog):
-    space = FreeSpace("/v/data", 320 * MIB, "appends wait")
+    space = FreeSpace("/v/data", 320 * MIB, "appends wait", lambda: 0.0)
     with caplog.at_level(logging.WARNING):
-        states = [space.update((319 if number % 2 else 330) * MIB, number / 5) for number in range(100)]
+        states = [space.update((319 if number % 2 else 330) * MIB) for number in range(100)]
     assert states == [False] + [True] * 99
     assert len(caplog.messages) == 1
 

@@ -16,7 +16,8 @@ from sarit.client.core.connection import ConnectionPool
 from sarit.client.core.parts import ClientPart, Hooks, Parts
 from sarit.client.core.retry import Attempts, GaveUp, NotSent, RetryPolicy, Silent
 from sarit.core.errors import Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import MAX_CACHED_ENDPOINTS, OUTAGE_LOG_AFTER_SECONDS, OUTAGE_LOG_INTERVAL_SECONDS
+from sarit.core.limits import MAX_CACHED_ENDPOINTS, OUTAGE_LOG_AFTER_SECONDS
+from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -68,32 +69,14 @@ class Background:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class OutageLog:
-    """Warns that the node does not answer: once it has been away for a while, then once a minute, for all of a client.
-
-    A client has many calls that wait at once; the user needs one line."""
-
-    __slots__ = ("_address", "_next")
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._next = -math.inf
-
-    def waiting(self, now: float, left: float, error: SaritError) -> None:
-        """A call goes on trying for `left` more seconds (of the monotonic clock, `now`) because of `error`."""
-        if now >= self._next:
-            self._next = now + OUTAGE_LOG_INTERVAL_SECONDS
-            log.warning("waiting for a node at %s; gives up in %.0f s (%s)", self._address, left, error)
-
-
 class Backoff:
     """The pauses between attempts, as the policy has them (`retry.py`)."""
 
     __slots__ = ("_attempts", "_env", "_outages", "running")
 
-    def __init__(self, env: Env, policy: RetryPolicy, outages: OutageLog | None = None) -> None:
+    def __init__(self, env: Env, policy: RetryPolicy, outages: tuple[RepeatedLog, str] | None = None) -> None:
         self._env = env
-        self._outages = outages
+        self._outages = outages  # the log, and the address that it names
         self._attempts = Attempts(policy)
         # Whether there is something to reset: who is called for each reply asks first.
         self.running = False
@@ -129,7 +112,8 @@ class Backoff:
         left = self._attempts.left(now)
         # Before the pause that would make it late.
         if self._outages is not None and seconds - left + pause >= OUTAGE_LOG_AFTER_SECONDS:
-            self._outages.waiting(now, left, error)
+            repeated, address = self._outages
+            repeated.warning(address, f"waiting for a node at {address}; gives up in {left:.0f} s ({error})")
         await asyncio.sleep(pause)
 
     async def attempt(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -156,7 +140,8 @@ class Session:
         self.policy = policy or RetryPolicy()
         self.connections = ConnectionPool(env.network, self.policy)
         self.background = Background()
-        self.outages = OutageLog(controller.address)
+        # One for all calls that wait at once: the user needs one line.
+        self.outages = RepeatedLog(log, env.clock.monotonic, counted=False), controller.address
         self._endpoints: dict[tuple[StreamName, SegmentId], tuple[str, int]] = {}
         self.parts = Parts()
         self.ended = ""  # why it can be used no more

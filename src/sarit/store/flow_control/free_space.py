@@ -7,16 +7,19 @@ fill what a checkpoint has just freed would let it change several times a second
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import (
-    FREE_SPACE_LOG_SECONDS,
     LOG_FILE_BYTES,
     LOG_VOLUME_SHARE,
     MIB,
     MIN_LOG_FILE_BYTES,
 )
+from sarit.core.repeated_log import RepeatedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _log = logging.getLogger("sarit.store")
 
@@ -50,35 +53,31 @@ def require_space(directory: str, free: int, containers: int, file_bytes: int, d
 
 
 class FreeSpace:
-    """Whether one disk counts as full, with the log lines about it: the first at once, then one a minute, and one at
-    the end.  `effect` says what waits meanwhile."""
+    """Whether one disk counts as full, and log lines about it.
 
-    def __init__(self, name: str, reserve: int, effect: str) -> None:
+    `effect` says what waits meanwhile; `now` returns seconds."""
+
+    def __init__(self, name: str, reserve: int, effect: str, now: Callable[[], float]) -> None:
         self._name = name
         self._reserve = reserve
         self._effect = effect
-        self._logged_at = 0.0
+        self._repeated = RepeatedLog(_log, now, counted=False)
         self.full = False
 
     def __repr__(self) -> str:
         return f"<FreeSpace of {self._name}, {'full' if self.full else 'enough'}>"
 
-    def update(self, free: int, now: float) -> bool:
-        """Note how many bytes are free at a time (monotonic, in seconds).  Returns whether the disk counts as full."""
+    def update(self, free: int) -> bool:
+        """Note how many bytes are free now.  Returns whether the disk counts as full."""
         enough = self._reserve + self._reserve // 4
-        if not self.full and free < self._reserve:
-            self.full, self._logged_at = True, now
-            _log.error(
-                "%s: the disk is full (%d MiB left, below the reserve of %d MiB): %s until there are %d MiB",
-                self._name, free // MIB, self._reserve // MIB, self._effect, enough // MIB,
-            )  # fmt: skip
-        elif self.full and free >= enough:
-            self.full = False
+        was_full, self.full = self.full, free < (enough if self.full else self._reserve)
+        if self.full:
+            self._repeated.error(
+                "full",
+                f"{self._name}: the disk is {'still ' if was_full else ''}full ({free // MIB} MiB left, the reserve is "
+                f"{self._reserve // MIB} MiB): {self._effect} until there are {enough // MIB} MiB",
+            )
+        elif was_full:
+            self._repeated.ended("full")
             _log.warning("%s: the disk has space again (%d MiB)", self._name, free // MIB)
-        elif self.full and now - self._logged_at >= FREE_SPACE_LOG_SECONDS:
-            self._logged_at = now
-            _log.error(
-                "%s: the disk is still full (%d MiB left of the %d MiB needed): %s",
-                self._name, free // MIB, enough // MIB, self._effect,
-            )  # fmt: skip
         return self.full

@@ -254,7 +254,7 @@ def test_throttled_appends_are_released_when_free_space_is_unknown(caplog):
             def worker(self, name):
                 return Worker()
 
-        store._disks = [("/nowhere", FreeSpace("/nowhere", 1, "appends wait"))]
+        store._disks = [("/nowhere", FreeSpace("/nowhere", 1, "appends wait", store.env.clock.monotonic))]
         store.env = replace(store.env, threads=Threads(), files=SimpleNamespace(free_bytes=len))
         for task in list(store._tasks):
             task.cancel()

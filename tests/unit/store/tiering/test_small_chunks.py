@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sarit.store.tiering.checkpoint import FlushLimits
+from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer
 
 SEGMENTS = [f"s/t/{number}.#epoch.0" for number in range(100)]
@@ -61,6 +62,9 @@ def test_sparse_dirty_bytes_postpone_checkpoint_under_soft_limit(names, held_bou
         flusher._container.budget.max_dirty_bytes = held_bound
         flusher.wake()
         await asyncio.sleep(0.05)
+        async with asyncio.timeout(HANG_SECONDS):
+            while not waits and not flusher.statistics.checkpoints:
+                await asyncio.sleep(0.01)
         assert flusher.statistics.checkpoints == (0 if waits else 1)
 
     asyncio.run(main())
