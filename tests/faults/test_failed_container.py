@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sarit
-from sarit.core.errors import Corrupt
+from sarit.controller.keys import SCOPES_TABLE
+from sarit.core.errors import Corrupt, Unavailable
 from sarit.store.store import container_of
 from tests.nodes import RunningNode
 
@@ -53,6 +54,22 @@ def test_segments_of_failed_container_fail_with_the_reason(tmp_path) -> None:
     shutil.move(tmp_path / "log", tmp_path / "data" / "log" / str(homes[lost]))
     with RunningNode(tmp_path / "data", *options) as node, sarit.connect(node.controller) as client:
         assert [event.decode() for event in client.reader(f"shop/s{lost}", end="tail")] == [f"event of {lost}"]
+
+
+def test_node_without_the_tables_of_the_controller_starts_and_says_why_no_client_connects(tmp_path) -> None:
+    with RunningNode(tmp_path / "data") as node, sarit.connect(node.controller) as client:
+        client.create_scope("shop")
+    lost = container_of(SCOPES_TABLE, 4)
+    assert holds_tables(tmp_path / "data", lost)
+    shutil.move(tmp_path / "data" / "log" / str(lost), tmp_path / "log")
+    with RunningNode(tmp_path / "data", "--allow-damaged") as node:
+        reason = f"container {lost} failed: the durable log of container {lost} is missing"
+        assert f"the controller's table {SCOPES_TABLE} is damaged: {reason}" in node.log()
+        with pytest.raises(Unavailable, match=reason):
+            sarit.connect(node.controller)
+    shutil.move(tmp_path / "log", tmp_path / "data" / "log" / str(lost))
+    with RunningNode(tmp_path / "data") as node, sarit.connect(node.controller) as client:
+        assert "shop" in list(client.list_scopes())
 
 
 def holds_tables(data: Path, container: int) -> bool:
