@@ -143,6 +143,12 @@ def test_filters_of_offsets_leave_the_bytes_around_them(stream, monkeypatch):
     (task,) = planned(stream, [on_a, Comparison("offset", ">=", (400,)), Comparison("offset", "<", (600,))])
     assert 300 <= task[0].start <= 400
     assert 600 <= task[0].end <= 700
+    # An offset inside an event.
+    (task,) = planned(stream, [on_a, Comparison("offset", ">=", (405,))])
+    assert 300 <= task[0].start <= 400
+    assert task[0].start % 10 == 0
+    assert wanted([Comparison("offset", ">=", (7,))]).low == 7
+    assert wanted([Comparison("offset", ">", (7,))]).low == 8
     assert planned(stream, [Comparison("offset", ">", (1000,))]) == []
     assert stream.read_bytes == 0
 
