@@ -50,6 +50,19 @@ async def test_progress_adds_up_to_the_unread_bytes_across_a_scale(local):
     assert len([one for one in rows if one.unread]) == 3
 
 
+@on_node
+async def test_progress_counts_segments_that_the_group_has_not_reached(local):
+    await local.client.create_stream("s/t", segments=1)
+    await fill(local.client, "s/t", 20)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    await local.client.stream("s/t").scale(2)
+    await fill(local.client, "s/t", 50, 20)
+    rows = await group.progress()
+    assert [one.state for one in rows] == ["unassigned", "later", "later"]
+    assert sum(one.unread for one in rows) == await group.unread_bytes()
+    assert all(one.unread for one in rows)
+
+
 @pytest.mark.parametrize("checkpoint", [0.1, None])
 def test_readers_join_leave_and_die_while_the_stream_scales(checkpoint, tmp_path):
     @on_node
