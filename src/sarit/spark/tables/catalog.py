@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.names import StreamName
+from sarit.spark.sink.options import DEFAULT_TABLE
 from sarit.spark.tables.options import STREAMS, TABLES
 
 if TYPE_CHECKING:
@@ -33,13 +34,14 @@ def register(
 
     `options` are those of the reads, as `{"controller": "host:9090", "format": "json"}`.  `streaming`: views of
     streaming reads; tables have none.  A view shows what its stream holds when it is queried, but streams and tables
-    that are created later need another call.  Views of the same names are replaced.
+    that are created later need another call.  Views of the same names are replaced.  The sink's own table has none.
 
     Raises Invalid when two of them would have one name; Spark's AnalysisException for options that are wrong.
     """
     given = {name: str(value) for name, value in (options or {}).items()}
     streams = _listed(spark, STREAMS, scope, given)
-    tables = [] if streaming else _listed(spark, TABLES, scope, given)
+    # The sink's records of its micro-batches are no data of the user's.
+    tables = [] if streaming else [t for t in _listed(spark, TABLES, scope, given) if t.stream != DEFAULT_TABLE]
     if not streams and not tables:
         raise NotFound(f"scope {scope} has no streams and no tables, or it does not exist")
     reads = [*_named(streams, "stream"), *_named(tables, "table")]
