@@ -1,8 +1,8 @@
 """A batch job in a process of its own, whose tasks go wrong.
 
 `python -m tests.spark.sink_jobs CONTROLLER SINK DIRECTORY`: three partitions.  The first attempt of the first one fails
-in the middle; the first of the second is killed with its Python worker; the first of the third hangs, until its
-speculative copy is done.  Two executors, with speculation.
+in the middle; the first of the second is killed with its Python worker; the first of the third fails when all of its
+rows are written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARTITIONS = 3
 
 
 class WrongWriter(BatchWriter):
-    """Fails, dies or hangs in first attempts."""
+    """Fails or dies in first attempts."""
 
     directory = ""
 
@@ -41,14 +41,15 @@ class WrongWriter(BatchWriter):
         partition = context.partitionId()
         # Only the first attempt that comes here makes this directory.
         marker = Path(self.directory) / f"wrong-{partition}"
-        if not marker.exists():
-            marker.mkdir()
-            if partition == 0:
-                raise RuntimeError("this attempt fails")
-            if partition == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
-            signal.pause()
-        yield from batches
+        if marker.exists():
+            yield from batches
+            return
+        marker.mkdir()
+        if partition == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if partition == 2:
+            yield from batches
+        raise RuntimeError("this attempt fails")
 
 
 class WrongSource(SaritSource):
@@ -71,19 +72,9 @@ def main(controller: str, stream: str, directory: str) -> None:
     """Run the job."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local-cluster[2,2,1024]").config("spark.ui.enabled", "false")
-    for name, value in {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "200ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.5",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-        "spark.executorEnv.PYTHONPATH": os.getcwd(),
-    }.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
     spark.dataSource.register(WrongSource)
     frame = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("concat(id % 5, ':', id) event")
     frame.write.format("wrong").options(controller=controller, stream=stream).mode("append").save(directory)

@@ -70,7 +70,7 @@ def test_query_is_exact_after_its_driver_dies_between_record_and_commits(tmp_pat
         check(node, EVENTS)
 
 
-def test_failed_killed_and_doubled_tasks_are_written_once(tmp_path):
+def test_failed_and_killed_tasks_are_written_once(tmp_path):
     with RunningNode(tmp_path / "data") as node:
         with sarit.connect(node.controller) as client:
             client.create_scope("s")
