@@ -48,7 +48,7 @@ def test_reader_of_4_1_says_once_what_it_lacks_and_remembers_its_position(caplog
     end = reader.latestOffset()
     assert end == reader.latestOffset()
     assert [part.parts[0].end for part in reader.partitions(first, end)] == [30]
-    # A restarted query is told its last offset in this way.
+    # A restarted query gets its last offset in this way.
     again = PlainStreamReader(options, None)
     assert again.partitions(end, end) == []
     last = again.latestOffset()

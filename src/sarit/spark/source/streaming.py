@@ -59,10 +59,14 @@ class DriverState:
         if self._options.streaming.reader_group is not None and self.planner and self._group is not None:
             self._group.reached(offset)
 
-    def close(self) -> None:
-        """Release the connections."""
+    def publish(self) -> None:
+        """Publish the position of the query as its reader group's, if it has one."""
         if self._group is not None:
             self._group.publish()
+
+    def close(self) -> None:
+        """Release the connections."""
+        self.publish()
         if self._source is not None:
             self._source.close()
         self._source = self._planner = self._group = None
@@ -75,6 +79,7 @@ class _Reader(DataSourceStreamReader):
         self._options = options
         self._projection = projection
         self._driver = DriverState(options)
+        self._available_now = False
 
     def initialOffset(self) -> JsonOffset:
         """Where the query begins."""
@@ -146,9 +151,13 @@ if versions.has_admission_control(versions.version()):
             """The end of the micro-batch that begins at `start`, up to which all is completed."""
             self._driver.completed(start)
             limits = self._options.streaming.limits
-            return self._driver.planner.latest(
+            end = self._driver.planner.latest(
                 start, unlimited(limits) if isinstance(limit, ReadAllAvailable) else limits
             )
+            if end == start and self._available_now:
+                # The run ends here, and Spark may kill this process before `stop`.
+                self._driver.publish()
+            return end
 
         def reportLatestOffset(self) -> JsonOffset | None:
             """The tails of the streams, with what is unread (`lag.py`), for the query's progress."""
@@ -156,6 +165,7 @@ if versions.has_admission_control(versions.version()):
 
         def prepareForTriggerAvailableNow(self) -> None:
             """Read what is there now, and nothing beyond it."""
+            self._available_now = True
             self._driver.planner.prepare_available_now()
 
 
