@@ -72,10 +72,11 @@ class FreeSpace:
         enough = self._reserve + self._reserve // 4
         was_full, self.full = self.full, free < (enough if self.full else self._reserve)
         if self.full:
+            state = "the disk is still full" if was_full else "the disk is full"
             self._repeated.error(
                 "full",
-                f"{self._name}: the disk is {'still ' if was_full else ''}full ({free // MIB} MiB left, the reserve is "
-                f"{self._reserve // MIB} MiB): {self._effect} until there are {enough // MIB} MiB",
+                f"{self._name}: {state} ({free // MIB} MiB left, the reserve is {self._reserve // MIB} MiB): "
+                f"{self._effect} until there are {enough // MIB} MiB",
             )
         elif was_full:
             self._repeated.ended("full")
