@@ -60,6 +60,7 @@ check_java() {
 python=$(find_python) || fail "Python >= 3.11 is needed; set PYTHON=/path/to/python3 if it has another name"
 uv=$(find_uv "$python")
 say "installing the locked dependencies into .venv"
-"$uv" sync --quiet --locked --python "$python"
+# Compiled here once: Spark starts hundreds of Python processes, and an environment may forbid them to write bytecode.
+"$uv" sync --quiet --locked --compile-bytecode --python "$python"
 check_java
 say "done: .venv/bin/sarit"
