@@ -7,10 +7,23 @@ begin with a byte that no UTF-8 text has, so plain events and envelopes may shar
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.core.envelope_layout import (
+    AT_FLAGS,
+    AT_HEADERS_SIZE,
+    AT_KEY_SIZE,
+    AT_TIME,
+    AT_VERSION,
+    HAS_KEY,
+    HAS_TIME,
+    HEAD,
+    MAGIC,
+    MAX_HEADERS,
+    SIZES,
+    VERSION,
+)
 from sarit.core.errors import Corrupt, Invalid
 
 if TYPE_CHECKING:
@@ -20,22 +33,8 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[str, bytes], ...]
 
-MAGIC: Final = b"\xf5SE"
-VERSION: Final = 1
-HAS_KEY: Final = 1
-HAS_TIME: Final = 2
-HEAD: Final = struct.Struct(">3sBHBBqII")  # magic, version, headers, flags, 0, time, bytes of key, bytes of headers
-SIZES: Final = struct.Struct(">II")  # of a header: bytes of its name, bytes of its value
-MAX_HEADERS: Final = 0xFFFF
 _MAX_SIZE: Final = 0xFFFFFFFF
 _MAX_INT64: Final = (1 << 63) - 1
-
-# Where the fields begin, for errors that name a place.
-AT_VERSION: Final = 3
-AT_FLAGS: Final = 6
-AT_TIME: Final = 8
-AT_KEY_SIZE: Final = 16
-AT_HEADERS_SIZE: Final = 20
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -109,10 +108,13 @@ class Envelope:
         """Events (an Arrow array, or a list) to columns `key`, `event_time`, `headers` and `payload`.
 
         Raises Invalid and Corrupt as `parse` does, for the first event that is no envelope."""
-        from sarit.core.envelope_columns import decode, raise_first
+        from sarit.core.envelope_columns import decode, first_of
 
         found = decode(events)
-        raise_first(events, found.bad)
+        bad = first_of(events, found.bad)
+        if bad is not None:
+            Envelope.parse(bad)  # says what is wrong
+            raise AssertionError("the two decoders of the envelope differ")
         return found.batch()
 
 

@@ -83,12 +83,12 @@ async def test_reading_methods_can_be_mixed(world) -> None:
     await write(world, events)
     reader = world.client.reader("s/t", end="tail")
     seen = await reader.read_events(7)
-    seen += (await reader.read_arrow(HANG_SECONDS)).column("event").to_pylist()
+    seen += (await reader.read_arrow(5)).column("event").to_pylist()
     async for event in reader:
         seen.append(event)
         if len(seen) == 40:
             break
-    table = await reader.read_arrow(HANG_SECONDS)
+    table = await reader.read_arrow(10)
     assert len(table) == 10
     seen += table.column("event").to_pylist()
     assert reader.position().positions[FIRST] == sum(len(event) + 8 for event in seen)
