@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale trickle spark-kills spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove soak scale trickle spark-kills spark-cluster spark-matrix lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -19,7 +19,7 @@ demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 	@$(BIN)/python examples/flights/demo.py
 
 test: setup lint  ## what CI runs: lint, types, imports, and every test
-	@$(BIN)/pytest -n 3 --dist loadfile
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 prove: setup  ## 500 fresh seeds, 200,000 crash states, a line in benchmarks/results/reliability.jsonl (about 15 minutes)
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
@@ -39,6 +39,9 @@ trickle: setup  ## one small append to each of 16,000 segments per round; memory
 
 spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the node under a chain of jobs (about 20 minutes)
 	@$(BIN)/python -m tests.spark.kill_matrix --scale $(KILLS)
+
+spark-cluster: setup  ## the Spark tests that need a cluster, or kill a chain of jobs (5 minutes)
+	@$(BIN)/pytest -m long tests/spark
 
 spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
 	@$(BIN)/python -m tests.spark.matrix $(SPARK)

@@ -18,7 +18,7 @@ from tests.spark.cluster_child import EVENTS
 from tests.spark.servers import ConnectServer, StandaloneCluster, environment
 from tests.spark.slow import SPARK_MAY_BE_SLOW
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from tests.spark.kill_matrix import Matrix, Plan
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("java") is None and not environ.get("CI"), reason="Spark needs Java")
 def test_chain_is_exact_after_kills_of_driver_worker_and_node(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # see conftest.py
