@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from sarit.store.store import Opened, SegmentStore
+    from sarit.store.opening import Opened
+    from sarit.store.store import SegmentStore
     from simulation.cluster import Cluster
 
 _POLL_SECONDS: Final = 0.05

@@ -48,6 +48,12 @@ class Fenced(SaritError):
     """A process with a higher epoch owns this now: stop."""
 
 
+class Moved(SaritError):
+    """Another store owns the container of this segment: ask the controller where it is, and go there.
+
+    Never a reason to retry on the same connection.  Nothing was done."""
+
+
 class Unavailable(SaritError):
     """Not now: retry later."""
 

@@ -220,6 +220,11 @@ APPENDS_IDLE_SECONDS: Final = 1.0
 # The life of containers in a store.
 REOPEN_SECONDS: Final = 0.1  # between two attempts to recover a container; doubles up to the maximum
 MAX_REOPEN_SECONDS: Final = 5.0
+OPENING_WAIT_SECONDS: Final = 20.0  # a request waits so long for its container to open; the Rust client gives up at 30
+MAX_CONCURRENT_OPENS: Final = 4  # of containers that this store is given
+RELEASE_FLUSH_SECONDS: Final = 10.0  # a container flushes no longer before it is handed over ...
+RELEASE_DIRTY_BYTES: Final = 4 * MIB  # ... and no further than this: its next owner replays the rest
+MOVED_DELAY_SECONDS: Final = 0.1  # before a Rust client's set-up is answered WrongHost: it repeats it without a pause
 REPEATED_LOG_SECONDS: Final = 60.0  # between two log lines on one lasting condition
 MAX_REPEATED_LOG_KEYS: Final = 1000
 FREE_SPACE_INTERVAL_SECONDS: Final = 0.2  # between two queries of the free space of the data directory

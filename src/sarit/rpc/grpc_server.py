@@ -51,7 +51,18 @@ from h2.events import RemoteSettingsChanged, RequestReceived
 from h2.settings import SettingCodes
 
 from sarit.core.admission import Admission
-from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound, SaritError, Sealed, Unavailable
+from sarit.core.errors import (
+    Conflict,
+    Corrupt,
+    Exists,
+    Fenced,
+    Invalid,
+    Moved,
+    NotFound,
+    SaritError,
+    Sealed,
+    Unavailable,
+)
 from sarit.core.limits import (
     GRPC_CLOSE_SECONDS,
     GRPC_FIRST_BYTES_SECONDS,
@@ -399,6 +410,7 @@ _STATUS: dict[type[SaritError], Status] = {
     Conflict: Status.FAILED_PRECONDITION,
     Unavailable: Status.UNAVAILABLE,
     Fenced: Status.UNAVAILABLE,
+    Moved: Status.UNAVAILABLE,
     Corrupt: Status.DATA_LOSS,
 }
 

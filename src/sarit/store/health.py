@@ -1,4 +1,4 @@
-"""Whether a container serves, recovers, or has failed; and what its clients are answered."""
+"""Where a container is in its life in this store, and what its clients are answered."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Corrupt, SaritError, Unavailable
+from sarit.core.errors import Corrupt, Moved, SaritError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class HealthState(Enum):
-    """`RECOVERING` ends by itself.  `FAILED` lasts until the node is started again."""
+    """`ABSENT`: another store owns it.  `OPENING`, `DRAINING` end by themselves; `FAILED` lasts until a new start."""
 
+    ABSENT = "absent"
+    OPENING = "opening"
     SERVING = "serving"
-    RECOVERING = "recovering"
+    DRAINING = "draining"
     FAILED = "failed"
 
 
@@ -25,7 +27,7 @@ class ContainerHealth:
     """The state of one container.  `reason`: why it does not serve.  `attempts`: failed attempts to recover it."""
 
     number: int
-    state: HealthState = HealthState.RECOVERING
+    state: HealthState = HealthState.OPENING
     reason: str = "the node starts"
     attempts: int = 0
 
@@ -38,18 +40,26 @@ class ContainerHealth:
         self.state, self.reason, self.attempts = HealthState.SERVING, "", 0
 
     def recover(self, reason: str) -> None:
-        """It stopped serving, or an attempt to recover it failed; another one follows."""
-        self.attempts += self.state is HealthState.RECOVERING
-        self.state, self.reason = HealthState.RECOVERING, reason
+        """It is to be opened; it stopped serving; or an attempt to open it failed, and another one follows."""
+        self.attempts += self.state is HealthState.OPENING
+        self.state, self.reason = HealthState.OPENING, reason
+
+    def leave(self, state: HealthState, reason: str) -> None:
+        """It is ABSENT or DRAINING."""
+        self.state, self.reason, self.attempts = state, reason, 0
 
     def fail(self, reason: str) -> None:
         """It cannot be recovered."""
         self.state, self.reason = HealthState.FAILED, reason
 
     def error(self) -> SaritError:
-        """What a request for one of its segments gets: Corrupt when a retry cannot help, otherwise Unavailable."""
+        """What a request for one of its segments gets.
+
+        Corrupt when a retry cannot help, Moved when another store owns it, otherwise Unavailable."""
         if self.state is HealthState.FAILED:
             return Corrupt(f"{self}; see the log of the node")
+        if self.state is HealthState.ABSENT:
+            return Moved(f"container {self.number} of this segment is owned by another store")
         return Unavailable(f"the container of this segment is recovering, try again ({self.reason})")
 
 

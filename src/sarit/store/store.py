@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Invalid, SaritError
@@ -35,19 +35,16 @@ from sarit.core.limits import (
 )
 from sarit.core.names import placement_key
 from sarit.core.repeated_log import RepeatedLog
-from sarit.storage.names import container_prefix
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
-from sarit.store.container.recovery import delete_transients, read_checkpoint, record_log, replay_log
 from sarit.store.container.tables import Tables
 from sarit.store.flow_control.free_space import FreeSpace, reserve_bytes
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
 from sarit.store.health import ContainerHealth, HealthState, refusal
+from sarit.store.opening import open_container
 from sarit.store.tiering.checkpoint import FlushLimits
-from sarit.store.tiering.flusher import Flusher
-from sarit.store.tiering.orphan_sweep import OrphanSweep
 from sarit.store.tiering.scrub import Scrub, ScrubRateLimiter
 
 if TYPE_CHECKING:
@@ -57,6 +54,7 @@ if TYPE_CHECKING:
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
+    from sarit.store.opening import Opened
 
 _log = logging.getLogger("sarit.store")
 
@@ -96,63 +94,14 @@ class StartPolicy:
     damaged: Mapping[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A container that serves, and the background work that its owner must run."""
+class Placement(Protocol):
+    """What this store knows of the containers' owners; a node of its own has none: it owns all, always."""
 
-    container: Container
-    flusher: Flusher
-    orphan_sweep: OrphanSweep
+    def is_mine(self, number: int) -> bool:
+        """Whether the newest map known gives a container to this store."""
 
-
-async def open_container(
-    number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: MemoryBudget,
-    rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
-    on_failure: Callable[[Container, BaseException], None], *, accept_loss: bool = False,
-) -> Opened:  # fmt: skip
-    """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.
-
-    Raises Corrupt, Invalid (a newer format), Unavailable, Fenced."""
-    # The log first: the claim fences every earlier owner before anything is read.  Then the index, which says what the
-    # log must hold.  Only then is the log changed.
-    claim = await logs.claim(number)
-    index = log = None
-    try:
-        index = await indexes.open(number)
-        checkpoint = await read_checkpoint(index)
-        history = checkpoint.history
-        if accept_loss and history.identity is None:
-            # Its epochs must be above those of the chunks: a name is never used twice.
-            history = replace(history, epoch=await newest_chunk_epoch(storage, number))
-        log = await claim.open(history, accept_loss=accept_loss)
-        await record_log(index, log)
-        container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
-        # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
-        await replay_log(container, checkpoint)
-        container.serve()
-        flusher = Flusher(container, flush, checkpoint.chunk_sequence)
-        # The flusher does not run yet: the owner starts it when this returns.
-        container.wake_flusher = flusher.wake
-        flusher.checkpoint_frame = checkpoint.frame
-        # After `serve`: deletions go through the log.
-        await delete_transients(container)
-        return Opened(container, flusher, OrphanSweep(container, checkpoint))
-    # Cancellation, too: files that stay open would make the next attempt fail.
-    except BaseException:
-        await (claim.release() if log is None else log.close())
-        if index is not None:
-            await index.close()
-        budget.forget(number)  # a container that had served had reported its charge
-        raise
-
-
-async def newest_chunk_epoch(storage: ChunkStorage, container: int) -> int:
-    """The highest epoch that wrote a chunk of the container; 0 when there is none.  Raises Unavailable."""
-    prefix = f"{container_prefix(container)}/e"
-    epochs = [
-        name.removeprefix(prefix).partition("/")[0] async for name, _ in storage.list(container_prefix(container))
-    ]
-    return max((int(epoch) for epoch in epochs if epoch.isdecimal()), default=0)
+    def valid(self) -> bool:
+        """Whether nobody else can own this store's containers now: its lease runs."""
 
 
 class HostedContainer:
@@ -190,7 +139,9 @@ class SegmentStore:
         data_dir: str | None = None,
         policy: StartPolicy = StartPolicy(),
         storage_dir: str | None = None,
+        owned: frozenset[int] | None = None,
     ) -> None:
+        """`owned`: the containers that `start` opens; None: all of them."""
         self.env = env
         self.limits = limits
         self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
@@ -213,6 +164,15 @@ class SegmentStore:
         self._scrub_rate = ScrubRateLimiter(env.clock, limits.scrub_bytes_per_second)
         self._chunks = ChunkReader(storage, limits.chunk_cache_bytes, self._rate_limiters.read)
         self._hosted = [HostedContainer(number) for number in range(limits.containers)]
+        self._owned = frozenset(range(limits.containers)) if owned is None else owned
+        for hosted in self._hosted:
+            if hosted.health.number not in self._owned:
+                hosted.health.leave(HealthState.ABSENT, "")
+        self.placement: Placement | None = None
+        # Of a container that another owner fenced: its number, and the map version under which it was opened.
+        self.on_fenced: Callable[[int, int], None] = lambda number, map_version: None
+        # Of a container that was released: its log and its index are closed.
+        self.on_released: Callable[[int], None] = lambda number: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._flush_skipped = asyncio.Event()
@@ -222,16 +182,16 @@ class SegmentStore:
         return f"<SegmentStore {serving} of {len(self._hosted)} containers serve, {self.budget!r}>"
 
     async def start(self) -> None:
-        """Recover every container.  Raises Corrupt (with the options that go on), Invalid, Unavailable."""
-        opening = [asyncio.ensure_future(self._open_at_start(number)) for number in range(len(self._hosted))]
+        """Recover every container that it owns.  Raises Corrupt (with the options that go on), Invalid, Unavailable."""
+        opening = [asyncio.ensure_future(self._open_at_start(number)) for number in sorted(self._owned)]
         try:
             await asyncio.gather(*opening)
         except BaseException:
             await _cancel(opening)  # otherwise one could open after `stop`
             raise
         failed = [health for health in self.health() if health.state is HealthState.FAILED]
-        if failed and (not self._policy.allow_damaged or len(failed) == len(self._hosted)):
-            raise Corrupt(refusal(failed, len(self._hosted)))
+        if failed and (not self._policy.allow_damaged or len(failed) == len(self._owned)):
+            raise Corrupt(refusal(failed, len(self._owned)))
         for health in failed:
             _log.critical("%s; its segments answer so, the other containers are served (--allow-damaged)", health)
         self._spawn(self._watch_disk())
@@ -321,6 +281,36 @@ class SegmentStore:
     def _hosting(self, segment: str) -> HostedContainer:
         return self._hosted[container_of(segment, len(self._hosted))]
 
+    # -- ownership ----------------------------------------------------------------------------
+
+    def own(self, number: int, map_version: int) -> None:
+        """Open a container, in the background; nothing when it is open or opening.
+
+        One that another owner fenced opens again on a newer `map_version` only."""
+        hosted = self._hosted[number]
+        if hosted.health.state is HealthState.ABSENT:
+            hosted.health.recover("it is to be opened")
+            self._spawn(self._open_until_served(number))
+
+    def release(self, number: int, *, graceful: bool) -> None:
+        """Close a container, in the background, and call `on_released`.  `graceful`: flush it first."""
+        self._spawn(self._release(number))
+
+    def lost(self) -> None:
+        """The membership of this store ended: close every container at once, without a checkpoint."""
+        for number in range(len(self._hosted)):
+            self._spawn(self._release(number))
+
+    async def _release(self, number: int) -> None:
+        hosted = self._hosted[number]
+        opened, tasks = hosted.opened, hosted.tasks
+        hosted.opened = hosted.reads = hosted.tables = None
+        hosted.health.leave(HealthState.ABSENT, "")
+        await _cancel(tasks)
+        if opened is not None:
+            await _close(opened)
+        self.on_released(number)
+
     # -- opening and failing ------------------------------------------------------------------
 
     async def _open(self, number: int, *, accept_loss: bool = False) -> None:
@@ -363,23 +353,26 @@ class SegmentStore:
                 await part.close()
             except Exception as error:  # if it still holds a resource, the opening fails and is retried
                 _log.warning("container %d: %r cannot be closed: %s", failed.number, part, error)
+        await self._open_until_served(failed.number)
+
+    async def _open_until_served(self, number: int) -> None:
         delay = REOPEN_SECONDS
-        health, repeated = self._hosted[failed.number].health, RepeatedLog(_log, self.env.clock.monotonic)
+        health, repeated = self._hosted[number].health, RepeatedLog(_log, self.env.clock.monotonic)
         while True:
             try:
-                await self._open(failed.number)
+                await self._open(number)
                 return
             # Not retried: the next attempt would read the same bytes.  The others serve on.
             except (Corrupt, Invalid) as error:
                 health.fail(str(error))
-                _log.critical("container %d cannot recover: stored bytes are damaged", failed.number, exc_info=True)
+                _log.critical("container %d cannot recover: stored bytes are damaged", number, exc_info=True)
                 return
             except (SaritError, OSError) as error:
                 health.recover(str(error))
-                repeated.warning("", f"container {failed.number} cannot recover yet: {error}")
+                repeated.warning("", f"container {number} cannot recover yet: {error}")
             except Exception as error:  # log it now: this task is not awaited
                 health.recover(f"internal error: {error}")
-                repeated.critical("", f"container {failed.number} cannot recover: internal error")
+                repeated.critical("", f"container {number} cannot recover: internal error")
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_REOPEN_SECONDS)
 

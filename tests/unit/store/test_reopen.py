@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
+from sarit.store import opening as opening_module
 from sarit.store import store as store_module
 from sarit.store.health import HealthState
 from tests.limits import HANG_SECONDS
@@ -65,7 +66,7 @@ def test_container_that_cannot_be_opened_has_no_charge(monkeypatch):
             tried.set()
             raise Corrupt("made to fail")
 
-        monkeypatch.setattr(store_module, "delete_transients", damaged)
+        monkeypatch.setattr(opening_module, "delete_transients", damaged)
         container.fail(Unavailable("made to fail"))
         async with asyncio.timeout(HANG_SECONDS):
             await tried.wait()
@@ -87,7 +88,7 @@ def test_container_that_cannot_be_opened_answers_with_the_reason_at_once(monkeyp
         async def damaged(container):
             raise Corrupt("frames 7 to 9 are damaged")
 
-        monkeypatch.setattr(store_module, "delete_transients", damaged)
+        monkeypatch.setattr(opening_module, "delete_transients", damaged)
         container.fail(Unavailable("made to fail"))
         with pytest.raises(Unavailable, match="recovering, try again .made to fail"):
             store.container(NAME)

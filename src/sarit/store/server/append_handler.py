@@ -16,12 +16,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sarit.core.errors import Conflict, Corrupt, Invalid, NotFound, SaritError, Sealed
+from sarit.core.errors import Conflict, Corrupt, Invalid, Moved, NotFound, SaritError, Sealed
 from sarit.core.limits import (
     BLOCK_OVERHEAD_BYTES,
     MAX_APPEND_BYTES,
     MAX_SEGMENT_NAME_BYTES,
     MAX_WRITERS_PER_CONNECTION,
+    MOVED_DELAY_SECONDS,
     REQUEST_OVERHEAD_BYTES,
 )
 from sarit.core.names import is_transaction, is_transient
@@ -143,10 +144,14 @@ class AppendHandler:
                 self._refuse_set_up(session, wire.NoSuchSegment(command.request_id, segment, "", -1))
                 return
             session.segment_missing()
+        except Moved as error:
+            # The Rust client repeats its set-up at once, until it is sent elsewhere: thousands of times a second.
+            if self._connection.hello_version == RUST_WIRE_VERSION:
+                await asyncio.sleep(MOVED_DELAY_SECONDS)
+            self._refuse_set_up(session, _reply(error, command.request_id, segment))
+            return
         except Invalid as error:
-            reply = error_reply(error, command.request_id, segment)
-            assert reply is not None
-            self._refuse_set_up(session, reply)
+            self._refuse_set_up(session, _reply(error, command.request_id, segment))
             return
         except Corrupt as error:
             if self._connection.hello_version <= RUST_WIRE_VERSION:
@@ -271,9 +276,7 @@ class AppendHandler:
                 self._end(session, None)
                 # SegmentIsSealed has no field for the event number: it travels as the offset.
                 offset = number if isinstance(error, Sealed) else -1
-                reply = error_reply(error, append.request_id, session.segment.name, offset)
-                assert reply is not None
-                self._connection.send(encode(reply))
+                self._connection.send(encode(_reply(error, append.request_id, session.segment.name, offset)))
         else:
             # Nobody knows whether the append is stored.  The writer learns its last event from the next AppendSetup.
             self._connection.close()
@@ -283,6 +286,13 @@ class AppendHandler:
         assert self._sessions[session.writer] is session, session
         session.segment_missing()
         self._end(session, session.segment.name)
+
+
+def _reply(error: SaritError, request_id: int, segment: str, offset: int = -1) -> wire.Command:
+    """The reply for a kind of error that has one."""
+    reply = error_reply(error, request_id, segment, offset)
+    assert reply is not None
+    return reply
 
 
 def _answers_refusals(segment: str) -> bool:

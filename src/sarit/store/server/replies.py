@@ -5,7 +5,7 @@ None instead of a reply means: close the connection.  The outcome is unknown, or
 
 from __future__ import annotations
 
-from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, NotFound, SaritError, Sealed, Truncated
+from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, Moved, NotFound, SaritError, Sealed, Truncated
 from sarit.core.limits import NOT_EXISTS
 from sarit.wire import commands as wire
 from sarit.wire.damage import damage_reply
@@ -21,6 +21,9 @@ def error_reply(error: BaseException, request_id: int, segment: str, offset: int
         return wire.SegmentAlreadyExists(request_id, segment, "")
     if isinstance(error, Sealed):
         return wire.SegmentIsSealed(request_id, segment, "", offset)
+    if isinstance(error, Moved):
+        # Without the host: this store does not know it for sure, and all clients ask the controller.
+        return wire.WrongHost(request_id, segment, "", "")
     if isinstance(error, Truncated):
         return wire.SegmentIsTruncated(request_id, segment, error.start_offset, "", offset)
     if isinstance(error, Invalid):

@@ -10,7 +10,7 @@ from sarit.core.errors import Corrupt
 from sarit.core.names import transaction_segment
 from sarit.index import keys
 from sarit.index.memory import MemoryIndex
-from sarit.store import store as store_module
+from sarit.store import opening as opening_module
 from sarit.store.container.container import ContainerLimits
 from sarit.store.container.recovery import OPERATIONS_PER_TURN
 from sarit.store.container.segment import AttributeUpdate
@@ -85,7 +85,7 @@ def test_recovery_of_many_segments_reads_the_index_in_few_rounds(monkeypatch):
         async def after_replay(container):
             of_replay.extend(rounds)
 
-        monkeypatch.setattr(store_module, "delete_transients", after_replay)
+        monkeypatch.setattr(opening_module, "delete_transients", after_replay)
         store = await world.crash(store)
         # The checkpoint; the segments of the window.
         assert of_replay.count("get") == 2
