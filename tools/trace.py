@@ -121,7 +121,7 @@ def _way_text(act: str, way: Way) -> Iterable[str]:
 def _levels_text(imports: Imports, chains: dict[str, Chains], found: list[Level], verbose: bool) -> Iterable[str]:
     yield f"\n{'levels of the longest chain':<32}{'run time':>10}{'all imports':>14}{'folders':>10}{'one folder':>12}"
     for package, chain in chains.items():
-        yield f"{package:<32}{len(chain.runtime):>10}{len(chain.all):>14}{len(chain.folders):>10}{len(chain.flat):>10}"
+        yield f"{package:<32}{len(chain.runtime):>10}{len(chain.all):>14}{len(chain.folders):>10}{len(chain.flat):>12}"
     if verbose:
         for package, chain in chains.items():
             found_chains = {"run time": chain.runtime, "all imports": chain.all, "folders": chain.folders}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.client.aio import Client, connect
-from sarit.core.errors import Unavailable
+from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from simulation.actors.readers import now
 from simulation.cluster import CONTROLLER_PORT, NODE
@@ -36,6 +36,23 @@ async def connect_client(cluster: Cluster) -> Client:
             await asyncio.sleep(0.1 + rng.random())
     await client.create_scope(SCOPE)
     return client
+
+
+async def scale_now_and_then(
+    cluster: Cluster, client: Client, stream: StreamName, who: str,
+    *, times: tuple[int, ...], pause: float, segments: tuple[int, int],
+) -> None:  # fmt: skip
+    """Scale a stream one of so many `times`, to between `segments`, at random within `pause` seconds each.
+
+    The least may not exceed the segments of the options.  `who` names the draws (rng) and the notes."""
+    rng = cluster.rng(f"{who} scaler")
+    low, high = segments
+    for _ in range(rng.choice(times)):
+        await asyncio.sleep(rng.random() * pause)
+        try:
+            await client.stream(stream).scale(rng.randint(min(low, cluster.options.segments), high))
+        except (Unavailable, Conflict, Invalid) as error:
+            cluster.trace.note(f"{who} scale", repr(error))
 
 
 async def retry_forever(call: Callable[[], Awaitable[T]]) -> T:

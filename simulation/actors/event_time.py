@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers import watermarks as checker
 from checkers.watermarks import Mark, WatermarkHistory
 from sarit.client.streams import watermarks
-from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
 from simulation.actors.clients import (
@@ -22,6 +21,7 @@ from simulation.actors.clients import (
     discover_segments,
     next_rows,
     retry_forever,
+    scale_now_and_then,
 )
 from simulation.actors.readers import now
 from simulation.events import body, parse
@@ -147,13 +147,8 @@ class EventTimeActors:
         self.history.noted(number, time, begun, now())
 
     async def _scale(self) -> None:
-        client, rng = await self._client(), self.cluster.rng("timed scaler")
-        for _ in range(rng.choice((0, 1, 3))):
-            await asyncio.sleep(rng.random() * 4)
-            try:
-                await client.stream(STREAM).scale(rng.randint(min(3, self.cluster.options.segments), 4))
-            except (Unavailable, Conflict, Invalid) as error:
-                self.cluster.trace.note("event time scale", repr(error))
+        client = await self._client()
+        await scale_now_and_then(self.cluster, client, STREAM, "timed", times=(0, 1, 3), pause=4, segments=(3, 4))
         await client.close()
 
     async def _read(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers import delivery as checker
 from checkers.delivery import Delivered, DeliveryHistory
 from sarit.client.groups.reader import CheckpointEvent, EventBatch, GroupEvent
-from sarit.core.errors import Conflict, Invalid, Unavailable
+from sarit.core.errors import Conflict, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
 from simulation.actors.clients import (
@@ -23,6 +23,7 @@ from simulation.actors.clients import (
     connect_client,
     discover_segments,
     retry_forever,
+    scale_now_and_then,
 )
 from simulation.actors.readers import now
 from simulation.events import body, parse
@@ -129,13 +130,8 @@ class ReaderGroupActors:
         await client.close()
 
     async def _scale(self) -> None:
-        client, rng = await self.client(), self.cluster.rng("team scaler")
-        for _ in range(rng.choice((0, 2, 5))):
-            await asyncio.sleep(rng.random() * 3)
-            try:
-                await client.stream(STREAM).scale(rng.randint(min(3, self.cluster.options.segments), 4))
-            except (Unavailable, Conflict, Invalid) as error:
-                self.cluster.trace.note("group scale", repr(error))
+        client = await self.client()
+        await scale_now_and_then(self.cluster, client, STREAM, "team", times=(0, 2, 5), pause=3, segments=(3, 4))
         await client.close()
 
     async def _checkpoint(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers import retention as checker
 from checkers.retention import Head, Policy, RetentionHistory
-from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Truncated, Unavailable
+from sarit.core.errors import NotFound, SaritError, Truncated, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy
 from sarit.rpc import convert
@@ -23,6 +23,7 @@ from simulation.actors.clients import (
     discover_segments,
     next_rows,
     retry_forever,
+    scale_now_and_then,
 )
 from simulation.actors.readers import now
 from simulation.events import HEAD_BYTES, body, parse
@@ -159,13 +160,8 @@ class RetentionActors:
                 size -= FRAME_BYTES + len(event)
 
     async def _scale(self) -> None:
-        client, rng = await self._client(), self.cluster.rng("kept scaler")
-        for _ in range(rng.choice((0, 2, 4))):
-            await asyncio.sleep(rng.random() * 3)
-            try:
-                await client.stream(STREAM).scale(rng.randint(min(2, self.cluster.options.segments), 3))
-            except (Unavailable, Conflict, Invalid) as error:
-                self.cluster.trace.note("retention scale", repr(error))
+        client = await self._client()
+        await scale_now_and_then(self.cluster, client, STREAM, "kept", times=(0, 2, 4), pause=3, segments=(2, 3))
         await client.close()
 
     async def _observe(self) -> None:

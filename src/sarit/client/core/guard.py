@@ -9,6 +9,8 @@ Each public method then checks, before its body runs:
 * that the client is open, was made by this process, and belongs to the running event loop (`Session.check`), unless
   the method is `local`: it makes no request, or ends something.
 
+A method with neither is left as it is.
+
 One rule for all: Invalid for an argument of the wrong type or out of bounds, as for every other wrong call.  TypeError
 is Python's own: a missing argument, or one that does not exist.  `unguarded` methods check by themselves, or are not
 for users.  Arguments that are not given are not checked: a call without any costs one comparison more.
@@ -246,6 +248,10 @@ class Arguments:
                 if argument is not None:
                     self._by_name[found.name] = argument
 
+    def __bool__(self) -> bool:
+        """Whether there are any to check."""
+        return bool(self._by_name) or self._rest is not None
+
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Invalid."""
         known = len(self._by_position)
@@ -289,7 +295,12 @@ def guarded(
 
 
 def _guard(function: Any, session_of: Callable[[Any], Any] | None) -> Any:
-    check = Arguments(function).check
+    arguments = Arguments(function)
+    if session_of is None and not arguments:
+        # Nothing to check: a wrapper would cost each `flush` a coroutine, and its reader a detour.
+        setattr(function, MARK, True)
+        return function
+    check = arguments.check
     wrapper: Any
     if inspect.iscoroutinefunction(function):
 

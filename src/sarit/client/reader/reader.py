@@ -52,7 +52,9 @@ class _Source:
 
 
 @guarded(
-    "_session", local=("position", "close"), unguarded=("client_closed", "next_table", "take_table", "waiting_events")
+    "_session",
+    local=("position", "close"),
+    unguarded=("client_closed", "next_table", "take_table", "waiting_events"),
 )
 class EventReader:
     """Reads one stream.  Create one with `client.reader(...)`; for one task at a time.
@@ -97,13 +99,13 @@ class EventReader:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
-        while (current := await self.next_events()) is not None:
+        while (current := await self._next_events()) is not None:
             for event in current.left:
                 yield event
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """The events in lists, as they come."""
-        while (current := await self.next_events()) is not None:
+        while (current := await self._next_events()) is not None:
             yield list(current.left)
 
     async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
@@ -114,7 +116,7 @@ class EventReader:
         # No time-out is set up when events are at hand.
         found = self.waiting_events()
         if found is None:
-            found = await within(timeout, self.next_events())
+            found = await within(timeout, self._next_events())
         # The iterator advances: the next call hands out the rest.
         return [] if found is None else list(islice(found.left, most))
 
@@ -203,6 +205,11 @@ class EventReader:
 
     async def next_events(self) -> Events | None:
         """Events not handed out yet (at least one), None at the end.  Hand them out through `left`."""
+        return await self._next_events()
+
+    async def _next_events(self) -> Events | None:
+        # Without the guard of `next_events`: every loop over a reader comes by for each list of events.
+        self._session.check()
         if (waiting := self.waiting_events()) is not None:
             return waiting
         if self._rest_batch is not None:
