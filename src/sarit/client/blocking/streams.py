@@ -122,12 +122,12 @@ class EventReader:
 
     def __iter__(self) -> Iterator[bytes]:
         """The events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
-        while (current := self.next_events()) is not None:
+        while (current := self._run(self._inner._next_events())) is not None:
             yield from current.left
 
     def batches(self) -> Iterator[list[bytes]]:
         """The events in lists, as they come."""
-        while (current := self.next_events()) is not None:
+        while (current := self._run(self._inner._next_events())) is not None:
             yield list(current.left)
 
     def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
@@ -137,7 +137,7 @@ class EventReader:
         check_most(most)
         found = self._inner.waiting_events()
         if found is None:
-            found = self._run(within(timeout, self._inner.next_events()))
+            found = self._run(within(timeout, self._inner._next_events()))
         return [] if found is None else list(islice(found.left, most))
 
     def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
