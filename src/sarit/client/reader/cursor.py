@@ -8,6 +8,7 @@ boundaries from headers alone, without making events.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.framing import arrow_events, missing_bytes, parse_events, run_of
@@ -91,6 +92,7 @@ def _int64_array(values: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
 
+@cache
 def arrow_schema() -> pa.Schema:
     """event binary, segment int64 (packed id), offset int64 (where the event begins in its segment)."""
     import pyarrow as pa

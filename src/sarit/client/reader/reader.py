@@ -78,7 +78,6 @@ class EventReader:
         self._source: _Source | None = None
         self._wake: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
-        self._schema: Any = None
         self._closed = False
         session.register(self, weakly=True)
         self._unwatch = watch(self, session, f"a reader of {stream}", partial(_close_all, self._sources))
@@ -140,7 +139,7 @@ class EventReader:
         """Hand out up to `most` events of the record batch that is at hand; none when none is."""
         batch, self._rest_batch = self._rest_batch, None
         if batch is None:
-            return _empty(self._arrow_schema())
+            return _empty(arrow_schema())
         if most is not None and batch.num_rows > most:
             # Slices share the memory of the batch.
             self._rest_batch = batch.slice(most)
@@ -230,7 +229,7 @@ class EventReader:
                     return self._current
 
     async def _parsed_table(self) -> pa.RecordBatch | None:
-        schema = self._arrow_schema()  # before anything is taken: pyarrow may be missing
+        schema = arrow_schema()  # before anything is taken: pyarrow may be missing
         # Events that were parsed for another method go out first.
         if self._current is not None and (left := self._current.table(schema)) is not None:
             return left
@@ -252,11 +251,6 @@ class EventReader:
         rest, self._rest_batch = self._rest_batch, None
         cursor = self._source.cursor
         return Events(cursor.segment, rest.column(2)[0].as_py(), cursor.offset, rest.column(0).to_pylist())
-
-    def _arrow_schema(self) -> Any:
-        if self._schema is None:
-            self._schema = arrow_schema()
-        return self._schema
 
     def _finish_current(self) -> None:
         """What was handed out last is consumed: record it, and finish its segment if that was the end."""

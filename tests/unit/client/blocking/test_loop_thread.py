@@ -238,7 +238,7 @@ def test_ctrl_c_during_a_read_consumes_no_events(world: World, monkeypatch, read
     with world.blocking.writer("s/t") as writer:
         writer.write(b"1")
     reader = world.blocking.reader("s/t")
-    method = {"read_events": "next_events", "read_arrow": "next_table"}[read]
+    method = {"read_events": "_next_events", "read_arrow": "next_table"}[read]
     original = getattr(reader._inner, method)
 
     async def found():
