@@ -418,6 +418,27 @@ CLIENT_TABLE_ENTRY_OVERHEAD_BYTES: Final = 32
 MAX_COALESCED_BYTES: Final = MIB
 MAX_OUTSTANDING_TABLE_BYTES: Final = 8 * MAX_COALESCED_BYTES
 
+# -- coordination of stores --------------------------------------------------------------------
+# A member is gone when the service has received no heartbeat for the lease; it trusts its lease a margin less.
+STORE_LEASE_SECONDS: Final = 6.0
+STORE_LEASE_MARGIN_SECONDS: Final = 1.0
+STORE_HEARTBEATS_PER_LEASE: Final = 6
+COORDINATION_POLL_SECONDS: Final = 1.0  # beside watches, which may be lost
+COORDINATION_RETRY_SECONDS: Final = 0.1
+MAX_STORES: Final = 1000
+MAX_STORE_TEXT_BYTES: Final = 255
+MAX_STORE_WEIGHT: Final = 1000
+# The first map of a cluster waits so long for the stores that are expected.
+FIRST_MAP_SECONDS: Final = 5.0
+# A store that restarts comes back within that time: nothing is balanced before.
+BALANCE_QUIET_SECONDS: Final = 10.0
+CONTAINER_REST_SECONDS: Final = 60.0
+MAX_BALANCE_MOVES: Final = 2
+MAX_LEAVING_MOVES: Final = 4
+# A store that has not released a moving container by then loses it.
+MOVE_SECONDS: Final = 20.0
+LEAVE_STORE_SECONDS: Final = 60.0
+
 # -- command line and Spark --------------------------------------------------------------------
 STDIN_READ_BYTES: Final = 64 * KIB
 # A ready pipe takes that much without blocking (PIPE_BUF).

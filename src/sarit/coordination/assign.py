@@ -1,0 +1,178 @@
+"""Assignment of containers to stores: a pure function from a map and the living members to the next map.
+
+1. A move ends when its target is gone (the source keeps the container), when its source is gone, or after
+   MOVE_SECONDS: the target then opens the container, and the log fences the source.
+2. Containers whose owner is gone go at once to the stores with the fewest containers per weight; among these to
+   another machine, and then by rendezvous hash, so that the result does not depend on the order of members.
+3. A store that leaves, or has weight 0, gives its containers away by graceful moves, a few at a time.
+4. Containers move from the fullest to the emptiest store while that helps: two at a time, none shortly after a store
+   has gone or come (one that restarts comes back), and none that moved within the last minute.
+
+Steps 2 to 4 do nothing that is not needed, so a second call changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from sarit.coordination.container_map import ContainerMap, StoreAddress
+from sarit.core.limits import (
+    BALANCE_QUIET_SECONDS,
+    CONTAINER_REST_SECONDS,
+    MAX_BALANCE_MOVES,
+    MAX_LEAVING_MOVES,
+    MOVE_SECONDS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What a leader has seen, on its own monotonic clock.
+
+    `changed_at`: when a store came or went last.  `moved_at`: when each container got its owner, where it was seen."""
+
+    changed_at: float
+    moved_at: Mapping[int, float] = field(default_factory=dict)
+
+    def after(self, before: ContainerMap, now_map: ContainerMap, now: float) -> Recent:
+        """With the changes between two maps."""
+        moved = {
+            number: now
+            for number, owner in enumerate(now_map.owners)
+            if before.owners[number] not in (None, owner)
+            # A leader that has just started times the moves that it finds.
+            or (number in now_map.moving and number not in self.moved_at)
+        }
+        changed = _starts(before.stores) != _starts(now_map.stores)
+        return Recent(now if changed else self.changed_at, {**self.moved_at, **moved} if moved else self.moved_at)
+
+
+def assign(current: ContainerMap, members: Mapping[str, StoreAddress], recent: Recent, now: float) -> ContainerMap:
+    """The next map, or `current` itself when nothing needs to change.  `now`: on the clock of `recent`."""
+    plan = _Plan(current, members)
+    plan.end_moves(recent, now)
+    plan.place_orphans()
+    plan.empty_leaving()
+    quiet = _starts(members) == _starts(current.stores) and now >= recent.changed_at + BALANCE_QUIET_SECONDS
+    if quiet:
+        plan.balance(recent, now)
+    return plan.result()
+
+
+def _starts(stores: Mapping[str, StoreAddress]) -> set[tuple[str, int]]:
+    return {(store, address.incarnation) for store, address in stores.items()}
+
+
+def rendezvous(container: int, store: str) -> bytes:
+    """The rank of a store for a container; the highest one wins."""
+    return blake2b(f"{container}/{store}".encode(), digest_size=8).digest()
+
+
+class _Plan:
+    """The next map while it is made."""
+
+    def __init__(self, current: ContainerMap, members: Mapping[str, StoreAddress]) -> None:
+        self._current = current
+        self._members = {store: members[store] for store in sorted(members)}
+        self._usable = [store for store, address in self._members.items() if address.usable]
+        self._owners = list(current.owners)
+        self._moving = dict(current.moving)
+        self._counts = dict.fromkeys(self._members, 0)
+        for owner in self._owners:
+            if owner in self._counts:
+                self._counts[owner] += 1
+
+    def end_moves(self, recent: Recent, now: float) -> None:
+        for container, source in list(self._moving.items()):
+            target = self._owners[container]
+            if target not in self._members and self._same_start(source):
+                self._give(container, source)
+                del self._moving[container]
+            elif not self._same_start(source) or now >= recent.moved_at.get(container, now) + MOVE_SECONDS:
+                del self._moving[container]
+
+    def place_orphans(self) -> None:
+        for container, owner in enumerate(self._owners):
+            if owner not in self._members:
+                self._give(container, self._emptiest(container, owner) if self._usable else None)
+
+    def empty_leaving(self) -> None:
+        if not self._usable:
+            return
+        for container, owner in enumerate(self._owners):
+            if len(self._moving) >= MAX_LEAVING_MOVES:
+                return
+            if owner is not None and not self._members[owner].usable and container not in self._moving:
+                self._move(container, self._emptiest(container, owner))
+
+    def balance(self, recent: Recent, now: float) -> None:
+        rested = {
+            container
+            for container in range(len(self._owners))
+            if container not in self._moving
+            and now >= recent.moved_at.get(container, now - CONTAINER_REST_SECONDS) + CONTAINER_REST_SECONDS
+        }
+        while len(self._moving) < MAX_BALANCE_MOVES and (found := self._improvement(rested)) is not None:
+            container, target = found
+            rested.discard(container)
+            self._move(container, target)
+
+    def result(self) -> ContainerMap:
+        current = self._current
+        found = ContainerMap(current.version, self._members, tuple(self._owners), self._moving)
+        if found == current:
+            return current
+        return ContainerMap(current.version + 1, self._members, tuple(self._owners), self._moving)
+
+    # -- the parts of a step ------------------------------------------------------------------------
+
+    def _same_start(self, store: str) -> bool:
+        """Whether a store is there, and has not started again since the current map."""
+        member, known = self._members.get(store), self._current.stores.get(store)
+        return member is not None and known is not None and member.incarnation == known.incarnation
+
+    def _give(self, container: int, store: str | None) -> None:
+        before = self._owners[container]
+        if before in self._counts:
+            self._counts[before] -= 1
+        self._owners[container] = store
+        if store is not None:
+            self._counts[store] += 1
+
+    def _move(self, container: int, target: str) -> None:
+        source = self._owners[container]
+        assert source is not None, container
+        self._give(container, target)
+        self._moving[container] = source
+
+    def _load_with(self, store: str, more: int) -> float:
+        """Containers per weight with `more` containers."""
+        return (self._counts[store] + more) / self._members[store].weight
+
+    def _emptiest(self, container: int, before: str | None) -> str:
+        known = self._current.stores.get(before) if before is not None else None
+        machine = None if known is None else known.machine
+
+        def rank(store: str) -> tuple[float, bool, int, str]:
+            same = self._members[store].machine == machine
+            return self._load_with(store, 1), same, -int.from_bytes(rendezvous(container, store), "big"), store
+
+        return min(self._usable, key=rank)
+
+    def _improvement(self, rested: set[int]) -> tuple[int, str] | None:
+        """A container of a full store, and the emptiest store if it is then not as full; None if there is none."""
+        target = min(self._usable, key=lambda store: (self._load_with(store, 1), store), default=None)
+        if target is None:
+            return None
+        for source in sorted(self._usable, key=lambda store: (-self._load_with(store, 0), store)):
+            if self._load_with(source, 0) <= self._load_with(target, 1):
+                return None
+            movable = [container for container in rested if self._owners[container] == source]
+            if movable:
+                return max(movable, key=lambda container: (rendezvous(container, target), container)), target
+        return None

@@ -1,0 +1,124 @@
+"""The leader: evaluates the assignment whenever members or the map change, and writes the next map.
+
+Any number of leaders may run at the same time, one in each controller.  Every write is a compare-and-set on the version
+that it was computed from, so one of two wins, and the other decides again.  Nothing depends on who leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from sarit.coordination.assign import Recent, assign
+from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
+from sarit.coordination.map_register import MAP, read_map, write_map
+from sarit.core.coverage_probes import coverage_probe
+from sarit.core.errors import Conflict, Invalid, Unavailable
+from sarit.core.limits import COORDINATION_POLL_SECONDS, COORDINATION_RETRY_SECONDS, FIRST_MAP_SECONDS
+from sarit.core.repeated_log import RepeatedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.coordination.port import Members, Registers
+    from sarit.env.ports import Clock
+
+_log = logging.getLogger("sarit.coordination")
+
+
+class Leader:
+    """Keeps the map of one cluster as `assign` wants it.
+
+    `expected`: the first map waits until so many stores are there, FIRST_MAP_SECONDS at most."""
+
+    def __init__(
+        self, registers: Registers, members: Members, clock: Clock, containers: int, expected: int | None = None
+    ) -> None:
+        self._registers = registers
+        self._members = members
+        self._clock = clock
+        self._containers = containers
+        self._expected = expected
+        self._first_member_at: float | None = None
+        self._recent = Recent(clock.monotonic())
+        self._known: ContainerMap | None = None
+        self._wake = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Leader of {self._containers} containers, {self._known}>"
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        watches = [self._members.watch(self._wake.set), self._registers.watch(MAP, self._wake.set)]
+        repeated = RepeatedLog(_log, self._clock.monotonic)
+        try:
+            while True:
+                self._wake.clear()
+                pause = COORDINATION_POLL_SECONDS
+                try:
+                    await self.evaluate()
+                    repeated.ended("")
+                except Conflict:
+                    coverage_probe("map_conflict")
+                    continue  # somebody else changed the map: decide again
+                except Unavailable as error:
+                    pause = COORDINATION_RETRY_SECONDS
+                    repeated.warning("", f"containers cannot be assigned now: {error}")
+                except Invalid as error:
+                    repeated.critical("", f"containers cannot be assigned: {error}")
+                await self._woken(pause)
+        finally:
+            for watch in watches:
+                watch.close()
+
+    async def evaluate(self) -> None:
+        """Write the next map if there is one.  Raises Conflict, Unavailable, Invalid."""
+        found = await read_map(self._registers)
+        # After the map: the newest members decide, and a map that was changed meanwhile is a conflict.
+        members = {store: decode_store(value) for store, value in (await self._members.list()).items()}
+        now = self._clock.monotonic()
+        current, version = found if found is not None else (ContainerMap.empty(self._containers), None)
+        if len(current.owners) != self._containers:
+            raise Invalid(f"the map is of {len(current.owners)} containers, not of {self._containers}")
+        self._note(current, now)
+        if found is None and self._waits(members, now):
+            return
+        changed = assign(current, members, self._recent, now)
+        if changed is current:
+            return
+        await write_map(self._registers, changed, version)
+        _log_changes(current, changed)
+        self._note(changed, now)
+
+    def _note(self, current: ContainerMap, now: float) -> None:
+        self._recent = self._recent.after(self._known or current, current, now)
+        self._known = current
+
+    def _waits(self, members: Mapping[str, StoreAddress], now: float) -> bool:
+        usable = sum(store.usable for store in members.values())
+        if not usable:
+            return True
+        if self._first_member_at is None:
+            self._first_member_at = now
+        enough = self._expected is not None and usable >= self._expected
+        return not enough and now < self._first_member_at + FIRST_MAP_SECONDS
+
+    async def _woken(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+
+def _log_changes(before: ContainerMap, after: ContainerMap) -> None:
+    gone = sorted(set(before.stores) - set(after.stores))
+    come = sorted(set(after.stores) - set(before.stores))
+    if gone or come:
+        _log.info("map %d: stores come: %s, gone: %s", after.version, come, gone)
+    for container, (old, new) in enumerate(zip(before.owners, after.owners, strict=True)):
+        if old != new:
+            graceful = " after it is released" if container in after.moving else ""
+            coverage_probe("container_moved" if graceful else "container_assigned")
+            _log.info("map %d: container %d goes from %s to %s%s", after.version, container, old, new, graceful)
