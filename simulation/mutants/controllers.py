@@ -128,6 +128,18 @@ def pending_entry_of_another_removed() -> Iterator[None]:
         yield
 
 
+@mutant("scale safety", found_by="tests/unit/controller/test_crashes.py")
+@contextmanager
+def swept_record_not_renewed() -> Iterator[None]:
+    """The sweeper removes an entry although a change that rests on it may still be stored (found by review)."""
+
+    async def wrong(self: Any, scope: str, key: bytes, value: bytes, version: int) -> bool:
+        return True
+
+    with patched(Catalog, Catalog.renew, wrong):
+        yield
+
+
 @mutant("retention", found_by="tests/unit/controller/test_interleavings.py")
 @contextmanager
 def retention_precondition_dropped() -> Iterator[None]:

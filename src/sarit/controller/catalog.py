@@ -114,6 +114,16 @@ class Catalog:
         """Change records, all or none.  Raises Conflict."""
         return await self._in_scope(scope, lambda table: self.tables.update(table, updates))
 
+    async def renew(self, scope: str, key: bytes, value: bytes, version: int) -> bool:
+        """Write a record again as it is: a change that was decided on `version` gets Conflict.
+
+        False: the record has another version already."""
+        try:
+            await self.update(scope, [TableUpdate(key, value, version)])
+        except Conflict:
+            return False
+        return True
+
     async def scan(
         self, scope: str, prefix: bytes, after: bytes = b"", limit: int = 0
     ) -> list[tuple[bytes, TableValue]]:

@@ -100,11 +100,14 @@ class Groups:
                     return
         raise _contended(scope, group)
 
-    async def complete_pending(self, scope: str, group: str) -> None:
-        """Complete pending work of a group, if it exists."""
+    async def recover(self, scope: str, group: str) -> bool:
+        """Complete pending work for the sweeper, and end changes that were decided before; False: sweep again."""
         async with self._locks.hold((scope, group)):
             with suppress(NotFound):  # the scope was deleted
-                await self._complete_pending(scope, group)
+                if (found := await self._complete_pending(scope, group)) is not None:
+                    value = codec.encode_group(found[0])
+                    return await self._catalog.renew(scope, keys.group_key(group), value, found[1])
+        return True
 
     # -- subscribers ------------------------------------------------------------------------------
 

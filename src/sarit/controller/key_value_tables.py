@@ -89,11 +89,14 @@ class KeyValueTables:
                     return
         raise _contended(scope, table)
 
-    async def complete_pending(self, scope: str, table: str) -> None:
-        """Complete pending work of a table, if it exists."""
+    async def recover(self, scope: str, table: str) -> bool:
+        """Complete pending work for the sweeper, and end changes that were decided before; False: sweep again."""
         async with self._locks.hold((scope, table)):
             with suppress(NotFound):  # the scope was deleted
-                await self._complete_pending(scope, table)
+                if (found := await self._complete_pending(scope, table)) is not None:
+                    value = codec.encode_table(found[0])
+                    return await self._catalog.renew(scope, keys.table_key(table), value, found[1])
+        return True
 
     async def _read(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
         (value,) = await self._catalog.get(scope, [keys.table_key(table)])

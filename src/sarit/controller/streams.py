@@ -237,6 +237,15 @@ class Streams:
         async with self.locks.hold(name):
             return await self._complete_pending(name)
 
+    async def recover(self, name: StreamName) -> bool:
+        """Complete pending work for the sweeper, and end changes that were decided before; False: sweep again."""
+        async with self.locks.hold(name):
+            found = await self._complete_pending(name)
+            if found is None:
+                return True
+            value = codec.encode_stream(found.record)
+            return await self.catalog.renew(name.scope, keys.stream_key(name.stream), value, found.version)
+
     # -- queries --------------------------------------------------------------------------------
 
     async def ready(self, name: StreamName) -> StreamRecord:

@@ -56,7 +56,7 @@ def test_pending_entries_complete_despite_blocked_and_failing_ones():
         await c.recovery_sweeper.sweep()
         world.pass_time(recovery_sweeper.RECOVERY_GRACE_SECONDS)
         done = []
-        waiting(c.streams, "complete_pending", done)
+        waiting(c.streams, "recover", done)
         sweep = asyncio.ensure_future(c.recovery_sweeper.sweep())
         await turns()
         assert done == NAMES[2:], "in their order"
@@ -81,7 +81,7 @@ def test_transactions_expire_while_other_pending_work_is_blocked(monkeypatch):
         txn, _ = await c.transactions.create(STREAM, LEASE)
         await c.catalog.index_pending(keys.pending_stream_key(STUCK))
         done = []
-        waiting(c.streams, "complete_pending", done)
+        waiting(c.streams, "recover", done)
         sweeping = asyncio.ensure_future(c.recovery_sweeper.run())
         await turns()
         world.pass_time(recovery_sweeper.RECOVERY_GRACE_SECONDS)

@@ -271,7 +271,7 @@ def test_work_that_begins_while_its_entry_is_removed_is_completed():
             await asyncio.wait([scaling])
             world.segments.create = right
 
-        between(c.streams, "complete_pending", cut_short, after=True)
+        between(c.streams, "recover", cut_short, after=True)
         await c.recovery_sweeper.sweep()
         assert (await c.catalog.find(STREAM)).record.pending
         for _ in range(2):

@@ -163,18 +163,19 @@ def test_unexpected_error_in_one_pending_entry_does_not_stop_the_sweep(caplog):
         caplog.set_level(logging.WARNING)
         world = World()
         c = await world.controller()
-        settled = []
+        recovered = []
 
-        async def complete_pending(name):
-            settled.append(name)
+        async def recover(name):
+            recovered.append(name)
             if name == STREAM:
                 raise KeyError("a bug")
+            return True
 
-        c.streams.complete_pending = complete_pending
+        c.streams.recover = recover
         for name in (STREAM, OTHER):
             await c.catalog.index_pending(keys.pending_stream_key(name))
         await world.sweep(c)
-        assert settled[:2] == [STREAM, OTHER]
+        assert recovered[:2] == [STREAM, OTHER]
         assert "unexpected error" in caplog.text
 
     run(main())
@@ -242,7 +243,7 @@ async def _odd_group(name: StreamName) -> None:
     # One that an earlier release stored can be finished and deleted.
     stored = codec.encode_group(dataclasses.replace(odd, state=State.CREATING))
     await c.catalog.update("s", [TableUpdate(keys.group_key("g"), stored, NO_VERSION)])
-    await c.groups.complete_pending("s", "g")
+    await c.groups.recover("s", "g")
     found: GroupRecord = await c.groups.find("s", "g")
     assert found.state is State.ACTIVE
     assert await c.groups.subscribers(STREAM) == ["s/g"]

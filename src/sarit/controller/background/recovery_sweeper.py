@@ -1,10 +1,10 @@
 """Completes unfinished work of lost controllers: streams, reader groups, tables, scopes, transactions.
 
 The sweeper reads the pending-work index.  An entry is written before its work begins and removed after the work is
-complete, so it may be stale.  Work that another controller is busy with is left alone for a while: an entry must have
-been seen for RECOVERY_GRACE_SECONDS, and an open transaction must not have been renewed for its whole lease.  Both are
-measured by the monotonic clock of this controller.  The leases of transactions that it found when it started do not
-begin again: they end by their stored deadlines.
+complete, so it may be stale.  Work that another controller is busy with is left alone for a while: one version of an
+entry must have been seen for RECOVERY_GRACE_SECONDS, and an open transaction must not have been renewed for its whole
+lease.  Both are measured by the monotonic clock of this controller.  The leases of transactions that it found when it
+started do not begin again: they end by their stored deadlines.
 
 Completing work may create segments, which can wait for long while a store is over its memory limit; ending transactions
 frees memory.  So transactions have a sweep of their own, and other entries are processed many at a time.
@@ -54,7 +54,8 @@ class RecoverySweeper:
         self._transactions = transactions
         self._env = env
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
-        self._seen: dict[bytes, tuple[int, float]] = {}  # entry → (renewal, when it was first seen)
+        # Entry → (renewal, or the version of other work, and when it was first seen with that).
+        self._seen: dict[bytes, tuple[int, float]] = {}
         self._leases: dict[bytes, tuple[int, float]] = {}  # entry → (renewal, when its lease ends); monotonic
         self._found_at_start: set[bytes] | None = None  # entries of transactions, until each was examined
 
@@ -111,23 +112,29 @@ class RecoverySweeper:
             _log.exception("%s cannot be completed yet: unexpected error", _text(entry[0]))
 
     async def _recover_other(self, key: bytes, version: int) -> None:
-        if self._age(key, 0) >= RECOVERY_GRACE_SECONDS:
+        # The grace is that of this version: an entry that was written again is of another change, just begun.
+        if self._age(key, version) < RECOVERY_GRACE_SECONDS:
+            return
+        # In this order: complete, renew the record, remove.  A controller may be slower than the grace between entry
+        # and record.  If it stores the record before it was renewed, its work is found; after that it gets Conflict,
+        # decides again and enters its work again.  Without the renewal it would store work that no entry leads to.
+        if await self._complete_pending(key):
             # The version was read before the work: an entry that was written again since then stays.
-            await self._complete_pending(key)
             await self._catalog.remove_pending_if_unchanged(key, version)
 
-    async def _complete_pending(self, key: bytes) -> None:
-        """Complete the work of an entry."""
+    async def _complete_pending(self, key: bytes) -> bool:
+        """Complete the work of an entry; whether the entry may go."""
         if key.startswith(keys.PENDING_SCOPES):
+            # Nothing is renewed: a deletion that is later than this removes the table of an empty scope, and its
+            # record goes with the next call for that scope.
             await self._scopes.complete_pending(keys.last_part(key))
-            return
+            return True
         name, _ = keys.parse_pending_key(key)
         if key.startswith(keys.PENDING_GROUPS):
-            await self._groups.complete_pending(name.scope, name.stream)
-        elif key.startswith(keys.PENDING_TABLES):
-            await self._tables.complete_pending(name.scope, name.stream)
-        else:
-            await self._streams.complete_pending(name)
+            return await self._groups.recover(name.scope, name.stream)
+        if key.startswith(keys.PENDING_TABLES):
+            return await self._tables.recover(name.scope, name.stream)
+        return await self._streams.recover(name)
 
     async def _recover_transaction(self, key: bytes, version: int) -> None:
         name, txn = keys.parse_pending_key(key)
@@ -168,7 +175,7 @@ class RecoverySweeper:
         return None if value is None else codec.decode_transaction(value.value)
 
     def _age(self, key: bytes, renewal: int) -> float:
-        """Seconds since this controller first saw the entry with this renewal."""
+        """Seconds since this controller first saw the entry with this renewal (of other work: with this version)."""
         now = self._env.clock.monotonic()
         seen = self._seen.get(key)
         if seen is None or seen[0] != renewal:
