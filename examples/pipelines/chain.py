@@ -85,10 +85,10 @@ def mistakes(found: Mapping[str, list[tuple[int, int]]], wanted: Mapping[str, li
     return wrong
 
 
-def create_streams(client: sarit.Client) -> None:
-    """The streams of the chain."""
+def create_streams(client: sarit.Client, segments: int = 2) -> None:
+    """The streams of the chain; `segments`: of the first one."""
     client.create_scope("airlines")
-    client.create_stream(FLIGHTS, segments=2)
+    client.create_stream(FLIGHTS, segments=segments)
     client.create_stream(CLEAN, segments=2)
     client.create_stream(TOTALS, segments=2)
 

@@ -43,15 +43,20 @@ from sarit.env.real import real_env
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
 from tests.nodes import RunningNode
+from tests.spark.micro_batches import query_names, under_way
+from tests.spark.servers import StandaloneCluster
+from tests.spark.spark_events import SparkEvents, read_logs, runs
+from tests.spark.spark_processes import Process, busy, find, kill, stall
 from tests.spark.whole_batches import WholeBatches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 KINDS = ("driver", "executor", "python", "node")
-LOCAL_CLUSTER = {
-    "spark.master": "local-cluster[2,1,1024]",
+SPARK = {
+    "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.multiplier": "1.1",
@@ -61,11 +66,20 @@ LOCAL_CLUSTER = {
     # Kills are no reason to give up.
     "spark.task.maxFailures": "50",
     "spark.stage.maxConsecutiveAttempts": "50",
-    "spark.deploy.maxExecutorRetries": "-1",
     "spark.executor.maxNumFailures": "1000",
     "spark.excludeOnFailure.enabled": "false",
+    # How long a Python worker waits for its JVM, which may be slow on a busy machine.
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+}
+CLUSTER_ENVIRONMENT = {
+    # Executors may be killed as often as the run likes.
+    "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
 }
 STUCK_SECONDS = 600  # only a hang takes that long
+LINES_PER_SCALE = 4 * chain.EVENTS_PER_BATCH  # without kills: how long the input has each number of segments
+SEGMENTS = (1, 8, 2)  # of the input, one after the other
 
 
 @dataclass
@@ -75,10 +89,11 @@ class Plan:
     kills: int
     seed: int
     guarantee: str | None = None
-    settings: dict[str, str] = field(default_factory=lambda: dict(LOCAL_CLUSTER))
+    cluster: bool = True  # else in one JVM
     kinds: tuple[str, ...] = KINDS
     scale: bool = False
     recovering: float = 0.25  # the fraction of kills that do not wait for the output to grow
+    stalls: float = 0.5  # the fraction of kills before which a worker stands still for some seconds
     seconds: float = float("inf")  # no kill comes later than that
     events_ahead: int = 1200  # that the chain has not processed: enough for several micro-batches of both jobs
 
@@ -89,20 +104,34 @@ class Report:
 
     seed: int
     kills: Counter[str] = field(default_factory=Counter)
+    between: int = 0  # kills that do not count: no micro-batch was under way
+    stalls: int = 0
+    drivers: int = 0
     events: int = 0
     lines: int = 0
     batches: int = 0
     open_transactions: int = 0
+    spark: SparkEvents = field(default_factory=lambda: SparkEvents({}))
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     def __str__(self) -> str:
         kills = ", ".join(f"{kind} {count}" for kind, count in sorted(self.kills.items()))
-        head = (
-            f"seed {self.seed}: {self.kills.total()} kills ({kills}) in {self.seconds:.0f} s; {self.events} events, "
-            f"{self.lines} lines in {self.batches} micro-batches, {self.open_transactions} open transactions"
+        return "\n".join(
+            [
+                f"seed {self.seed}: {self.kills.total()} kills during micro-batches ({kills}), {self.between} between "
+                f"them, in {self.seconds:.0f} s; {self.events} events, {self.lines} lines in {self.batches} "
+                f"micro-batches, {self.open_transactions} open transactions",
+                f"{self.drivers} drivers, {self.stalls} stalls; tasks lost: {dict(self.spark.lost)}; speculative copies"
+                f" started: {named(self.spark.copies)}; of them won: {named(self.spark.copies_won)}",
+                *(f"WRONG: {one}" for one in self.wrong[:20]),
+            ]
         )
-        return "\n".join([head, *(f"WRONG: {one}" for one in self.wrong[:20])])
+
+
+def named(counts: Mapping[tuple[str, str], int]) -> str:
+    """Counts by query and what a task does."""
+    return ", ".join(f"{query} {what} {count}" for (query, what), count in sorted(counts.items())) or "none"
 
 
 class Follower(threading.Thread):
@@ -225,53 +254,90 @@ class Matrix:
         controller, store = free_ports(2)
         self._data = directory / "node"
         self._node = RunningNode(self._data, "--controller-port", controller, "--store-port", store)
-        self._processes: set[int] = set()  # leaders of sessions
+        self._checkpoints = directory / "checkpoints"
+        self._cluster: StandaloneCluster | None = None
+        self._drivers: list[int] = []  # leaders of sessions
         self._jobs: chain.Jobs | None = None
+        self._begun = time.monotonic()
 
     def run(self) -> Report:
         """All of it.  Raises AssertionError when it hangs."""
-        begun = time.monotonic()
-        self._node.start()
-        try:
+        with contextlib.ExitStack() as stack:
+            if self._plan.cluster:
+                (self._directory / "events").mkdir()
+                self._cluster = stack.enter_context(StandaloneCluster(self._directory, **CLUSTER_ENVIRONMENT))
+            self._node.start()
+            stack.callback(self._node.stop)
+            stack.callback(self._end_drivers)
             self._run_chain()
-        finally:
-            self._end_processes()
-            self._node.stop()
-        self._report.open_transactions = open_transactions(self._data)
-        if self._report.open_transactions:
-            self._report.wrong.append(f"{self._report.open_transactions} transactions are open")
-        self._report.seconds = time.monotonic() - begun
-        return self._report
+        report = self._report
+        report.open_transactions = open_transactions(self._data)
+        if report.open_transactions:
+            report.wrong.append(f"{report.open_transactions} transactions are open")
+        report.spark = read_logs(self._directory / "events", query_names(self._checkpoints))
+        report.drivers = len(self._drivers)
+        if self._plan.scale:
+            self._check_parallelism()
+        report.seconds = time.monotonic() - self._begun
+        return report
 
     def _run_chain(self) -> None:
         with sarit.connect(self._node.controller, wait=60, retry_timeout=STUCK_SECONDS) as client:
-            chain.create_streams(client)
+            chain.create_streams(client, SEGMENTS[0] if self._plan.scale else 2)
             follower = Follower(self._node.controller)
             feeder = Feeder(self._node.controller, follower, self._plan.events_ahead)
             for thread in (feeder, follower):
                 thread.start()
             self._start_jobs()
-            begun = time.monotonic()
-            for number, kind in enumerate(self._order()):
-                self._wait(follower, number)
-                if time.monotonic() - begun > self._plan.seconds:
-                    self._say("the time is over: no more kills")
-                    break
-                if self._plan.scale and number in (self._plan.kills // 3, 2 * self._plan.kills // 3):
-                    segments = 8 if number == self._plan.kills // 3 else 2
-                    client.stream(chain.FLIGHTS).scale(segments)
-                    self._say(f"the input has {segments} segments")
-                self._kill(kind)
-                self._say(f"kill {number + 1}: {kind}; {follower.count} lines so far")
+            if self._plan.kills:
+                self._kill_often(client, follower)
+            elif self._plan.scale:
+                for segments in SEGMENTS[1:]:
+                    follower.wait_for(follower.count + LINES_PER_SCALE, self._keep_running)
+                    self._scale(client, segments)
+            follower.wait_for(follower.count + LINES_PER_SCALE, self._keep_running)
             feeder.end()
+            self._say(f"all {len(feeder.events)} events are written, after {self._seconds()} s")
             wanted = chain.totals_of(feeder.events)
             follower.wait_for(sum(map(len, wanted.values())), self._keep_running)
             self._drain()
             follower.end()
+            between = numbers_by_airline(client)
         report = self._report
         report.events, report.lines = len(feeder.events), follower.count
         report.batches = len({batch for batch, _ in follower.output.stated})
         report.wrong += chain.mistakes(follower.lines, wanted) + follower.output.end()
+        for airline, lines in wanted.items():
+            if between.get(airline) != [number for number, _ in lines]:
+                report.wrong.append(f"{airline}: the intermediate stream has other events, or in another order")
+
+    # -- kills ------------------------------------------------------------------------------------
+
+    def _kill_often(self, client: sarit.Client, follower: Follower) -> None:
+        plan, report = self._plan, self._report
+        due = self._order()
+        scales = dict(zip((plan.kills // 3, 2 * plan.kills // 3), SEGMENTS[1:], strict=True)) if plan.scale else {}
+        begun = time.monotonic()
+        while due:
+            number = report.kills.total()
+            self._maybe_stall()
+            self._wait(follower, number + report.between)
+            if time.monotonic() - begun > plan.seconds:
+                self._say("the time is over: no more kills")
+                return
+            if number in scales:
+                self._scale(client, scales.pop(number))
+            working = self._wait_for_work()
+            kind, what = self._kill(due[-1])
+            hit = [f"{query} {batch}" for query, batch in working.items() if self._under_way().get(query) == batch]
+            if not hit:
+                report.between += 1
+                self._say(f"{what} was killed between two micro-batches, which does not count")
+                continue
+            report.kills[kind] += 1
+            due.pop()
+            during = " and ".join(hit)
+            self._say(f"kill {number + 1}: {what}, during {during}; {follower.count} lines after {self._seconds()} s")
 
     def _order(self) -> list[str]:
         kinds = [self._plan.kinds[number % len(self._plan.kinds)] for number in range(self._plan.kills)]
@@ -287,12 +353,83 @@ class Matrix:
             time.sleep(self._rng.random() * 8)
         self._keep_running()
 
+    def _wait_for_work(self) -> dict[str, int]:
+        """The micro-batches that are under way, as soon as there is one."""
+        deadline = time.monotonic() + STUCK_SECONDS
+        while not (found := self._under_way()):
+            self._keep_running()
+            assert time.monotonic() < deadline, "no micro-batch began"
+            time.sleep(0.01)
+        return found
+
+    def _under_way(self) -> dict[str, int]:
+        return under_way(self._checkpoints)
+
+    def _maybe_stall(self) -> None:
+        """Let a worker stand still for some seconds: Spark starts a copy of its task, and the task may end late."""
+        if self._rng.random() >= self._plan.stalls:
+            return
+        workers = [one for one in self._processes() if one.role == "worker"]
+        for one in self._rng.sample(working := busy(workers), min(1, len(working))):
+            stall(one, 3 + self._rng.random() * 5)
+            self._report.stalls += 1
+
+    def _kill(self, kind: str) -> tuple[str, str]:
+        """Kill one of a kind, when there is one; else the driver.  The kind, and what it was."""
+        if kind == "node":
+            self._node.kill()
+            self._node.start()
+            return kind, "node"
+        found = [one for one in self._processes() if one.kind == kind]
+        targets = busy(found) or found
+        if targets:
+            victim = self._rng.choice(targets)
+            kill(victim)
+            return kind, f"{kind} ({victim.role})" if victim.role != kind else kind
+        return "driver", self._kill_driver()
+
+    def _kill_driver(self) -> str:
+        assert self._jobs is not None
+        leader = Process(self._jobs.process.pid, "driver", "driver's Python")
+        jvms = [one for one in self._processes() if one.kind == "jvm"]
+        victims = self._rng.choice([[leader], jvms or [leader], [*jvms, leader]])
+        for victim in victims:
+            kill(victim)
+        self._jobs.process.wait(STUCK_SECONDS)  # without its JVM it ends by itself
+        return "driver (" + " and ".join(victim.role for victim in victims) + ")"
+
+    # -- scaling ----------------------------------------------------------------------------------
+
+    def _scale(self, client: sarit.Client, segments: int) -> None:
+        client.stream(chain.FLIGHTS).scale(segments)
+        self._say(f"the input has {segments} segments, after {self._seconds()} s")
+
+    def _check_parallelism(self) -> None:
+        """A micro-batch is read by as many tasks as the input has segments with unread events."""
+        tasks = [count for (query, _), count in sorted(self._report.spark.partitions.items()) if query == "clean"]
+        self._say(f"Spark partitions of the micro-batches of the first job: {runs(tasks)}")
+        if (max(tasks), tasks[0], tasks[-1] <= SEGMENTS[-1]) != (max(SEGMENTS), SEGMENTS[0], True):
+            self._report.wrong.append(f"the number of tasks did not follow the segments {SEGMENTS}: {runs(tasks)}")
+
+    # -- processes --------------------------------------------------------------------------------
+
     def _start_jobs(self) -> None:
-        options = [part for one in self._plan.settings.items() for part in ("--spark", "=".join(one))]
+        settings = dict(SPARK) if self._cluster else {}
+        if self._cluster:
+            settings |= {"spark.master": self._cluster.url, "spark.eventLog.dir": f"file://{self._events()}"}
+        options = [part for one in settings.items() for part in ("--spark", "=".join(one))]
         if self._plan.guarantee:
             options += ["--sink", f"deliveryGuarantee={self._plan.guarantee}"]
         self._jobs = chain.Jobs(self._node.controller, self._directory, *options)
-        self._processes.add(self._jobs.process.pid)
+        self._drivers.append(self._jobs.process.pid)
+
+    def _events(self) -> Path:
+        return (self._directory / "events").resolve()
+
+    def _processes(self) -> list[Process]:
+        """Of the driver that runs, and of the cluster, which may still have some of a driver before."""
+        assert self._jobs is not None
+        return find([self._jobs.process.pid, *(self._cluster.pids if self._cluster else ())])
 
     def _keep_running(self) -> None:
         """Start the jobs again when their driver has ended, as an operator's supervisor does."""
@@ -309,54 +446,24 @@ class Matrix:
             self._start_jobs()
         raise AssertionError(f"the jobs do not end: see {self._directory}/jobs.log")
 
-    def _kill(self, kind: str) -> None:
-        if kind == "node":
-            self._node.kill()
-            self._node.start()
-            killed = kind
-        else:
-            killed = self._kill_process(kind)
-        self._report.kills[killed] += 1
-
-    def _kill_process(self, kind: str) -> str:
-        """Kill one of a kind, when there is one; else the driver.  What was killed."""
-        assert self._jobs is not None
-        leader = self._jobs.process.pid
-        found = processes(leader)
-        targets = found.get(kind, [])
-        if targets:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._rng.choice(targets), signal.SIGKILL)
-            return kind
-        victims = self._rng.choice([[leader], found["jvm"], [*found["jvm"], leader]])
-        for pid in victims or [leader]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if kind == "driver":
-            self._jobs.process.wait(STUCK_SECONDS)
-        return "driver"
-
-    def _end_processes(self) -> None:
-        for leader in self._processes:
+    def _end_drivers(self) -> None:
+        for leader in self._drivers:
             for pid in chain.session_processes(leader):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         if self._jobs is not None:
             self._jobs.process.wait()
 
+    def _seconds(self) -> int:
+        return round(time.monotonic() - self._begun)
 
-def processes(leader: int) -> dict[str, list[int]]:
-    """The processes of a driver's session: "jvm" of the driver, "executor" JVMs, "python" of Spark."""
-    found: dict[str, list[int]] = {"jvm": [], "executor": [], "python": []}
-    for pid in chain.session_processes(leader):
-        with contextlib.suppress(OSError):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-            if "CoarseGrainedExecutorBackend" in command:
-                found["executor"].append(pid)
-            elif "SparkSubmit" in command:
-                found["jvm"].append(pid)
-            elif "pyspark" in command and pid != leader:
-                found["python"].append(pid)
+
+def numbers_by_airline(client: sarit.Client) -> dict[str, list[int]]:
+    """What the intermediate stream has, in order."""
+    found: dict[str, list[int]] = {}
+    for event in client.reader(chain.CLEAN, end="tail"):
+        flight = json.loads(event)
+        found.setdefault(flight["airline"], []).append(flight["n"])
     return found
 
 
@@ -394,7 +501,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no kill comes later than that")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--guarantee", choices=["exactly-once", "at-least-once"])
-    parser.add_argument("--scale", action="store_true", help="scale the input from 2 segments to 8 and back to 2")
+    parser.add_argument("--scale", action="store_true", help="scale the input from 1 segment to 8 and to 2")
     parser.add_argument("--data", type=Path, help="keep node, checkpoints and logs in this directory")
     options = parser.parse_args()
     plan = Plan(options.kills, options.seed, options.guarantee, scale=options.scale, seconds=options.minutes * 60)

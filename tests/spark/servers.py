@@ -50,6 +50,11 @@ class Server:
         """What it has written."""
         return self._log.read_text(errors="replace")
 
+    @property
+    def pid(self) -> int:
+        """Its process id, which leads a session."""
+        return self._process.pid
+
     def stop(self) -> None:
         """End it; a worker ends its executors."""
         self._process.terminate()
@@ -70,10 +75,11 @@ def environment() -> dict[str, str]:
 
 
 class StandaloneCluster:
-    """A master and two workers of one core each; `url` is the master's."""
+    """A master and two workers of one core each; `url` is the master's, `pids` lead a session each."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **env: str) -> None:
         self._directory = directory
+        self._env = env
         self._servers: list[Server] = []
         self.url = ""
 
@@ -93,10 +99,15 @@ class StandaloneCluster:
     def _start(self, name: str, host: str, ready: str, main: str, *options: str) -> Server:
         common = ("--host", host, "--port", "0", "--webui-port", "0")
         command = ("spark-class", f"org.apache.spark.deploy.{main}", *common, *options)
-        env = environment() | {"SPARK_LOCAL_IP": host}
+        env = environment() | {"SPARK_LOCAL_IP": host} | self._env
         server = Server(command, ready, self._directory / f"{name}.log", env)
         self._servers.append(server)
         return server
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the master and of the workers."""
+        return [server.pid for server in self._servers]
 
     def __exit__(self, *_: object) -> None:
         for server in reversed(self._servers):
