@@ -28,29 +28,28 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sarit
-from examples.pipelines import chain, inputs
+from examples.pipelines import chain
 from sarit.client.blocking.loop_thread import LoopThread
 from sarit.controller import keys
 from sarit.env.real import real_env
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
 from tests.nodes import RunningNode
+from tests.spark.chain_ends import STUCK_SECONDS, Feeder, Follower
 from tests.spark.micro_batches import query_names, under_way
 from tests.spark.servers import StandaloneCluster
-from tests.spark.spark_events import SparkEvents, read_logs, runs
+from tests.spark.spark_events import SparkEvents, read_logs, runs, submitted
 from tests.spark.spark_processes import Process, busy, find, kill, stall
-from tests.spark.whole_batches import WholeBatches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 KINDS = ("driver", "executor", "python", "node")
 SPARK = {
@@ -77,7 +76,6 @@ CLUSTER_ENVIRONMENT = {
     # Executors may be killed as often as the run likes.
     "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
 }
-STUCK_SECONDS = 600  # only a hang takes that long
 LINES_PER_SCALE = 4 * chain.EVENTS_PER_BATCH  # without kills: how long the input has each number of segments
 SEGMENTS = (1, 8, 2)  # of the input, one after the other
 
@@ -92,7 +90,7 @@ class Plan:
     cluster: bool = True  # else in one JVM
     kinds: tuple[str, ...] = KINDS
     scale: bool = False
-    recovering: float = 0.25  # the fraction of kills that do not wait for the output to grow
+    recovering: float = 0.15  # the fraction of kills that do not wait for the output to grow
     stalls: float = 0.5  # the fraction of kills before which a worker stands still for some seconds
     seconds: float = float("inf")  # no kill comes later than that
     events_ahead: int = 1200  # that the chain has not processed: enough for several micro-batches of both jobs
@@ -104,7 +102,7 @@ class Report:
 
     seed: int
     kills: Counter[str] = field(default_factory=Counter)
-    between: int = 0  # kills that do not count: no micro-batch was under way
+    between: int = 0  # kills that do not count: no micro-batch was on the executors
     stalls: int = 0
     drivers: int = 0
     events: int = 0
@@ -134,114 +132,6 @@ def named(counts: Mapping[tuple[str, str], int]) -> str:
     return ", ".join(f"{query} {what} {count}" for (query, what), count in sorted(counts.items())) or "none"
 
 
-class Follower(threading.Thread):
-    """Follows the output segment by segment, as a reader sees it."""
-
-    def __init__(self, controller: str) -> None:
-        super().__init__(daemon=True)
-        self.output = WholeBatches()
-        self.lines: dict[str, list[tuple[int, int]]] = {}
-        self.error: Exception | None = None
-        self.count = 0
-        self.grown = threading.Condition()
-        self._controller = controller
-        self._ending = threading.Event()
-
-    def run(self) -> None:
-        try:
-            with sarit.connect(self._controller, wait=60, retry_timeout=STUCK_SECONDS) as client:
-                ends: dict[Any, int] = {}
-                while True:
-                    last = self._ending.is_set()
-                    self._round(client, ends)
-                    if last:
-                        return
-                    self._ending.wait(0.05)
-        except Exception as error:
-            self.error = error
-        finally:
-            with self.grown:
-                self.grown.notify_all()
-
-    def _round(self, client: sarit.Client, ends: dict[Any, int]) -> None:
-        for part in client.stream(chain.TOTALS).segments():
-            segment = part.segment
-            end = client.segment_infos(chain.TOTALS, [segment])[segment].end_offset
-            lines = []
-            for batch in client.segment_batches(chain.TOTALS, segment, ends.get(segment, 0), end):
-                lines += map(json.loads, batch.column("event").to_pylist())
-            ends[segment] = end
-            self.output.poll(segment.packed, lines)
-            for line in lines:
-                self.lines.setdefault(line["airline"], []).append((line["n"], line["miles"]))
-            if lines:
-                with self.grown:
-                    self.count += len(lines)
-                    self.grown.notify_all()
-        self.output.end_round()
-
-    def wait_for(self, lines: int, alive: Callable[[], None]) -> None:
-        """Wait until there are so many lines.  Raises AssertionError when nothing moves for long."""
-        deadline = time.monotonic() + STUCK_SECONDS
-        with self.grown:
-            while self.count < lines:
-                alive()
-                assert self.error is None, self.error
-                assert time.monotonic() < deadline, f"{self.count} of {lines} lines came, and no more"
-                self.grown.wait(0.5)
-
-    def end(self) -> None:
-        """One more round over all, and stop."""
-        self._ending.set()
-        self.join(STUCK_SECONDS)
-        assert self.error is None, self.error
-
-
-class Feeder(threading.Thread):
-    """Writes events until it is stopped, not far ahead of the output; `events` are those it has written."""
-
-    def __init__(self, controller: str, follower: Follower, ahead: int) -> None:
-        super().__init__(daemon=True)
-        self.events: list[inputs.Event] = []
-        self.error: Exception | None = None
-        self._controller = controller
-        self._follower = follower
-        self._ahead = ahead
-        self._ending = threading.Event()
-
-    def run(self) -> None:
-        try:
-            with (
-                sarit.connect(self._controller, wait=60, retry_timeout=STUCK_SECONDS) as client,
-                client.writer(chain.FLIGHTS) as writer,
-            ):
-                for event in endless(chain.events_of(chain.DAYS)):
-                    while len(self.events) - self._follower.count > self._ahead and not self._ending.is_set():
-                        self._ending.wait(0.1)
-                    if self._ending.is_set():
-                        return
-                    writer.write(event.body, key=event.key)
-                    self.events.append(event)
-        except Exception as error:
-            self.error = error
-
-    def end(self) -> None:
-        """Stop, when all is durable."""
-        self._ending.set()
-        self.join(STUCK_SECONDS)
-        assert self.error is None, self.error
-
-
-def endless(events: list[inputs.Event]) -> Iterator[inputs.Event]:
-    """The events over and over, with numbers that rise."""
-    bodies = [json.loads(event.body) for event in events]
-    number = 0
-    while True:
-        for event, body in zip(events, bodies, strict=True):
-            yield inputs.Event(json.dumps(body | {"n": number}), event.key)
-            number += 1
-
-
 class Matrix:
     """One run."""
 
@@ -259,6 +149,7 @@ class Matrix:
         self._drivers: list[int] = []  # leaders of sessions
         self._jobs: chain.Jobs | None = None
         self._begun = time.monotonic()
+        self._driver_started = 0.0
 
     def run(self) -> Report:
         """All of it.  Raises AssertionError when it hangs."""
@@ -320,23 +211,22 @@ class Matrix:
         begun = time.monotonic()
         while due:
             number = report.kills.total()
-            self._maybe_stall()
-            self._wait(follower, number + report.between)
+            if number in scales:
+                self._scale(client, scales.pop(number))
+            recovering = bool(number) and self._rng.random() < plan.recovering
+            self._wait(follower, recovering=recovering)
             if time.monotonic() - begun > plan.seconds:
                 self._say("the time is over: no more kills")
                 return
-            if number in scales:
-                self._scale(client, scales.pop(number))
-            working = self._wait_for_work()
+            working = self._work() if recovering else self._wait_for_work()
             kind, what = self._kill(due[-1])
-            hit = [f"{query} {batch}" for query, batch in working.items() if self._under_way().get(query) == batch]
-            if not hit:
+            during = " and ".join(f"{query} {batch}" for query, batch in working if (query, batch) in self._work())
+            if not during:
                 report.between += 1
-                self._say(f"{what} was killed between two micro-batches, which does not count")
+                self._say(f"{what} was killed between micro-batches or at their start, which does not count")
                 continue
             report.kills[kind] += 1
             due.pop()
-            during = " and ".join(hit)
             self._say(f"kill {number + 1}: {what}, during {during}; {follower.count} lines after {self._seconds()} s")
 
     def _order(self) -> list[str]:
@@ -344,26 +234,36 @@ class Matrix:
         self._rng.shuffle(kinds)
         return kinds
 
-    def _wait(self, follower: Follower, number: int) -> None:
-        """Until a random moment, most often one at which the chain works again."""
-        if not number or self._rng.random() >= self._plan.recovering:
+    def _wait(self, follower: Follower, *, recovering: bool) -> None:
+        """Until a random moment: one at which the chain works again, or soon after the last kill."""
+        if not recovering:
             follower.wait_for(follower.count + 1, self._keep_running)
+            self._maybe_stall()
             time.sleep(self._rng.random() * 2)
         else:
             time.sleep(self._rng.random() * 8)
         self._keep_running()
 
-    def _wait_for_work(self) -> dict[str, int]:
+    def _wait_for_work(self) -> set[tuple[str, int]]:
         """The micro-batches that are under way, as soon as there is one."""
         deadline = time.monotonic() + STUCK_SECONDS
-        while not (found := self._under_way()):
+        while not (found := self._work()):
             self._keep_running()
             assert time.monotonic() < deadline, "no micro-batch began"
-            time.sleep(0.01)
+            time.sleep(0.05)
         return found
 
-    def _under_way(self) -> dict[str, int]:
-        return under_way(self._checkpoints)
+    def _work(self) -> set[tuple[str, int]]:
+        """(query, micro-batch) of those that this driver has given to its executors, and that are not completed."""
+        open_ones = set(under_way(self._checkpoints).items())
+        if self._cluster is None:
+            return open_ones
+        # Spark makes this file when a driver has its executors, and does not touch it again.
+        ready = sorted(self._events().rglob("appstatus_*"))
+        if not open_ones or not ready or ready[-1].stat().st_mtime < self._driver_started:
+            return set()
+        (log,) = ready[-1].parent.glob("events_1_*")
+        return open_ones & submitted(log, query_names(self._checkpoints))
 
     def _maybe_stall(self) -> None:
         """Let a worker stand still for some seconds: Spark starts a copy of its task, and the task may end late."""
@@ -422,6 +322,7 @@ class Matrix:
             options += ["--sink", f"deliveryGuarantee={self._plan.guarantee}"]
         self._jobs = chain.Jobs(self._node.controller, self._directory, *options)
         self._drivers.append(self._jobs.process.pid)
+        self._driver_started = time.time()
 
     def _events(self) -> Path:
         return (self._directory / "events").resolve()

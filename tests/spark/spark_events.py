@@ -77,6 +77,14 @@ def runs(numbers: Iterable[int]) -> str:
     return ", ".join(f"{number} ({times} times)" if times > 1 else str(number) for number, times in found)
 
 
+def submitted(log: Path, queries: Mapping[str, str]) -> set[tuple[str, int]]:
+    """(query, micro-batch) of which a driver has given a stage to its executors."""
+    events = SparkEvents(queries)
+    with log.open(errors="replace") as lines:
+        events.add(line for line in lines if '"SparkListenerStageSubmitted"' in line)
+    return set(events.partitions)
+
+
 def read_logs(directory: Path, queries: Mapping[str, str]) -> SparkEvents:
     """All logs of a directory."""
     events = SparkEvents(queries)
