@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STUCK_SECONDS = 600  # only a hang takes that long
+FLEETS = 4  # of an airline
 
 
 class Follower(threading.Thread):
@@ -116,10 +117,12 @@ class Feeder(threading.Thread):
 
 
 def endless(events: list[inputs.Event]) -> Iterator[inputs.Event]:
-    """The events over and over, with numbers that rise."""
+    """The events over and over, with numbers that rise, and the flights of each airline in several fleets: there are
+    few airlines, and each segment of the input is to have events."""
     bodies = [json.loads(event.body) for event in events]
     number = 0
     while True:
         for event, body in zip(events, bodies, strict=True):
-            yield inputs.Event(json.dumps(body | {"n": number}), event.key)
+            fleet = f"{event.key}-{number % FLEETS}"
+            yield inputs.Event(json.dumps(body | {"n": number, "airline": fleet}), fleet)
             number += 1
