@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sarit.spark
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EVENTS = 2_000
+BATCHES_BEFORE_HANG = 4
+ROW_BYTES = 2_000
 # A driver's settings for a cluster whose executors come and go, and whose slow tasks run twice.
 CLUSTER = {
     "spark.ui.enabled": "false",
@@ -53,6 +57,63 @@ def with_place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         place = pa.array([os.getcwd()] * batch.num_rows)
         attempt = pa.array([task.attemptNumber()] * batch.num_rows, pa.int32())
         yield pa.RecordBatch.from_arrays([*batch.columns, place, attempt], names=["event", "place", "attempt"])
+
+
+def wait_for_registration(controller: str, table: str) -> None:
+    """Until the sink's table says that the first attempt of the first task has begun a transaction."""
+    with sarit.connect(controller) as client:
+        while True:
+            with contextlib.suppress(sarit.NotFound):  # the sink has not created it yet
+                if any(b'"partition":0,"attempt":0' in entry.value for entry in client.table(table).scan()):
+                    return
+            threading.Event().wait(0.05)
+
+
+def hanging_writer(controller: str, table: str, seen: Path) -> Any:
+    """For `mapInArrow` before a sink: add the attempt to each row.
+
+    The first attempt of the first task hangs when the sink has written a part of its rows, and notes that in `seen`."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        hangs = task.partitionId() == 0 and task.attemptNumber() == 0
+        for number, batch in enumerate(batches):
+            if hangs and number == BATCHES_BEFORE_HANG:
+                wait_for_registration(controller, table)
+                with seen.open("a") as file:
+                    file.write("a transaction was begun\n")
+                threading.Event().wait(600)
+            # Long rows: Spark hands them on before it waits for more.
+            text = [f"{event}:{task.attemptNumber()}:{'x' * ROW_BYTES}" for event in batch.column("event").to_pylist()]
+            yield pa.RecordBatch.from_arrays([pa.array(text)], names=["event"])
+
+    return rows
+
+
+def write_with_copies(url: str, directory: str) -> dict[str, Any]:
+    """A task of a batch write and one of a micro-batch hang, and Spark runs a copy of each."""
+    spark = sarit.spark.session("copies", CLUSTER | {"spark.sql.execution.arrow.maxRecordsPerBatch": "50"}, master=url)
+    controller, found = os.environ["SARIT_CONTROLLER"], {}
+    for kind in ("batch", "stream"):
+        seen = Path(directory) / kind
+        hanging = hanging_writer(controller, f"copies/table-{kind}", seen)
+        options = {"stream": f"copies/{kind}", "stateTable": f"copies/table-{kind}"}
+        if kind == "batch":
+            rows = spark.range(0, EVENTS, 1, 4).selectExpr("cast(id as string) event")
+            rows.mapInArrow(hanging, "event string").write.format("sarit").options(**options).mode("append").save()
+        else:
+            read = spark.readStream.format("sarit").schema("event string").option("stream", "copies/source").load()
+            sink = read.mapInArrow(hanging, "event string").writeStream.format("sarit").options(**options)
+            query = sink.option("checkpointLocation", f"{directory}/copies").start()
+            query.processAllAvailable()
+            query.stop()
+        found[kind] = seen.read_text() if seen.exists() else "no task wrote before it hung"
+    spark.stop()
+    return found
 
 
 def write_and_copy(spark: Any, scope: str, directory: str) -> None:
@@ -95,7 +156,7 @@ def on_connect(url: str, directory: str) -> dict[str, Any]:
 
 def main(what: str, url: str, directory: str) -> None:
     """Run one of them."""
-    found = {"cluster": on_cluster, "connect": on_connect}[what](url, directory)
+    found = {"cluster": on_cluster, "connect": on_connect, "copies": write_with_copies}[what](url, directory)
     print(json.dumps(found), flush=True)
 
 

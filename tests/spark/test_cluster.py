@@ -16,6 +16,8 @@ from examples.pipelines.declarative import run
 from tests.nodes import RunningNode
 from tests.spark.cluster_child import EVENTS
 from tests.spark.servers import ConnectServer, StandaloneCluster, environment
+from tests.spark.sink_files import open_registered, registered
+from tests.spark.sink_files import read as read_text
 from tests.spark.slow import SPARK_MAY_BE_SLOW
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
@@ -74,6 +76,25 @@ def test_executors_in_other_processes_read_and_write_each_event_once(node, tmp_p
     assert all(str(tmp_path) in place and "/app-" in place for place in found["places"])
     assert read(node, "cluster/source") == list(range(EVENTS))
     assert read(node, "cluster/copy") == list(range(EVENTS))
+
+
+def test_sink_writes_the_rows_of_one_attempt_when_spark_runs_a_copy(node, tmp_path):
+    """The first attempt has written a part of its rows to a transaction, and waits; its copy elsewhere wins."""
+    fresh(node, "copies", source=4, batch=2, stream=2)
+    with sarit.connect(node.controller) as client, client.writer("copies/source") as writer:
+        for number in range(EVENTS):
+            writer.write(str(number), key=str(number))
+    with StandaloneCluster(tmp_path) as cluster:
+        found = driver("copies", cluster.url, tmp_path, SARIT_CONTROLLER=node.controller)
+    assert set(found) == {"batch", "stream"}
+    for kind, seen in found.items():
+        assert set(seen.splitlines()) == {"a transaction was begun"}
+        with sarit.connect(node.controller) as client:
+            written = [event.split(":") for event in read_text(client, f"copies/{kind}")]
+            assert sorted(int(number) for number, _, _ in written) == list(range(EVENTS))
+            assert 1 in {int(attempt) for _, attempt, _ in written}, "the copy wrote nothing"
+            assert open_registered(client, f"copies/table-{kind}") == []
+            assert registered(client, f"copies/table-{kind}") == []
 
 
 def test_connect_reads_writes_streams_and_makes_views(node, connect, tmp_path):
