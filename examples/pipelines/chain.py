@@ -47,6 +47,8 @@ CLEAN: Final = "airlines/clean"
 TOTALS: Final = "airlines/totals"
 DAYS: Final = 3
 EVENTS_PER_BATCH: Final = 500
+# How long a Python worker waits for its JVM to answer, which may be slow on a busy machine.
+PATIENT: Final = "spark.python.authenticate.socketTimeout=120s"
 
 
 def events_of(days: int) -> list[inputs.Event]:
@@ -198,10 +200,9 @@ class Jobs:
         command = [sys.executable, str(Path(__file__).resolve()), "jobs", "--controller", controller]
         self._log = (directory / "jobs.log").open("ab")
         self.process = subprocess.Popen(
-            [*command, "--data", str(directory), *options],
+            [*command, "--data", str(directory), "--spark", PATIENT, *options],
             stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True,
-            # The second: how long its Python workers wait for its JVM, which may be slow on a busy machine.
-            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_AUTH_SOCKET_TIMEOUT": "120"},
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
         )  # fmt: skip
 
     def kill(self) -> None:

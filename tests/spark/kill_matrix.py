@@ -67,8 +67,6 @@ SPARK = {
     "spark.stage.maxConsecutiveAttempts": "50",
     "spark.executor.maxNumFailures": "1000",
     "spark.excludeOnFailure.enabled": "false",
-    # How long a Python worker waits for its JVM, which may be slow on a busy machine.
-    "spark.python.authenticate.socketTimeout": "120s",
     "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
 }
