@@ -54,6 +54,9 @@ class Sink:
         """See `ReplySink`."""
         session.close()
 
+    def moved(self, session: WriterSession) -> None:
+        """Never in this load."""
+
 
 async def _set_up(store: SegmentStore, sink: Sink, segments: int) -> list[WriterSession]:
     sessions = []

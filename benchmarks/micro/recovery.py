@@ -44,6 +44,9 @@ class _Sink:
     def segment_missing(self, session: WriterSession) -> None:
         session.close()
 
+    def moved(self, session: WriterSession) -> None:
+        """Never in this load."""
+
 
 def _name(number: int) -> str:
     return f"many/stream{number}/0.#epoch.0"

@@ -54,6 +54,9 @@ class _Replies:
     def segment_missing(self, session: WriterSession) -> None:
         session.close()
 
+    def moved(self, session: WriterSession) -> None:
+        """Never in this load."""
+
 
 class Workload:
     """A number of drawn steps on a container."""

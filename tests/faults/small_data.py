@@ -63,7 +63,7 @@ class Opened:
             for opened in self.store.opened():
                 await opened.container.log.close()
                 await opened.container.index.close()
-            await self.store._storage.close()
+            await self.store.parts.storage.close()
         finally:
             self.lock.close()
 

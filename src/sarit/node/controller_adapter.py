@@ -176,5 +176,8 @@ class _Reply:
     def segment_missing(self, session: WriterSession) -> None:
         """The append is refused, or done before."""
 
+    def moved(self, session: WriterSession) -> None:
+        """As above: nothing is pending, since the append follows the set-up at once."""
+
 
 __all__ = ["InProcessSegments", "InProcessTables", "NotFound"]

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING
 from sarit.core.errors import Corrupt, Moved, SaritError, Unavailable
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
+
+
+class Opening(Unavailable):
+    """The container of this segment may serve here soon; nothing was done."""
+
+    def __init__(self, message: str, decided: asyncio.Event) -> None:
+        super().__init__(message)
+        self._decided = decided
+
+    async def wait(self) -> None:
+        """Until it serves here, or it is known that it will not."""
+        await self._decided.wait()
 
 
 class HealthState(Enum):

@@ -32,12 +32,18 @@ class Opened:
     orphan_sweep: OrphanSweep
 
 
+def _ignore() -> None:
+    """Nobody asks."""
+
+
 async def open_container(
     number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: MemoryBudget,
     rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
     on_failure: Callable[[Container, BaseException], None], *, accept_loss: bool = False,
+    claimed: Callable[[], None] = _ignore,
 ) -> Opened:  # fmt: skip
-    """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.
+    """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.  `claimed` is called
+    before anything is changed, and may raise.
 
     Raises Corrupt, Invalid (a newer format), Unavailable, Fenced."""
     # The log first: the claim fences every earlier owner before anything is read.  Then the index, which says what the
@@ -45,6 +51,7 @@ async def open_container(
     claim = await logs.claim(number)
     index = log = None
     try:
+        claimed()
         index = await indexes.open(number)
         checkpoint = await read_checkpoint(index)
         history = checkpoint.history

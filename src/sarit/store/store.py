@@ -11,10 +11,9 @@ import logging
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Corrupt, Invalid, SaritError
+from sarit.core.errors import Corrupt, SaritError
 from sarit.core.limits import (
     CACHE_BYTES,
     CHUNK_CACHE_BYTES,
@@ -26,10 +25,7 @@ from sarit.core.limits import (
     MAX_CACHED_PLACEMENTS,
     MAX_CONNECTIONS_MEMORY_BYTES,
     MAX_DIRTY_BYTES,
-    MAX_REOPEN_SECONDS,
     MIB,
-    ORPHAN_SWEEP_RETRY_SECONDS,
-    REOPEN_SECONDS,
     SCRUB_BYTES_PER_SECOND,
     SCRUB_INTERVAL_SECONDS,
 )
@@ -37,23 +33,25 @@ from sarit.core.names import placement_key
 from sarit.core.repeated_log import RepeatedLog
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
-from sarit.store.container.tables import Tables
 from sarit.store.flow_control.free_space import FreeSpace, reserve_bytes
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
 from sarit.store.health import ContainerHealth, HealthState, refusal
-from sarit.store.opening import open_container
+from sarit.store.hosted import HostedContainer, OpenSlots, SharedParts, cancel, close
+from sarit.store.hosting import Event, State
 from sarit.store.tiering.checkpoint import FlushLimits
-from sarit.store.tiering.scrub import Scrub, ScrubRateLimiter
+from sarit.store.tiering.scrub import ScrubRateLimiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping
 
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
+    from sarit.store.container.tables import Tables
+    from sarit.store.hosted import Placement
     from sarit.store.opening import Opened
 
 _log = logging.getLogger("sarit.store")
@@ -94,30 +92,6 @@ class StartPolicy:
     damaged: Mapping[int, str] = field(default_factory=dict)
 
 
-class Placement(Protocol):
-    """What this store knows of the containers' owners; a node of its own has none: it owns all, always."""
-
-    def is_mine(self, number: int) -> bool:
-        """Whether the newest map known gives a container to this store."""
-
-    def valid(self) -> bool:
-        """Whether nobody else can own this store's containers now: its lease runs."""
-
-
-class HostedContainer:
-    """One container number, and the container that serves it now, if any."""
-
-    __slots__ = ("health", "opened", "reads", "scrub", "tables", "tasks")
-
-    def __init__(self, number: int) -> None:
-        self.health = ContainerHealth(number)
-        self.opened: Opened | None = None
-        self.reads: Reads | None = None
-        self.scrub: Scrub | None = None
-        self.tables: Tables | None = None
-        self.tasks: list[asyncio.Task[None]] = []
-
-
 @lru_cache(MAX_CACHED_PLACEMENTS)  # every request asks
 def container_of(segment: str, containers: int) -> int:
     """The number of the container of a segment; transactions and transient segments belong to that of their parent."""
@@ -147,10 +121,7 @@ class SegmentStore:
         self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
         self.budget.on_over_append_limit = self._wake_flushers
         self.on_failure: Callable[[Container], None] | None = None
-        self._rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
-        self._logs = logs
-        self._indexes = indexes
-        self._storage = storage
+        rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
         # Only a full disk of the first one, DATA, lets appends wait.
         self._disks: list[tuple[str, FreeSpace]] = []
         if data_dir is not None:
@@ -161,20 +132,28 @@ class SegmentStore:
             space = FreeSpace(storage_dir, limits.disk_reserve_bytes, waits, env.clock.monotonic)
             self._disks.append((storage_dir, space))
         self._policy = policy
-        self._scrub_rate = ScrubRateLimiter(env.clock, limits.scrub_bytes_per_second)
-        self._chunks = ChunkReader(storage, limits.chunk_cache_bytes, self._rate_limiters.read)
-        self._hosted = [HostedContainer(number) for number in range(limits.containers)]
-        self._owned = frozenset(range(limits.containers)) if owned is None else owned
-        for hosted in self._hosted:
-            if hosted.health.number not in self._owned:
-                hosted.health.leave(HealthState.ABSENT, "")
+        self.parts = SharedParts(
+            env, logs, indexes, storage, self.budget, rate_limiters,
+            ChunkReader(storage, limits.chunk_cache_bytes, rate_limiters.read),
+            ScrubRateLimiter(env.clock, limits.scrub_bytes_per_second),
+            limits.container, limits.flush, limits.late_writes_seconds, limits.scrub_interval_seconds,
+        )  # fmt: skip
+        self.placed = owned is not None
         self.placement: Placement | None = None
-        # Of a container that another owner fenced: its number, and the map version under which it was opened.
+        self.open_slots = OpenSlots()
+        # Opened before all others: those of tables that controllers wait for.
+        self.opened_first: frozenset[int] = frozenset()
+        self._owned = frozenset(range(limits.containers)) if owned is None else owned
+        self._hosted = [
+            HostedContainer(number, self, owned=number in self._owned) for number in range(limits.containers)
+        ]
+        # Called for a container that another store has opened: its number, and the newest map version under which it
+        # was given to this store.
         self.on_fenced: Callable[[int, int], None] = lambda number, map_version: None
-        # Of a container that was released: its log and its index are closed.
+        # Called when nothing of a container is open here any more, whatever the reason.
         self.on_released: Callable[[int], None] = lambda number: None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopping = False
+        self.stopping = False
         self._flush_skipped = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -187,24 +166,26 @@ class SegmentStore:
         try:
             await asyncio.gather(*opening)
         except BaseException:
-            await _cancel(opening)  # otherwise one could open after `stop`
+            await cancel(opening)  # otherwise one could open after `stop`
             raise
         failed = [health for health in self.health() if health.state is HealthState.FAILED]
         if failed and (not self._policy.allow_damaged or len(failed) == len(self._owned)):
             raise Corrupt(refusal(failed, len(self._owned)))
         for health in failed:
             _log.critical("%s; its segments answer so, the other containers are served (--allow-damaged)", health)
-        self._spawn(self._watch_disk())
+        self.spawn(self._watch_disk())
 
     async def _open_at_start(self, number: int) -> None:
-        health = self._hosted[number].health
-        if reason := self._policy.damaged.get(number):
-            health.fail(reason)
-            return
-        try:
-            await self._open(number, accept_loss=self._policy.accept_data_loss)
-        except Corrupt as error:
-            health.fail(str(error))
+        hosted = self._hosted[number]
+        reason = self._policy.damaged.get(number)
+        if not reason:
+            try:
+                await hosted.open_once(accept_loss=self._policy.accept_data_loss)
+            except Corrupt as error:
+                reason = str(error)
+        if reason:
+            hosted.health.fail(reason)
+        hosted.on(Event.DAMAGED if reason else Event.OPENED)
 
     def health(self) -> list[ContainerHealth]:
         """The state of every container, by number."""
@@ -217,10 +198,9 @@ class SegmentStore:
     async def stop(self) -> None:
         """Checkpoint and close all containers concurrently, within LAST_CHECKPOINT_TIMEOUT_SECONDS."""
         # First: a container that fails from now on is not opened again.
-        self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.stopping = True
+        await cancel(list(self._tasks))
+        await asyncio.gather(*(hosted.stop() for hosted in self._hosted if hosted.opened is None))
         serving = [(hosted, hosted.opened) for hosted in self._hosted if hosted.opened is not None]
         # `tasks[0]` is the flusher's (`_open`).
         flushes = [asyncio.ensure_future(_last_checkpoint(opened, hosted.tasks[0])) for hosted, opened in serving]
@@ -239,9 +219,9 @@ class SegmentStore:
                     _log_not_flushed(opened, "the flush was skipped" if skipped.done() else "the flush timed out")
         finally:
             # Nobody may write to a log or an index when it is closed.
-            await _cancel([skipped, *flushes, *(task for hosted, _ in serving for task in hosted.tasks)])
-        closed = await asyncio.gather(*(_close(opened) for _, opened in serving), return_exceptions=True)
-        await self._storage.close()
+            await cancel([skipped, *flushes, *(task for hosted, _ in serving for task in hosted.tasks)])
+        closed = await asyncio.gather(*(close(opened) for _, opened in serving), return_exceptions=True)
+        await self.parts.storage.close()
         # Everything is closed by now: an error of one container does not keep the others open.
         for error in (*(await flushed), *closed):
             if isinstance(error, Exception):
@@ -250,24 +230,25 @@ class SegmentStore:
     # -- where a segment is -------------------------------------------------------------------
 
     def container(self, segment: str) -> Container:
-        """Raises Unavailable while the container recovers, Corrupt when it has failed."""
+        """Raises Moved when another store owns it, Opening while it is opened or leaves, Unavailable while it recovers,
+        Corrupt when it has failed."""
         hosted = self._hosting(segment)
         if hosted.opened is None:
-            raise hosted.health.error()
+            raise hosted.error()
         return hosted.opened.container
 
     def reads(self, segment: str) -> Reads:
         """The read side of a segment's container.  Raises as `container`."""
         hosted = self._hosting(segment)
         if hosted.reads is None:
-            raise hosted.health.error()
+            raise hosted.error()
         return hosted.reads
 
     def tables(self, segment: str) -> Tables:
         """The tables of a segment's container.  Raises as `container`."""
         hosted = self._hosting(segment)
         if hosted.tables is None:
-            raise hosted.health.error()
+            raise hosted.error()
         return hosted.tables
 
     def serving(self) -> list[Container]:
@@ -284,115 +265,25 @@ class SegmentStore:
     # -- ownership ----------------------------------------------------------------------------
 
     def own(self, number: int, map_version: int) -> None:
-        """Open a container, in the background; nothing when it is open or opening.
+        """Open a container, in the background; nothing when it is open or opening.  It stays here if it was leaving.
 
-        One that another owner fenced opens again on a newer `map_version` only."""
-        hosted = self._hosted[number]
-        if hosted.health.state is HealthState.ABSENT:
-            hosted.health.recover("it is to be opened")
-            self._spawn(self._open_until_served(number))
+        One that another store fenced opens again on a newer `map_version` only."""
+        self._hosted[number].own(map_version)
 
     def release(self, number: int, *, graceful: bool) -> None:
-        """Close a container, in the background, and call `on_released`.  `graceful`: flush it first."""
-        self._spawn(self._release(number))
+        """Close a container, in the background, and call `on_released`, also when it is closed already.
+
+        `graceful`: flush it first, let what is in flight become durable, and let later requests wait until it is
+        closed.  Otherwise at once, without a checkpoint."""
+        self._hosted[number].on(Event.RELEASE if graceful else Event.DROP)
 
     def lost(self) -> None:
         """The membership of this store ended: close every container at once, without a checkpoint."""
-        for number in range(len(self._hosted)):
-            self._spawn(self._release(number))
+        for hosted in self._hosted:
+            if hosted.hosting.state is not State.ABSENT:
+                hosted.on(Event.DROP)
 
-    async def _release(self, number: int) -> None:
-        hosted = self._hosted[number]
-        opened, tasks = hosted.opened, hosted.tasks
-        hosted.opened = hosted.reads = hosted.tables = None
-        hosted.health.leave(HealthState.ABSENT, "")
-        await _cancel(tasks)
-        if opened is not None:
-            await _close(opened)
-        self.on_released(number)
-
-    # -- opening and failing ------------------------------------------------------------------
-
-    async def _open(self, number: int, *, accept_loss: bool = False) -> None:
-        hosted = self._hosted[number]
-        opened = await open_container(
-            number, self.env, self._logs, self._indexes, self._storage, self.budget, self._rate_limiters,
-            self.limits.container, self.limits.flush, self._failed, accept_loss=accept_loss,
-        )  # fmt: skip
-        # Without an await: a request finds all parts of the container or none.
-        hosted.opened = opened
-        hosted.health.serve()
-        hosted.reads = Reads(opened.container, self._chunks)
-        hosted.tables = Tables(opened.container)
-        hosted.scrub = Scrub(opened.container, self._scrub_rate, self.limits.scrub_interval_seconds)
-        work = (opened.flusher.run(), self._sweep(opened), hosted.scrub.run())
-        hosted.tasks = [asyncio.ensure_future(task) for task in work]
-
-    def _failed(self, container: Container, error: BaseException) -> None:
-        hosted = self._hosted[container.number]
-        # Not served (it is being opened, or the store stops), or replaced by a newer one.
-        if hosted.opened is None or hosted.opened.container is not container:
-            return
-        _log.error("container %d failed and recovers: %s", container.number, error)
-        coverage_probe("container_failed")
-        hosted.opened = hosted.reads = hosted.tables = None
-        hosted.health.recover(str(error))
-        # Its segments leave memory with it.  The next object recovers its own, and reports its own charge.
-        self.budget.forget_cached({id(segment) for segment in container.state.segments.values()})
-        self.budget.forget(container.number)
-        if not self._stopping:
-            self._spawn(self._reopen(container, hosted.tasks))
-        if self.on_failure is not None:  # last: if it raises, the container is recovered all the same
-            self.on_failure(container)
-
-    async def _reopen(self, failed: Container, tasks: list[asyncio.Task[None]]) -> None:
-        # The flusher and the sweep of the old epoch end before the new epoch begins.
-        await _cancel(tasks)
-        for part in (failed.log, failed.index):
-            try:
-                await part.close()
-            except Exception as error:  # if it still holds a resource, the opening fails and is retried
-                _log.warning("container %d: %r cannot be closed: %s", failed.number, part, error)
-        await self._open_until_served(failed.number)
-
-    async def _open_until_served(self, number: int) -> None:
-        delay = REOPEN_SECONDS
-        health, repeated = self._hosted[number].health, RepeatedLog(_log, self.env.clock.monotonic)
-        while True:
-            try:
-                await self._open(number)
-                return
-            # Not retried: the next attempt would read the same bytes.  The others serve on.
-            except (Corrupt, Invalid) as error:
-                health.fail(str(error))
-                _log.critical("container %d cannot recover: stored bytes are damaged", number, exc_info=True)
-                return
-            except (SaritError, OSError) as error:
-                health.recover(str(error))
-                repeated.warning("", f"container {number} cannot recover yet: {error}")
-            except Exception as error:  # log it now: this task is not awaited
-                health.recover(f"internal error: {error}")
-                repeated.critical("", f"container {number} cannot recover: internal error")
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, MAX_REOPEN_SECONDS)
-
-    async def _sweep(self, opened: Opened) -> None:
-        """Delete orphan chunks twice: a write of a lost owner may reach long-term storage after the first sweep.
-
-        The second sweep is retried until every orphan is deleted."""
-        number, record_swept, repeated = opened.container.number, False, RepeatedLog(_log, self.env.clock.monotonic)
-        while True:
-            try:
-                swept = await opened.orphan_sweep.run(record_swept=record_swept)
-                if swept:
-                    _log.info("container %d: deleted %d chunks never referenced", number, swept)
-                if record_swept:
-                    return
-            except SaritError as error:
-                repeated.warning("", f"container {number}: chunks never referenced are not all deleted yet: {error}")
-            # The long wait is for writes of a lost owner that are still under way; only then is the sweep recorded.
-            await asyncio.sleep(ORPHAN_SWEEP_RETRY_SECONDS if record_swept else self.limits.late_writes_seconds)
-            record_swept = True
+    # -- background work ----------------------------------------------------------------------
 
     async def _watch_disk(self) -> None:
         """Find out on a timer what nothing notifies us of: free disk space, for the node and for each log.
@@ -432,7 +323,8 @@ class SegmentStore:
             for opened in self.opened():
                 opened.container.log.release_recycled_files()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a background task that ends with the store."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -467,14 +359,3 @@ async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
 
 def _log_not_flushed(opened: Opened, reason: str) -> None:
     _log.warning("container %d: not flushed on stop (%s); the log has it", opened.container.number, reason)
-
-
-async def _close(opened: Opened) -> None:
-    await opened.container.log.close()
-    await opened.container.index.close()
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

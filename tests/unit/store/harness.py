@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from sarit.core.errors import Moved
 from sarit.env.ports import Env
 from sarit.index.memory import MemoryIndexes
 from sarit.log.memory import MemoryLogProvider
@@ -101,6 +102,9 @@ class Replies:
 
     def segment_missing(self, session: WriterSession) -> None:
         session.close()
+
+    def moved(self, session: WriterSession) -> None:
+        self.errors.append(Moved("it has left"))
 
 
 WRITER = b"w" * 16

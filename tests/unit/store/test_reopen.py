@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
+from sarit.store import hosted as hosted_module
 from sarit.store import opening as opening_module
-from sarit.store import store as store_module
 from sarit.store.health import HealthState
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer, read_all
@@ -118,7 +118,7 @@ def test_transient_error_at_reopening_is_tried_again_and_logged_once(monkeypatch
             return await right(number)
 
         monkeypatch.setattr(world.indexes, "open", open_index)
-        monkeypatch.setattr(store_module, "REOPEN_SECONDS", 0.001)
+        monkeypatch.setattr(hosted_module, "REOPEN_SECONDS", 0.001)
         container.fail(Unavailable("made to fail"))
         async with asyncio.timeout(HANG_SECONDS):
             while store.health()[container.number].state is not HealthState.SERVING:

@@ -10,6 +10,11 @@ Appends take steps 2 and 3 in their `WriterSession`, without any await.
 A `Container` object lives for one epoch and has one transition: it serves until it fails (`failure`).  The first
 failed write ends it.  Nothing is retried: its connections close, and `SegmentStore` opens a new object, which
 recovers by reading the log.
+
+A container that moves to another store ends without a failed write (`departure.py`): its `failure` is Moved.
+
+An owner that was fenced and does not know it would answer what was true once.  So an answer needs a right: the store's
+lease runs (`may_answer`), or a frame is durable that was sent after the answer's facts were read (`confirm`).
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.errors import Corrupt, Exists, Invalid, Moved, NotFound, SaritError, Unavailable
 from sarit.core.limits import (
     MAX_MERGE_ATTRIBUTES,
     MAX_SEGMENT_NAME_BYTES,
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
     from sarit.index.port import Index
     from sarit.log.port import DurableLog
     from sarit.storage.port import ChunkStorage
+    from sarit.store.container.departure import Departure
     from sarit.store.container.segment import Segment
     from sarit.store.container.writer_session import WriterSession
     from sarit.store.flow_control.memory_budget import MemoryBudget
@@ -101,6 +107,9 @@ class Container:
         self.control_limit = ControlLimit(budget, log)
         self.wake_flusher: Callable[[], None] | None = None
         self.failure: BaseException | None = None
+        # Whether the store's lease runs; None: no other store can own this container.
+        self.lease: Callable[[], bool] | None = None
+        self.departure: Departure | None = None
         self._compaction_ended = asyncio.Event()
         # The first epoch whose commits record the highest chunk number they resolve.
         self.resolved_from = log.epoch
@@ -121,8 +130,10 @@ class Container:
     async def set_up_writer(self, name: str, session: WriterSession) -> None:
         """Open a session of a writer; its `last` is the writer's stored event number (NULL when it has none).
 
-        Waits for that writer's appends in flight and fences its older sessions.  Raises NotFound, Invalid (a table)."""
+        Waits for that writer's appends in flight and fences its older sessions.  Raises NotFound, Invalid (a table),
+        Moved."""
         segment = await self.metadata.require(name)
+        proved = False
         _require_stream(segment)
         segment.pins += 1
         try:
@@ -132,10 +143,17 @@ class Container:
                 # Throttled appends of an older session must fail its check, not be assigned after we have read
                 # `assigned`.
                 fence_owner(attribute)
+                if self.departure is not None:
+                    raise self.departure.moved()
                 # Without an await from here to `session.set_up`: nobody appends as this writer or sets it up in
                 # between.
                 if attribute.assigned == attribute.applied:
-                    break
+                    if proved or self.may_answer:
+                        break
+                    # The answer holds the writer's last event number.
+                    await self.group_commit.prove_ownership()
+                    proved = True
+                    continue
                 if self.group_commit.idle:  # a bug: nothing will apply it, and this loop would never yield
                     self.fail(AssertionError(f"writer {session.writer.hex()} on {segment!r} waits for no operation"))
                 await self.group_commit.wait_durable()
@@ -371,6 +389,21 @@ class Container:
             segment.pins -= 1
             self._compaction_ended.set()  # wakes the present waiters
             self._compaction_ended.clear()
+
+    # -- ownership ----------------------------------------------------------------------------
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether no other owner can have changed what an answer rests on."""
+        return self.lease is None or self.lease()
+
+    async def confirm(self) -> None:
+        """Return when what was read before this call may be answered.  Raises Unavailable, Moved: it may not be."""
+        if isinstance(self.failure, Moved):
+            raise Moved(str(self.failure))
+        if not self.may_answer:
+            coverage_probe("answer_waited_for_proof_of_ownership")
+            await self.group_commit.prove_ownership()
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -15,6 +15,9 @@ When a frame is durable, three things happen, in this order:
 3. The waiters of the segments that changed are called: readers at the tail.
 So nobody reads or acknowledges anything that is not durable and applied.
 
+A frame without an operation proves that this owner is not fenced (`prove`).  At most one is in flight, alone; the
+questions that come meanwhile wait for the next one.
+
 The first failure ends group commit for good.  Every operation not known to be durable fails with Unavailable, its
 outcome unknown, and the owner of the container recovers by reading the log again.
 """
@@ -26,7 +29,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Unavailable
+from sarit.core.errors import Moved, SaritError, Unavailable
 from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAME_OPERATIONS, MAX_FRAMES_IN_FLIGHT
 from sarit.store.container.operations import (
     FORMAT_VERSION,
@@ -52,7 +55,7 @@ Done = Callable[[BaseException | None], None]
 class FrameBatch:
     """Operations that become durable together, as one frame of the log."""
 
-    __slots__ = ("began", "bytes", "charged_bytes", "done", "number", "operations", "parts", "wall_ms")
+    __slots__ = ("began", "bytes", "charged_bytes", "done", "number", "operations", "parts", "proofs", "wall_ms")
 
     def __init__(self) -> None:
         self.number = 0
@@ -65,6 +68,8 @@ class FrameBatch:
         self.charged_bytes = 0
         self.operations: list[Operation] = []
         self.done: list[Done | None] = []
+        # Who waits for any frame sent after its question (`GroupCommit.prove`).
+        self.proofs: list[Done] | None = None
 
 
 class GroupCommit:
@@ -111,11 +116,11 @@ class GroupCommit:
     def add(self, operation: Operation, done: Done | None) -> None:
         """Queue an operation; `done(None)` is called once it is durable and applied, `done(error)` on a failure.
 
-        Raises Unavailable after a failure."""
+        Raises Unavailable after a failure, Moved when the container has left this store."""
         if self._failure is not None:
             # The caller has moved the assigned state already.  Nobody builds on it: a failed container accepts nothing
             # more.
-            raise Unavailable("the container is recovering") from self._failure
+            raise self._new_refusal()
         frame = self._batch
         if not frame.operations:
             # For the latency that `ReadRateLimiter` observes: it includes the wait for the frames in flight.
@@ -160,9 +165,7 @@ class GroupCommit:
     def barrier(self, done: Done) -> None:
         """Call `done` once everything added so far is durable and applied; at once when it is."""
         if self._failure is not None:
-            unavailable = Unavailable("the container is recovering")
-            unavailable.__cause__ = self._failure
-            done(unavailable)
+            done(self._new_refusal())
         # The callback joins the newest operation: an empty frame would cost a write and a sync of its own.
         elif self._batch.operations:
             previous = self._batch.done[-1]
@@ -170,6 +173,9 @@ class GroupCommit:
         elif self._full_batches or self._in_flight:
             # Full batches are newer than frames in flight.
             frame = (self._full_batches or self._in_flight)[-1]
+            if not frame.done:  # a proof of ownership alone
+                frame.proofs = [*(frame.proofs or ()), done]
+                return
             previous = frame.done[-1]
             frame.done[-1] = done if previous is None else _chained(previous, done)
         else:
@@ -182,9 +188,12 @@ class GroupCommit:
         await waiter
 
     def fail(self, error: BaseException) -> None:
-        """End: all waiting callers get Unavailable, outcome unknown.  Only the first failure counts."""
+        """End: all waiting callers get Unavailable, outcome unknown.  Only the first failure counts.
+
+        With Moved nothing may be in flight; what comes later is refused with it: it did not happen."""
         if self._failure is not None:
             return
+        assert self.idle or not isinstance(error, Moved), self
         self._failure = error
         frames = [*self._in_flight, *self._full_batches, self._batch]
         # All stages are empty before any callback runs: a callback that adds or waits finds a group commit that has
@@ -197,8 +206,41 @@ class GroupCommit:
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:
             bug = call_each(frame.done, unknown) or bug
+            bug = call_each(frame.proofs or (), self._new_refusal()) or bug
         if bug is not None:  # not raised: the caller has an error of its own to raise
             self._loop.call_exception_handler({"message": "a bug while a container failed", "exception": bug})
+
+    def _new_refusal(self) -> SaritError:
+        """What a caller gets after the failure; a new object for each, since each gets a traceback of its own."""
+        if isinstance(self._failure, Moved):
+            return Moved(str(self._failure))
+        unavailable = Unavailable("the container is recovering")
+        unavailable.__cause__ = self._failure
+        return unavailable
+
+    def prove(self, done: Done) -> None:
+        """Call `done` once a frame is durable that was sent after this call.
+
+        The log takes no frame of an owner that was fenced.  So nobody else owned the container when this was called.
+        A frame without an operation is sent when there is no other; one that was sent before does not count."""
+        if self._failure is not None:
+            done(self._new_refusal())
+            return
+        batch = self._full_batches[-1] if self._full_batches and not self._batch.operations else self._batch
+        if not batch.operations and batch.proofs is None:
+            batch.began = self._env.clock.monotonic()
+        if batch.proofs is None:
+            batch.proofs = []
+        batch.proofs.append(done)
+        if not self._send_scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
+            self._send_scheduled = True
+            self._loop.call_soon(self._send_batches)
+
+    async def prove_ownership(self) -> None:
+        """As `prove`.  Raises Unavailable, Moved."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self.prove(lambda error: resolve(waiter, error))
+        await waiter
 
     def _send_batches(self) -> None:
         self._send_scheduled = False
@@ -206,7 +248,7 @@ class GroupCommit:
             # The oldest first: frames keep the order of `add`.
             if self._full_batches:
                 frame = self._full_batches.popleft()
-            elif self._batch.operations:
+            elif self._batch.operations or (self._batch.proofs and not self._in_flight):
                 frame, self._batch = self._batch, FrameBatch()
             else:
                 return
@@ -250,6 +292,8 @@ class GroupCommit:
             state.dirty.operations_applied(frame.charged_bytes)
         # Acknowledgements.  A callback that raises does not keep the others from theirs.
         raised = call_each(frame.done, None)
+        if frame.proofs is not None:
+            raised = call_each(frame.proofs, None) or raised
         try:
             self._observe(frame.began, frame.bytes)
             # After the replies: it may release throttled appends, or refuse them.  Appends alone free no memory.

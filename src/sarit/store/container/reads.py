@@ -19,7 +19,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
+from sarit.core.errors import Corrupt, Fenced, Invalid, Moved, NotFound, SaritError, Truncated
 from sarit.core.limits import MAX_READ_BYTES, READ_BLOCK_BYTES, READAHEAD_BYTES, READER_LOCALITY_BYTES
 from sarit.storage.checksums import DamagedChunk, missing
 from sarit.storage.starts import first_at_or_after
@@ -146,6 +146,23 @@ class Reads:
     def alive(self) -> bool:
         """Whether the container serves: it has not failed."""
         return self._container.failure is None
+
+    @property
+    def left(self) -> bool:
+        """Whether another store owns the container now, or will: it was handed over, given up, or fenced."""
+        return isinstance(self._container.failure, Moved | Fenced)
+
+    def may_answer(self, error: SaritError) -> bool:
+        """Whether a read may be refused with `error` without `confirm`."""
+        container = self._container
+        if isinstance(container.failure, Moved):  # the error may be that of a closed index
+            return False
+        # Another owner deletes chunks: to one that was fenced they seem to be damaged.  Never report that in vain.
+        return container.lease is None if isinstance(error, Corrupt) else container.may_answer
+
+    async def confirm(self) -> None:
+        """Return when what was read before this call may be answered.  Raises Unavailable, Moved."""
+        await self._container.group_commit.prove_ownership()
 
     def in_memory(self, name: str) -> Segment | None:
         """The newest segment of a name if it is in memory; its creation may not be durable yet."""

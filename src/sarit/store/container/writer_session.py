@@ -10,6 +10,7 @@ with the check of the number in `ContainerState.append`, is what makes appends e
                 check and the assignment of an offset to the group commit.
     FENCED      another connection has set the writer up and owns the attribute.  Appends still go to the container,
                 which refuses them after everything before them: the client gets its answers in order.
+    LEAVING     the container leaves this store.  Appends are pending until it has left, and then nobody takes them.
     REPLACED    the connection has set the writer up again.
     MISSING     the segment does not exist (any more): the connection answers each append so.
     REFUSED     the client has its answer, to the set-up or to an append; what it sent before it knew is dropped.
@@ -37,6 +38,8 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.state import WrongEventNumber
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sarit.store.container.group_commit import GroupCommit
     from sarit.store.container.segment import Attribute, Segment
     from sarit.store.container.state import ContainerState
@@ -51,6 +54,7 @@ class State(Enum):
     SETTING_UP = "setting up"
     OPEN = "open"
     FENCED = "fenced"
+    LEAVING = "leaving"
     REPLACED = "replaced"
     MISSING = "missing"
     REFUSED = "refused"
@@ -64,6 +68,7 @@ class Event(Enum):
     SET_UP_REFUSED = "the set-up is refused"
     SET_UP_AGAIN = "the connection sets the writer up again"
     FENCE = "another session takes the writer over"
+    LEAVE = "the container leaves this store"
     SEGMENT_MISSING = "the segment does not exist"
     APPEND_REFUSED = "an append is refused: the segment is sealed or does not exist"
     CLOSE = "the connection ends"
@@ -78,6 +83,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.SETTING_UP, Event.SEGMENT_MISSING): State.MISSING,
     (State.SETTING_UP, Event.CLOSE): State.CLOSED,
     (State.OPEN, Event.FENCE): State.FENCED,
+    (State.OPEN, Event.LEAVE): State.LEAVING,
     (State.OPEN, Event.SET_UP_AGAIN): State.REPLACED,
     (State.OPEN, Event.SEGMENT_MISSING): State.MISSING,
     (State.OPEN, Event.APPEND_REFUSED): State.REFUSED,
@@ -85,6 +91,9 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.FENCED, Event.SET_UP_AGAIN): State.REPLACED,
     (State.FENCED, Event.APPEND_REFUSED): State.REFUSED,
     (State.FENCED, Event.CLOSE): State.CLOSED,
+    (State.LEAVING, Event.SET_UP_AGAIN): State.REPLACED,
+    (State.LEAVING, Event.APPEND_REFUSED): State.REFUSED,
+    (State.LEAVING, Event.CLOSE): State.CLOSED,
     # A replaced set-up continues, and may end either way.
     (State.REPLACED, Event.SET_UP): State.REPLACED,
     (State.REPLACED, Event.SET_UP_REFUSED): State.REPLACED,
@@ -115,6 +124,9 @@ class ReplySink(Protocol):
     def segment_missing(self, session: WriterSession) -> None:
         """The segment is deleted or merged, and that is durable; no append of the session is unanswered."""
 
+    def moved(self, session: WriterSession) -> None:
+        """The container has left this store: all that is not answered is pending in the session, and is not stored."""
+
 
 class AppendTarget(Protocol):
     """What a session needs of its container."""
@@ -125,6 +137,10 @@ class AppendTarget(Protocol):
     append_gate: AppendGate
     budget: MemoryBudget
     failure: BaseException | None
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether no other owner can have changed what an answer rests on."""
 
 
 class WriterSession:
@@ -165,7 +181,7 @@ class WriterSession:
             assert self.attribute.owner is self, self
             assert self.segment.pins > 0, self
             assert not self.pending, self
-        elif self.state is not State.SETTING_UP:
+        elif self.state not in (State.SETTING_UP, State.LEAVING):
             assert getattr(getattr(self, "attribute", None), "owner", None) is not self, self
 
     def _move(self, event: Event) -> None:
@@ -241,7 +257,9 @@ class WriterSession:
         # durable.
         except SaritError as error:
             refusal = error
-            container.group_commit.barrier(lambda failure: self.refuse(append, failure or refusal))
+            commit = container.group_commit
+            answer_after = commit.barrier if container.may_answer else commit.prove
+            answer_after(lambda failure: self.refuse(append, failure or refusal))
             return
         # Assigned, not durable: the next append is checked against it while this one is in flight.
         self.last = number
@@ -274,6 +292,11 @@ class WriterSession:
         """The connection sets the writer up again."""
         self._move(Event.SET_UP_AGAIN)
 
+    def leave(self) -> None:
+        """The container leaves this store: appends are pending from now on."""
+        self._move(Event.LEAVE)
+        self.container = None
+
     def append_refused(self) -> None:
         """An append was refused because the segment is sealed or missing, and the client gets that answer."""
         self._move(Event.APPEND_REFUSED)
@@ -288,6 +311,15 @@ def fence_owner(attribute: Attribute) -> None:
     if isinstance(attribute.owner, WriterSession):
         # Its answers are still to come: its appends reach the container, which refuses them in order.
         attribute.owner._move(Event.FENCE)
+
+
+def leave_owners(segments: Iterable[Segment]) -> list[WriterSession]:
+    """Let the sessions that own a writer's attribute leave; all of them."""
+    owners = [attribute.owner for segment in segments for attribute in segment.attributes.values() if attribute.owner]
+    sessions = [owner for owner in owners if isinstance(owner, WriterSession)]
+    for session in sessions:
+        session.leave()
+    return sessions
 
 
 def segment_missing(segment: Segment) -> None:

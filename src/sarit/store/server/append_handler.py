@@ -8,13 +8,16 @@ decides what the client is answered.
 - The client sends on until it has read that its segment is sealed or missing, or that its set-up was refused.  So
   ended writers are retained, the latest MAX_WRITERS_PER_CONNECTION of them: their appends are answered with
   NoSuchSegment, or dropped when the client has its answer already.
+- While the container of a writer is opened or leaves, set-ups and appends wait.  When it has left, the first append
+  after that is answered with WrongHost, and the others are dropped: the client asks where it is, and sets up there.
 - An append of an unknown writer ends the connection: if it were dropped, its client would wait for an answer for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sarit.core.errors import Conflict, Corrupt, Invalid, Moved, NotFound, SaritError, Sealed
 from sarit.core.limits import (
@@ -28,6 +31,7 @@ from sarit.core.limits import (
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.container.writer_session import State, WriterSession
+from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.commands import ProtocolError, encode
@@ -73,8 +77,8 @@ class AppendHandler:
         self._store = store
         self._sessions: dict[bytes, WriterSession] = {}
         self._set_ups: dict[WriterSession, asyncio.Task[None]] = {}
-        # Writers whose session ended: the segment that is missing for them, or None when the client has its answer.
-        self._ended: dict[bytes, str | None] = {}
+        # Writers whose session ended: what is wrong with their segment, or None when the client has its answer.
+        self._ended: dict[bytes, _Ended | None] = {}
         # Memory of unacknowledged appends.
         self.unacked_bytes = 0
 
@@ -136,8 +140,7 @@ class AppendHandler:
     async def _open(self, session: WriterSession, command: wire.SetupAppend) -> None:
         segment = command.segment
         try:
-            container = self._store.container(segment)
-            await container.set_up_writer(segment, session)
+            container = await when_hosted(partial(self._set_up_at_container, session, segment))
         except NotFound:
             # The Rust client repeats a refused set-up without pause, but handles a refused append.
             if self._connection.hello_version != RUST_WIRE_VERSION or _answers_refusals(segment):
@@ -177,10 +180,19 @@ class AppendHandler:
         if self._sessions.get(session.writer) is session:  # otherwise it is replaced, and its successor has the appends
             self._take_pending(session, segment)
 
+    async def _set_up_at_container(self, session: WriterSession, segment: str) -> Container:
+        container = self._store.container(segment)
+        try:
+            await container.set_up_writer(segment, session)
+        except SaritError:
+            await container.confirm()
+            raise
+        return container
+
     def _take_pending(self, session: WriterSession, segment: str) -> None:
         if session.state is State.MISSING:
             # From here on `append` answers each of them with NoSuchSegment.
-            self._end(session, segment)
+            self._end(session, _Ended(segment, moved=False))
         try:
             # `append` checks and counts them again: when they came, the session had no event number to compare with.
             for append, expected_offset in self._pop_pending(session):
@@ -203,12 +215,12 @@ class AppendHandler:
         assert self.unacked_bytes >= 0, self
         return pending
 
-    def _end(self, session: WriterSession, missing: str | None) -> None:
-        """Retain a writer whose session ended: for a `missing` segment, or None: the client has its answer."""
+    def _end(self, session: WriterSession, ended: _Ended | None) -> None:
+        """Retain a writer whose session ended; None: the client has its answer."""
         del self._sessions[session.writer]
         # Removed first, so that it becomes the newest: the oldest is dropped below.
         self._ended.pop(session.writer, None)
-        self._ended[session.writer] = missing
+        self._ended[session.writer] = ended
         if len(self._ended) > MAX_WRITERS_PER_CONNECTION:
             del self._ended[next(iter(self._ended))]
 
@@ -233,9 +245,12 @@ class AppendHandler:
     def _append_without_session(self, append: Append) -> None:
         if append.writer_id not in self._ended:
             raise ProtocolError(f"an append came of writer {append.writer_id.hex()}, which was never set up on it")
-        missing = self._ended[append.writer_id]
-        if missing is not None:
-            self._connection.send(encode(wire.NoSuchSegment(append.request_id, missing, "", -1)))
+        ended = self._ended[append.writer_id]
+        if ended is not None and ended.moved:
+            self._ended[append.writer_id] = None
+            self._connection.send(encode(wire.WrongHost(append.request_id, ended.segment, "")))
+        elif ended is not None:
+            self._connection.send(encode(wire.NoSuchSegment(append.request_id, ended.segment, "", -1)))
         # otherwise the client has its answer, and sets the writer up again
 
     # -- ReplySink ----------------------------------------------------------------------------
@@ -269,10 +284,11 @@ class AppendHandler:
             self._connection.close(f"sent event {number} of writer {writer.hex()} out of turn")
         elif isinstance(error, Conflict):
             self._connection.send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
-        elif isinstance(error, Sealed | NotFound):
+        elif isinstance(error, Sealed | NotFound | Moved):
             if self._sessions.get(writer) is session:  # otherwise it ended, and the client has its answer
                 # One answer per session.  Appends behind this one get none: the client sent them before it knew.
                 session.append_refused()
+                self._pop_pending(session)  # of a container that leaves; the client sends them again elsewhere
                 self._end(session, None)
                 # SegmentIsSealed has no field for the event number: it travels as the offset.
                 offset = number if isinstance(error, Sealed) else -1
@@ -285,7 +301,26 @@ class AppendHandler:
         """The segment is deleted or merged, and no append waits for an answer."""
         assert self._sessions[session.writer] is session, session
         session.segment_missing()
-        self._end(session, session.segment.name)
+        self._end(session, _Ended(session.segment.name, moved=False))
+
+    def moved(self, session: WriterSession) -> None:
+        """The container has left this store."""
+        if self._connection.closed or self._sessions.get(session.writer) is not session:
+            return
+        pending = self._pop_pending(session)
+        session.append_refused()
+        self._end(session, _Ended(session.segment.name, moved=True))
+        for append, _ in pending:
+            self._append_without_session(append)
+        if self._connection.paused:
+            self._connection.apply_backpressure()
+
+
+class _Ended(NamedTuple):
+    """Why a writer's appends are not taken any more: its segment is missing, or has moved to another store."""
+
+    segment: str
+    moved: bool
 
 
 def _reply(error: SaritError, request_id: int, segment: str, offset: int = -1) -> wire.Command:

@@ -16,8 +16,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from sarit.core.errors import Unavailable
 from sarit.core.limits import (
     CONNECTION_CLOSE_SECONDS,
     KIB,
@@ -28,8 +31,10 @@ from sarit.core.limits import (
     SEND_BATCH_BYTES,
     WIRE_VERSION,
 )
+from sarit.store.health import Opening
 from sarit.store.server.append_handler import AppendHandler
 from sarit.store.server.connection_reaper import ConnectionMemory
+from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.store.server.read_handler import ReadHandler
 from sarit.store.server.reply_semaphore import ReplySemaphore
@@ -272,27 +277,32 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
     async def _answer(self, command: wire.Command) -> None:
-        if size := reply_bytes(command):
-            # The slot is held until the reply is sent: what waits for a slow client counts.
-            async with self.reply_semaphore.slot(size):
-                await self._answer_now(command)
-        else:
+        try:
             await self._answer_now(command)
+        except Opening:
+            # Not inside the slot: others may be answered meanwhile.
+            try:
+                await when_hosted(partial(self._answer_now, command))
+            except Unavailable:
+                self.close()
 
     async def _answer_now(self, command: wire.Command) -> None:
-        if isinstance(command, wire.CreateTransientSegment):
-            reply = await self._transients.create(command)
-        else:
-            reply = await self._control.answer(command)
-            if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
-                # Before the next await: the connection may end during it, and would try to delete what is merged.
-                self._transients.merged(command.source)
-        await self.wait_writable()
-        if reply is None:
-            # The outcome is unknown, or the protocol has no reply for it (`replies.py`).
-            self.close()
-        else:
-            self.send_parts(encode_parts(reply))
+        size = reply_bytes(command)
+        # The slot is held until the reply is sent: what waits for a slow client counts.
+        async with self.reply_semaphore.slot(size) if size else nullcontext():
+            if isinstance(command, wire.CreateTransientSegment):
+                reply = await self._transients.create(command)
+            else:
+                reply = await self._control.answer(command)
+                if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
+                    # Before the next await: the connection may end during it, and would try to delete what is merged.
+                    self._transients.merged(command.source)
+            await self.wait_writable()
+            if reply is None:
+                # The outcome is unknown, or the protocol has no reply for it (`replies.py`).
+                self.close()
+            else:
+                self.send_parts(encode_parts(reply))
 
     async def wait_writable(self) -> None:
         """Wait until the client takes what is sent."""

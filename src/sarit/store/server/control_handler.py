@@ -20,6 +20,7 @@ from sarit.core.limits import (
 from sarit.core.names import transient_segment
 from sarit.store.container.operations import KIND_TABLE_FIXED, Entry
 from sarit.store.container.segment import AttributeUpdate
+from sarit.store.health import Opening
 from sarit.store.server.replies import error_reply, table_error_reply
 from sarit.wire import commands as wire
 
@@ -74,12 +75,26 @@ class ControlHandler:
         """The reply; None: close the connection."""
         handler = self._handlers[type(command)]
         try:
-            return await handler(command)
+            return await (self._answer_of_owner(handler, command) if self._store.placed else handler(command))
+        except Opening:  # nothing was done: the connection lets the request wait
+            raise
         except (SaritError, NotImplementedError) as error:
-            segment = next(filter(None, (getattr(command, name, "") for name in _SUBJECTS)), "")
+            segment = _subject(command)
             if isinstance(command, wire.TruncateSegment):
                 return error_reply(error, command.request_id, segment, command.truncation_offset)
             return error_reply(error, command.request_id, segment)
+
+    async def _answer_of_owner(self, handler: Handler, command: Any) -> wire.Command:
+        """The reply, of a container that nobody else can have changed when it was made."""
+        # The object: a newer one of this number does not know what this one answered.
+        container = self._store.container(_subject(command))
+        try:
+            reply = await handler(command)
+        except SaritError:
+            await container.confirm()
+            raise
+        await container.confirm()
+        return reply
 
     # -- segments -----------------------------------------------------------------------------
 
@@ -281,6 +296,10 @@ async def _merge_target(store: SegmentStore, target: str, sources: list[str]) ->
                 "transient segments are in that of their parent"
             )
     return container
+
+
+def _subject(command: Any) -> str:
+    return next(filter(None, (getattr(command, name, "") for name in _SUBJECTS)), "")
 
 
 def _position(offset: int) -> int | None:

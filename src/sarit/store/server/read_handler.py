@@ -26,6 +26,8 @@ from sarit.core.limits import (
     ZERO_COPY_READ_BYTES,
 )
 from sarit.store.container.reads import ReadResult
+from sarit.store.health import Opening
+from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.commands import encode
@@ -103,13 +105,20 @@ class ReadHandler:
         try:
             reads = self._store.reads(command.segment)
             segment = reads.in_memory(command.segment)
+        except Opening:
+            self._spawn(command, self._read_when_hosted(command))
+            return
+        except SaritError as error:
+            self._refuse_read(command, error)
+            return
+        try:
             # The task loads the segment, waits until its creation is durable, or until the client takes replies.
             if segment is None or not segment.created or not self._connection.writable:
                 self._spawn_read(reads, command)
-                return
-            self._read_segment(reads, segment, command)
+            else:
+                self._read_segment(reads, segment, command)
         except SaritError as error:
-            self._refuse_read(command, error)
+            self._refuse_later(reads, command, error)
 
     def _read_segment(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
         result = reads.from_memory(segment, command.offset, _limit(command))
@@ -126,8 +135,22 @@ class ReadHandler:
             self._park(reads, segment, command)
 
     def _spawn_read(self, reads: Reads, command: wire.ReadSegment) -> None:
+        self._spawn(command, self._read_in_task(reads, command))
+
+    def _spawn(self, command: wire.ReadSegment, work: Coroutine[Any, Any, None]) -> None:
         size = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
-        self._connection.spawn(self._read_in_task(reads, command), size)
+        self._connection.spawn(work, size)
+
+    async def _read_when_hosted(self, command: wire.ReadSegment) -> None:
+        async def find() -> Reads:
+            return self._store.reads(command.segment)
+
+        try:
+            reads = await when_hosted(find)
+        except SaritError as error:
+            self._refuse_read(command, error)
+        else:
+            await self._read_in_task(reads, command)
 
     async def _read_in_task(self, reads: Reads, command: wire.ReadSegment) -> None:
         try:
@@ -148,11 +171,11 @@ class ReadHandler:
                 if not self._connection.closed:
                     self._answer(reads, segment, command, result)
         except SaritError as error:
-            self._refuse_read(command, error)
+            await self._refuse_confirmed(reads, command, error)
 
     def _park(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
         if not reads.alive:  # the container failed while the segment was loaded: nobody would wake this read
-            self._connection.close()
+            self._unpark(reads, segment, command)
             return
         if len(self._parked) >= MAX_PARKED_READS_PER_CONNECTION:
             self._connection.close(f"has {len(self._parked)} reads waiting at the tail, which is the limit")
@@ -193,7 +216,10 @@ class ReadHandler:
                 self._send_read(parked.command, ReadResult([], 0, True, False))
 
     def _unpark(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
-        if not reads.alive:
+        if reads.left:
+            # At the tail, as far as this store knew: the client asks again, and is sent to the other store.
+            self._send_read(command, ReadResult([], 0, True, False))
+        elif not reads.alive:
             self._connection.close()
         elif segment.sealed and not segment.deleted and command.offset >= segment.length:
             self._connection.send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
@@ -205,7 +231,22 @@ class ReadHandler:
             try:
                 self._read_segment(reads, segment, command)
             except SaritError as error:
-                self._refuse_read(command, error)
+                self._refuse_later(reads, command, error)
+
+    def _refuse_later(self, reads: Reads, command: wire.ReadSegment, error: SaritError) -> None:
+        """Refuse a read, at once if another store cannot have changed what the refusal rests on."""
+        if reads.may_answer(error):
+            self._refuse_read(command, error)
+        else:
+            self._spawn(command, self._refuse_confirmed(reads, command, error))
+
+    async def _refuse_confirmed(self, reads: Reads, command: wire.ReadSegment, error: SaritError) -> None:
+        try:
+            if not reads.may_answer(error):
+                await reads.confirm()
+        except SaritError as unconfirmed:
+            error = unconfirmed
+        self._refuse_read(command, error)
 
     def _refuse_read(self, command: wire.ReadSegment, error: SaritError) -> None:
         if isinstance(error, Corrupt):

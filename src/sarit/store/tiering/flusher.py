@@ -44,6 +44,7 @@ from sarit.core.errors import Exists, SaritError, Unavailable
 from sarit.core.limits import (
     CHUNK_RETRY_SECONDS,
     MAX_CHUNK_RETRY_SECONDS,
+    MAX_UNCHANGED_FRAMES,
 )
 from sarit.storage.checksums import ChecksumBuilder
 from sarit.storage.layout import Extent
@@ -105,6 +106,8 @@ class Flusher:
         self._failed_writes: set[int] = set()
         self._storage_unavailable = False
         self._finishing = False
+        self._hurried = False
+        self._cycle_ended = asyncio.Event()
         self._in_progress = False
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
@@ -122,6 +125,17 @@ class Flusher:
         """Let `run` return after its current cycle."""
         self._finishing = True
         self._wake.set()
+
+    async def flush_below(self, dirty_bytes: int) -> None:
+        """Checkpoint without a pause until fewer bytes are dirty, or the container has failed."""
+        container = self._container
+        self._hurried = True
+        self._wake.set()
+        try:
+            while container.failure is None and container.state.dirty.append_bytes >= dirty_bytes:
+                await self._cycle_ended.wait()
+        finally:
+            self._hurried = False
 
     @property
     def interrupted(self) -> bool:
@@ -149,19 +163,26 @@ class Flusher:
             try:
                 # A compaction never runs during a checkpoint: both replace extents of a segment.
                 idle = not await self.checkpoint()
-                await self._compact()
-                await self.garbage.collect()
+                if not self._hurried:
+                    await self._compact()
+                    await self.garbage.collect()
             except SaritError as error:
                 container.fail(error)
                 return
             except Exception as error:  # a bug: recovery starts from what is known to be right
                 container.fail(error)
                 raise
+            finally:
+                # Wakes the present waiters.
+                self._cycle_ended.set()
+                self._cycle_ended.clear()
 
     def _seconds_until_due(self, began: float, idle: bool) -> float:
         """How long to wait before the next evaluation; 0 or less: a cycle is due."""
         limits, factor = self._limits, self._interval_factor()
         wait = began + factor * limits.interval_seconds - self._container.env.clock.monotonic()
+        if self._hurried:
+            return limits.interval_seconds / _WAKEUPS_PER_INTERVAL if idle else 0.0
         # Appends in flight count as dirty, but are not applied yet: after an idle cycle do not spin on them.
         if not idle and self._container.state.dirty.append_bytes >= factor * limits.trigger_bytes:
             return 0.0
@@ -193,7 +214,9 @@ class Flusher:
     async def checkpoint(self) -> bool:
         """Make the index hold everything that is applied now.  False when there was nothing to do."""
         state = self._container.state
-        if not state.changed and not state.garbage:
+        # Frames without a change (`GroupCommit.prove`) hold space of the log, too.
+        unchanged = not state.changed and not state.garbage
+        if unchanged and state.applied_frame - self.checkpoint_frame < MAX_UNCHANGED_FRAMES:
             return False
         assert not self._in_progress, "a checkpoint was cancelled: this one would truncate the log above its changes"
         # No `finally` resets it: after a cancellation or an error it must stay set (`interrupted`).

@@ -109,7 +109,7 @@ def test_failed_container_has_no_charge():
             async def later(number):
                 await reopening
 
-            store._logs.claim = later
+            store.parts.logs.claim = later
             opened.container.fail(Unavailable("the disk of the log failed"))
             assert store.budget.charged_bytes == 0
             storage.let_go.set_result(None)

@@ -7,7 +7,7 @@ import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.core.limits import MAX_MERGE_ATTRIBUTES, NULL_ATTRIBUTE_VALUE
-from sarit.store import store as stores
+from sarit.store import hosted
 from sarit.store.container.operations import SetAttributes
 from sarit.store.server.control_handler import ControlHandler
 from sarit.wire import commands as wire
@@ -23,7 +23,7 @@ LARGEST, SMALLEST = (1 << 63) - 1, NULL_ATTRIBUTE_VALUE
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(stores, "REOPEN_SECONDS", 0)
+    monkeypatch.setattr(hosted, "REOPEN_SECONDS", 0)
 
 
 async def opened():
@@ -140,14 +140,14 @@ def test_recovery_that_hits_a_bug_is_logged_and_retried(bug, monkeypatch, caplog
         _, store = await opened()
         failed = store.container(TARGET)
         bugs = [bug, bug]
-        right = stores.open_container
+        right = hosted.open_container
 
         async def open_container(*arguments, **options):
             if bugs:
                 raise bugs.pop()
             return await right(*arguments, **options)
 
-        monkeypatch.setattr(stores, "open_container", open_container)
+        monkeypatch.setattr(hosted, "open_container", open_container)
         failed.fail(Unavailable("the test says so"))
         await recovered(store, failed)
         assert not bugs
@@ -167,9 +167,9 @@ def test_recovery_that_hits_corruption_is_logged_and_abandoned(monkeypatch, capl
         async def open_container(*arguments, **options):
             raise Corrupt("a byte is wrong")
 
-        monkeypatch.setattr(stores, "open_container", open_container)
+        monkeypatch.setattr(hosted, "open_container", open_container)
         failed.fail(Unavailable("the test says so"))
-        await asyncio.gather(*(task for task in store._tasks if task.get_coro().__name__ == "_reopen"))
+        await asyncio.gather(*(task for task in store._tasks if task.get_coro().__name__ == "_run"))
         assert all(opened.container.number != failed.number for opened in store.opened())
         assert [record.levelname for record in caplog.records if record.exc_info] == ["CRITICAL"]
 

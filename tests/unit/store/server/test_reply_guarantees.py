@@ -258,7 +258,7 @@ def test_throttled_appends_are_released_when_free_space_is_unknown(caplog):
         store.env = replace(store.env, threads=Threads(), files=SimpleNamespace(free_bytes=len))
         for task in list(store._tasks):
             task.cancel()
-        store._spawn(store._watch_disk())
+        store.spawn(store._watch_disk())
         await store.container(SEGMENT).create(SEGMENT)
         writer = Writer(store, SEGMENT)
         await writer.set_up()
@@ -284,7 +284,7 @@ def test_background_task_that_dies_is_logged(caplog):
         async def bug():
             raise AssertionError("a test")
 
-        store._spawn(bug())
+        store.spawn(bug())
         await asyncio.sleep(0.01)
         await store.stop()
 

@@ -1,0 +1,41 @@
+"""Requests wait while their container is opened here, or leaves: nobody is sent away in vain, and no connection closes.
+
+A request that waits is a task of its connection.  It holds the memory of its command, which counts against the bounds
+of the connection (`connection.py`), and nothing else: no reply slot, no segment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from sarit.core.coverage_probes import coverage_probe
+from sarit.core.errors import Unavailable
+from sarit.core.limits import OPENING_WAIT_SECONDS
+from sarit.store.health import Opening
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+async def when_hosted(attempt: Callable[[], Awaitable[T]]) -> T:
+    """The result of `attempt`, which is made again each time that it raised Opening and the container is decided.
+
+    Raises what `attempt` raises, and Unavailable after OPENING_WAIT_SECONDS."""
+    try:
+        return await attempt()
+    except Opening as error:
+        opening = error
+    coverage_probe("request_held_while_its_container_opens")
+    try:
+        async with asyncio.timeout(OPENING_WAIT_SECONDS):
+            while True:
+                await opening.wait()
+                try:
+                    return await attempt()
+                except Opening as error:
+                    opening = error
+    except TimeoutError:
+        raise Unavailable(str(opening)) from None
