@@ -52,16 +52,20 @@ class Checkpoints:
 
     def begin(self, name: str, readers: tuple[str, ...], unassigned: Offsets) -> Checkpoints:
         """Begin a checkpoint; nothing changes when the name is known."""
+        # Its positions are known from its beginning to its removal: a repeated request finds them.
         if name in self.positions:
             return self
+        # Without readers it is complete at once: all segments are unassigned, and recorded below.
         pending = {**self.pending, name: readers} if readers else self.pending
         positions = {**self.positions, name: dict(unassigned)}
+        # A new checkpoint of an old name: `completed` must not answer with the positions of the old one.
         cleared = {other: at for other, at in self.cleared.items() if other != name}
         return replace(self, names=(*self.names, name), pending=pending, positions=positions, cleared=cleared)
 
     def passed(self, name: str, reader: str, at: Offsets) -> Checkpoints:
         """A reader passes a checkpoint.  Raises Conflict when it has passed it before."""
         readers = self.pending.get(name)
+        # Completed, abandoned or cleared meanwhile: the reader passes nothing.
         if readers is None:
             return self
         if reader not in readers:
@@ -71,6 +75,8 @@ class Checkpoints:
         if left:
             return replace(self, pending={**self.pending, name: left}, positions=positions)
         pending = {other: waiting for other, waiting in self.pending.items() if other != name}
+        # The users of the readers know nothing of a silent one: what they stored is of an earlier checkpoint, and a
+        # reset or retention must not go beyond it.
         if is_silent(name):
             return replace(self, pending=pending, positions=positions)
         return replace(self, pending=pending, positions=positions, last=positions[name], published=False)
@@ -78,6 +84,7 @@ class Checkpoints:
     def without_reader(self, reader: str, at: Offsets) -> Checkpoints:
         """A reader leaves: its open checkpoints are passed at its last positions."""
         made = self
+        # In the order of their beginning, as a reader passes them: `last` is the newest one.
         for name in self.names:
             if reader in self.pending.get(name, ()):
                 made = made.passed(name, reader, at)
@@ -96,6 +103,7 @@ class Checkpoints:
         """Remove the checkpoints before `name`; nothing changes when it is not known."""
         if name not in self.names:
             return self
+        # Pending ones before it are abandoned: their readers find them gone, and pass the next one.
         before = self.names[: self.names.index(name)]
         done = {**self.cleared, **{other: self.positions[other] for other in before if other not in self.pending}}
         return replace(self.without(frozenset(before)), cleared=dict(list(done.items())[-MAX_CLEARED_CHECKPOINTS:]))

@@ -149,6 +149,7 @@ def _cuts(cuts: Mapping[StreamName, Cut | None]) -> bytes:
 
 def _cut(stream: StreamName, cut: Cut | None) -> bytes:
     """As `core.cuts.to_bytes`, but with offsets of -1, which stand for the end of a segment."""
+    # Java's unbounded cut.
     if cut is None:
         return b""
     pairs = _map((pack_long(segment.packed), pack_signed(offset)) for segment, offset in cut.items())
@@ -161,7 +162,8 @@ def _read_cut(cursor: Cursor) -> dict[SegmentId, int] | None:
         return None
     version, revisions = Cursor(data).single()
     payload = Cursor(_revision(revisions, 0))
-    payload.text()
+    payload.text()  # the stream, which the caller has read as the key
+    # Earlier versions cannot hold an offset below 0.
     offset = Cursor.compact_signed if version == _CUT_VERSION else Cursor.compact_long
     return _read_map(payload, lambda c: SegmentId.unpack(c.compact_long()), offset)
 
@@ -174,6 +176,7 @@ def encode_config(config: GroupConfig) -> bytes:
     """Java's `ReaderGroupConfig`."""
     base = _CONFIG_TIMES.pack(config.checkpoint_ms, config.refresh_ms) + _cuts(config.starts) + _cuts(config.ends)
     identity = pack_int(config.retention) + _INT64.pack(config.generation) + config.group_id
+    # Revision 1 repeats revision 0, as Java's does.
     return pack_single(0, {0: base, 1: base + config.max_outstanding.to_bytes(4, "big"), 2: identity})
 
 
@@ -208,6 +211,7 @@ def _decode_checkpoints(data: bytes) -> Checkpoints:
     pending = _read_map(cursor, _read_text, lambda c: tuple(_read_list(c, _read_text)))
     positions = _read_map(cursor, _read_text, _read_offsets)
     last = _read_offsets(cursor)
+    # Older clients store no revision 1: nothing is to be reported of their checkpoints.
     published = revisions.get(1, b"\1") != b"\0"
     return Checkpoints(names, pending, positions, last or None, published)
 
@@ -228,6 +232,7 @@ def _decode_init(revisions: Payloads) -> Init:
     cursor = Cursor(_revision(revisions, 0))
     config, start, ends = decode_config(_read_buffer(cursor)), _read_offsets(cursor), _read_offsets(cursor)
     ranges: dict[GroupSegment, KeyPart | None] = {}
+    # The same offsets again, with the parts of the key space beside them.
     if 1 in revisions:
         start, ranges = _read_offsets_with_parts(Cursor(revisions[1]))
     return Init(config, start, ends, ranges, revisions.get(2) == b"\1")
@@ -245,9 +250,11 @@ def _encode_compact(update: Compact) -> Payloads:
         + _offsets(state.unassigned)
         + _offsets(state.ends)
     )
+    # In a fixed order, without repetition: the same state gives the same bytes in every process.
     named = [*state.future, *state.unassigned, *(s for owned in state.assigned.values() for s in owned)]
     ranges = {segment: state.ranges.get(segment) for segment in dict.fromkeys([*named, *state.last_read])}
     payloads = {0: base, 1: _offsets(state.last_read) + _ranges(ranges), 2: bytes([state.updating])}
+    # Ours; absent when empty, as in Java's bytes.
     if state.joined:
         payloads[3] = _map((pack_text(reader), _JOINED_AT.pack(*at)) for reader, at in state.joined.items())
     return payloads
@@ -283,6 +290,7 @@ def _decode_compact(revisions: Payloads) -> Compact:
 
 
 def _predecessors(segment: GroupSegment, numbers: Iterable[int]) -> frozenset[GroupSegment]:
+    # Stored by number alone; a predecessor is always of the same stream.
     return frozenset(GroupSegment(segment.stream, SegmentId.unpack(number)) for number in numbers)
 
 
@@ -386,6 +394,7 @@ _BY_ID: Final = {number: codec for number, codec in _CODECS.values()}
 def encode(update: Update) -> bytes:
     """Java's bytes of an update.  Raises Invalid (a name too long)."""
     number, (payloads, _) = _CODECS[type(update)]
+    # A versioned object with the type between its first byte and its version.
     return bytes((0, number)) + pack_single(0, payloads(update))[1:]
 
 
@@ -395,6 +404,7 @@ def decode(data: bytes) -> Update:
         if len(data) < 2 or data[0] != 0 or data[1] not in _BY_ID:
             raise Corrupt(f"this is no update of a reader group; it begins with {data[:2].hex()}")
         return _BY_ID[data[1]][1](_only_version(Cursor(data[:1] + data[2:])))
+    # What `Cursor` refuses in a user's bytes is damage here: the group wrote them.
     except Invalid as error:
         raise Corrupt(f"this update of a reader group cannot be decoded: {error}") from None
 

@@ -89,20 +89,24 @@ async def create_group(session: Session, name: GroupName, config: GroupConfig) -
         raise Invalid(f"{name.group!r} is no name for a reader group: letters, digits, '.' and '-', at most 250")
     if not config.starts:
         raise Invalid(f"reader group {name} would read no stream: name one at least")
+    # Chosen here, as by Java: a call that is repeated after a lost reply asks for the same group.
     if config.group_id == _NEW_ID:
         config = replace(config, group_id=session.env.random.bytes(16), generation=0)
     _check_order(config)
+    # Before anything is stored: the controller does not check that the streams exist.
     for stream in config.starts:
         get_config = functools.partial(session.controller.stream_config, stream)
         await session.with_retry(get_config)
     # The controller decides: of several creators one configuration is in force, and all continue with it.
     in_force = await calls.create(session, name.scope, name.group, config)
+    # Other differences are no error: an existing group retains its configuration.
     if set(in_force.starts) != set(config.starts):
         raise Exists(f"reader group {name} exists and reads {', '.join(map(str, sorted(in_force.starts)))}")
     shared = await SharedState.open(session, name)
     if shared.synchronizer.known:
         return shared, False
-    # Also when the creator was lost before this step: whoever creates the group next completes it.
+    # From the configuration in force, not from ours.  Also when the creator was lost before this step: whoever creates
+    # the group next completes it.
     new = await shared.synchronizer.initialize(codec.encode(await initial(session, in_force)))
     return shared, new
 
@@ -123,6 +127,8 @@ async def initial(session: Session, config: GroupConfig) -> Init:
     start: dict[GroupSegment, int] = {}
     for stream, cut in config.starts.items():
         get_head = functools.partial(session.controller.head_segments, stream)
+        # The head is asked for now: without a cut a new generation begins at what is left, not at what was there when
+        # the group was created.
         offsets = cut or await session.with_retry(get_head) or {}
         start.update({GroupSegment(stream, segment): offset for segment, offset in sorted(offsets.items())})
     return Init(config, start, config.end_offsets())
@@ -144,6 +150,7 @@ async def unread_bytes_after(session: Session, positions: Offsets, ends: Mapping
             info = infos.get(segment)
             if info is None:
                 continue  # truncated away
+            # What was truncated counts as read: nobody can read it any more.
             first = max(start.positions.get(segment, 0), info.start_offset)
             last = min(end.positions.get(segment, info.end_offset), info.end_offset)
             total += max(0, last - first)
@@ -151,7 +158,12 @@ async def unread_bytes_after(session: Session, positions: Offsets, ends: Mapping
 
 
 async def adopt_generation(session: Session, shared: SharedState) -> None:
-    """Begin the generation that the controller has, when the author of the change was lost before it could."""
+    """Begin the generation that the controller has, when the author of the change was lost before it could.
+
+    When the controller has none, the author was lost before its call, or is slow: nobody can tell which.  So the flag
+    `updating` stays set.  If it were taken away, nobody would look again, and the generation of a slow author who is
+    lost after its call would never begin.  The price is one call for each reader and grace period, until the next
+    reset."""
     config = await calls.config_of(session, *shared.name)
     if shared.state.config.generation < config.generation:
         await begin_generation(session, shared, config)
@@ -161,6 +173,7 @@ async def begin_generation(session: Session, shared: SharedState, config: GroupC
     """Write the initial state of `config`, unless the group has reached its generation meanwhile."""
     init = await initial(session, config)
 
+    # All readers may come here at once: the condition lets one of them write.
     def replace_older(state: GroupState) -> list[Init]:
         return [init] if state.config.generation < config.generation else []
 

@@ -161,7 +161,9 @@ class ReaderGroup:
         (positions,) = await self._wait_for(find, timeout)
         if positions is None:
             raise Conflict(f"checkpoint {name} of group {self.name} was abandoned, or the group was reset")
+        # Without a condition: it changes nothing when another process has cleared this one already.
         await self._shared.write(ClearCheckpointsBefore(name))
+        # The positions from above: the state may not have them any more.
         cuts = await stream_cuts.cuts_of(self._session, positions, exact=True)
         return Checkpoint(name, {cut.stream: cut for cut in cuts})
 
@@ -213,12 +215,14 @@ class ReaderGroup:
                 lambda newest, seen=state.config: [UpdatingConfig(True)] if newest.config == seen else []  # type: ignore[misc]
             ):
                 continue
+            # Of the state on which the flag was set: the controller refuses a change of another generation.
             present = state.config
             wanted = replace(wanted, group_id=present.group_id, generation=present.generation)
             try:
                 generation = await calls.update(self._session, *self._shared.name, wanted)
             except Conflict:
-                # Another change was first at the controller: begin its generation if nobody has, then try again.
+                # Another change was first at the controller, or ours was made and its reply lost: begin the
+                # generation if nobody has, then try again.
                 await generations.adopt_generation(self._session, self._shared)
                 continue
             await generations.begin_generation(self._session, self._shared, replace(wanted, generation=generation))
@@ -232,6 +236,7 @@ class ReaderGroup:
         config: GroupConfig | None,
     ) -> GroupConfig:
         base = config or state.config
+        # A new configuration has starts of its own; only without one the last checkpoint is meant.
         if to is None and config is None:
             cuts = (
                 None
@@ -248,6 +253,7 @@ class ReaderGroup:
 
     async def delete(self) -> None:
         """Delete the group; its readers fail."""
+        # The id of the group that there is now: a new one of the same name must not be deleted by a repeated call.
         config = await calls.config_of(self._session, *self._shared.name)
         await calls.delete(self._session, *self._shared.name, config.group_id)
 

@@ -109,6 +109,7 @@ class Heartbeat:
 
     async def _finish_config_change(self, state: GroupState, now: float) -> None:
         """Complete a configuration change whose author was lost before it did."""
+        # Asked again after each grace period: the flag stays set until a generation begins (`adopt_generation`).
         if not state.updating:
             self._updating_since = None
         elif self._updating_since is None:

@@ -138,6 +138,7 @@ class Timers:
 
     def checkpoint_due(self, state: GroupState, now: float, any_ended: bool) -> bool:
         """Whether to begin an automatic checkpoint."""
+        # One at a time in the whole group.
         if not state.config.checkpoint_ms or state.checkpoints.pending:
             return False
         if now >= self._checkpoint_at:
@@ -161,6 +162,7 @@ class Timers:
             return False
         if self._unassigned_since is None:
             self._unassigned_since = now
+        # Computed each time: the delay depends on what the others own by now.
         self._acquire_at = self._unassigned_since + assignment.acquire_delay_seconds(state, self._reader)
         return now >= self._acquire_at
 
@@ -231,6 +233,7 @@ class Member:
 
     def is_current(self, state: GroupState) -> bool:
         """Whether this reader is in the group: this one, not a later reader of the same name."""
+        # Unknown after a Java reader has compacted the state: then the name has to do.
         return self.reader in state.assigned and state.joined.get(self.reader, self._joined) == self._joined
 
     def due(self) -> bool:
@@ -387,6 +390,7 @@ class Member:
         def decide(state: GroupState) -> list[Update]:
             if not self._may_transfer(state) or segment not in state.assigned[self.reader]:
                 return []
+            # With its own part, as in Java's update.
             parts = {segment: state.ranges.get(segment), **ranges}
             return [SegmentCompleted(self.reader, segment, successors, parts)]
 

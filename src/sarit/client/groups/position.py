@@ -43,6 +43,7 @@ class Position:
     def to_bytes(self) -> bytes:
         """Java's `Position`."""
         offsets = sorted(self.offsets.items())
+        # A compact long is not negative.
         first = [pack_text(str(segment)) + pack_long(_END if at < 0 else at) for segment, at in offsets]
         parts = ((segment, self.ranges.get(segment)) for segment, _ in offsets)
         second = [pack_text(str(segment)) + _PART.pack(*(part or _NO_PART)) for segment, part in parts]
@@ -84,7 +85,7 @@ class Checkpoint:
         name = cursor.text()
         found: dict[StreamName, StreamCut] = {}
         for _ in range(cursor.compact_int()):
-            cursor.text()
+            cursor.text()  # the stream, which the cut names, too
             cut = cuts.read_cut(cursor)
             found[cut.stream] = cut
         return Checkpoint(name, found)

@@ -47,6 +47,7 @@ async def of(session: Session, state: GroupState) -> list[SegmentProgress]:
 
 def newest_positions(state: GroupState) -> dict[GroupSegment, int]:
     """The furthest position that the group knows of each segment it reads now; below 0: its end."""
+    # Reports are seconds old, and an assignment says where the reader began: none of them is always the newest.
     reports: tuple[Offsets, ...] = (state.last_read, state.checkpoints.last or {})
     return {
         segment: at if at < 0 else max([at, *(found[segment] for found in reports if segment in found)])
@@ -61,9 +62,11 @@ async def _of_stream(session: Session, state: GroupState, cut: StreamCut) -> lis
     for segment, info in infos.items():
         name = GroupSegment(cut.stream, segment)
         reader = state.owner(name)
+        # A segment between the cut and the tails, which nobody reads yet, begins at 0.
         position = max(cut.positions.get(segment, 0), info.start_offset)
         end = min(ends.get(name, info.end_offset), info.end_offset)
         phase = "assigned" if reader else "unassigned" if name in state.unassigned else "later"
+        # Of those that the group reads now also the ones that it has read to their tails.
         if phase != "later" or position < end:
             found.append(SegmentProgress(cut.stream, segment, phase, reader, position, end))
     return found

@@ -159,6 +159,7 @@ class GroupReader:
             self._shared,
             self.name,
             self._sources,
+            # Weakly: the heartbeat refers to its member, and would keep a reader that its user has dropped.
             weakly(self._positions, {}),
             weakly(self._notify),
             self._death_timeout,
@@ -197,6 +198,7 @@ class GroupReader:
         return await self._windows.at(name, self._shared.state, self._positions())
 
     def _positions(self) -> dict[GroupSegment, int]:
+        # A cursor is after the whole piece that was parsed last; the user may have taken a part of it.
         offsets = self._sources.positions()
         if self._current is not None and self._source is not None and self._source.segment in offsets:
             offsets[self._source.segment] = self._current.position()
@@ -241,6 +243,7 @@ class GroupReader:
         assert self._source is not None
         segment = self._source.segment
         if isinstance(found, Events):
+            # Before `table`, which counts all as handed out.
             self._handed_out_offset = found.position()
             batch = found.table(self._schema)
             assert batch is not None
@@ -312,11 +315,13 @@ class GroupReader:
         if task.cancelled():  # the reader or its client was closed meanwhile: raise that
             self._require_member()
         checkpoint = task.result()
+        # Not in the group any more: no later call can succeed.  After other errors the next call begins a new round.
         if isinstance(checkpoint, Conflict):
             await self._stop(checkpoint)
         if isinstance(checkpoint, SaritError):
             raise checkpoint
-        if self._source is not None and self._source.segment not in self._sources:  # released, or lost
+        # Released, or lost: its events go to another reader, from the position that the state has.
+        if self._source is not None and self._source.segment not in self._sources:
             self._source = self._current = None
         self._offsets_before = self._sources.positions()
         return checkpoint
@@ -325,6 +330,7 @@ class GroupReader:
         """The next events of any segment; None when none have come."""
         self._current = None
         source, self._source = self._source, None
+        # To the end of the queue: segments take turns, a piece each.
         if source is not None:
             self._sources.consumed(source)
         try:
@@ -393,6 +399,7 @@ class GroupReader:
 
     async def _stop(self, why: SaritError) -> None:
         """Stop fetching and following; the group's state is not changed."""
+        # First: a call that wakes while this one waits below raises it.
         self._failure = why
         self._session.unregister(self)
         self._unwatch()

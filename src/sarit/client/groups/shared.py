@@ -71,7 +71,9 @@ class SharedState:
         return await self.synchronizer.update(lambda state: list(map(codec.encode, decide(state))))
 
     async def write(self, update: Update) -> None:
-        """Write an update without a condition."""
+        """Write an update without a condition.
+
+        For reports that hold in whatever state they arrive: no number of readers brings them into conflict."""
         await self.synchronizer.update_unconditionally([codec.encode(update)])
 
 
@@ -82,6 +84,7 @@ def _initial(data: bytes) -> GroupState:
 def _apply(state: GroupState, data: bytes, revision: Revision) -> GroupState:
     update = codec.decode(data)
     after = apply(state, update)
+    # Here, not in `apply`: the revision of an update is known to the synchronizer alone.
     if isinstance(update, AddReader):  # identifies this reader among later ones of the same name
         after = replace(after, joined={**after.joined, update.reader: (revision.offset, revision.index)})
     return after

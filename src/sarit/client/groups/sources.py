@@ -43,6 +43,7 @@ class Sources:
         self._wake = wake
         self._skip_truncated = skip_truncated
         self._sources: dict[GroupSegment, Source] = {}
+        # The segments there are: an ended one has no source, and still counts until it is completed or removed.
         self._limits: dict[GroupSegment, int | None] = {}
         self._ready: deque[Source] = deque()
 
@@ -79,6 +80,7 @@ class Sources:
         # Half of the reader's buffer is divided among the segments it has now.
         read_bytes = min(max(READER_BUFFER_BYTES // (2 * count), MIN_SEGMENT_READ_BYTES), SEGMENT_READ_BYTES)
         limit = self._limits[segment]
+        # The offset may lie behind the end: then there is nothing to read.
         stop = None if limit is None else max(limit, offset)
         source: Source
         fetch = SegmentFetch(
@@ -150,6 +152,7 @@ class Sources:
                 "reset the group to a later cut, or read with skip_truncated=True",
                 start,
             )
+        # A truncated segment goes on where it begins now; a deleted one has ended, and its successors follow.
         del self._sources[source.segment]
         if start >= 0:
             self._open(source.segment, start)

@@ -47,6 +47,7 @@ class GroupState:
     `joined`: the update by which a reader joined, which distinguishes it from a later reader of the same name.  Unknown
     for readers that were in the group when a Java client stored the whole state."""
 
+    # Every mapping is replaced, never changed: a synchronizer restores an older state when an update cannot be applied.
     config: GroupConfig
     unassigned: Offsets
     ends: Offsets
@@ -73,6 +74,7 @@ class GroupState:
     @property
     def at_end(self) -> bool:
         """Whether everything was read."""
+        # A reader that has read its last segment still owns it until it completes it.
         return not self.future and not self.unassigned and not any(self.assigned.values())
 
     def positions(self) -> dict[GroupSegment, int]:
@@ -233,6 +235,8 @@ Update = (
 def apply(state: GroupState | None, update: Update) -> GroupState:
     """The next state.  Raises Conflict when the update does not fit the state."""
     if isinstance(update, Init):
+        # Readers, checkpoints and heartbeats are those of the generation before: its readers find that they are not in
+        # the group any more, and raise.
         ranges = {segment: update.ranges.get(segment) for segment in update.start}
         return GroupState(
             update.config, dict(update.start), dict(update.ends), ranges, last_read=dict(update.start),
@@ -252,6 +256,7 @@ def removal(state: GroupState, reader: str, position: Offsets, *, rewind: bool =
     for it.  `rewind`: continue at `position` also where it is earlier.  An offset below 0 is the end of a deleted
     segment.  The update holds the offsets that result, so Java's readers, which apply it as it is, get the same."""
     owned = state.assigned.get(reader, {})
+    # A segment that has left this reader since the position was stored belongs to another one, or is completed.
     known = {segment: offset for segment, offset in position.items() if segment in owned}
     if not rewind:
         known = {s: at if at < 0 or 0 <= owned[s] < at else owned[s] for s, at in known.items()}
@@ -275,6 +280,7 @@ def _add_reader(state: GroupState, update: AddReader) -> GroupState:
     return replace(
         state,
         assigned={**state.assigned, update.reader: {}},
+        # Nothing is known of its lag: `assignment.loads` assumes one, so that it does not count as the slowest.
         distances={**state.distances, update.reader: UNBOUNDED},
     )
 
@@ -282,6 +288,7 @@ def _add_reader(state: GroupState, update: AddReader) -> GroupState:
 def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
     reader = update.reader
     owned = state.assigned.get(reader, {})
+    # Of a reader that is not in the group nothing is left to do: two processes may declare the same one lost.
     final = {segment: update.owned.get(segment, offset) for segment, offset in owned.items()}
     return replace(
         state,
@@ -290,6 +297,7 @@ def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
         heartbeats={other: count for other, count in state.heartbeats.items() if other != reader},
         joined={other: at for other, at in state.joined.items() if other != reader},
         unassigned={**state.unassigned, **final},
+        # In the same step: a pending checkpoint would wait for it for ever.
         checkpoints=state.checkpoints.without_reader(reader, final),
     )
 
@@ -308,7 +316,9 @@ def _release(state: GroupState, update: ReleaseSegment) -> GroupState:
 
 def _acquire(state: GroupState, update: AcquireSegment) -> GroupState:
     owned, segment = _owned(state, update.reader), update.segment
-    if segment in state.future and segment not in state.unassigned:  # to a Java reader it is unassigned: see above
+    # Java compares predecessors by number alone: in a group of several streams a segment may wait here that a Java
+    # reader takes for unassigned.  Its update is in the stream, so every copy must make the same of it.
+    if segment in state.future and segment not in state.unassigned:
         future = {other: waits for other, waits in state.future.items() if other != segment}
         state = replace(state, future=future, unassigned={**state.unassigned, segment: 0})
     if segment not in state.unassigned:
@@ -321,6 +331,7 @@ def _acquire(state: GroupState, update: AcquireSegment) -> GroupState:
 
 
 def _moved(last_read: Offsets, to: Offsets) -> Offsets:
+    # Known segments only: a late report must not bring back a segment that was completed.
     return {**last_read, **{segment: offset for segment, offset in to.items() if segment in last_read}}
 
 
@@ -328,6 +339,7 @@ def _update_distance(state: GroupState, update: UpdateDistance) -> GroupState:
     last_read = _moved(state.last_read, update.last_read)
     if update.reader not in state.assigned:  # it may be lost: this update is written without a condition
         return replace(state, last_read=last_read)
+    # A reader at the tail would have a lag of 0, and with it no load whatever it owns.
     distances = {**state.distances, update.reader: max(ASSUMED_READER_LAG_MS, update.distance)}
     heartbeats = {**state.heartbeats, update.reader: state.heartbeats.get(update.reader, 0) + 1}
     return replace(state, distances=distances, last_read=last_read, heartbeats=heartbeats)
@@ -342,7 +354,8 @@ def _complete(state: GroupState, update: SegmentCompleted) -> GroupState:
         # Each predecessor of a merged segment reports it: it enters the future once.
         if state.owner(successor) is None and successor not in state.unassigned:
             future.setdefault(successor, predecessors)
-    # Successors that wait for nothing more can begin.
+    # From all that wait, not from the new ones only: the others were reported by other predecessors.  What waits for
+    # nothing more can begin.
     done = frozenset((update.segment,))
     future = {segment: predecessors - done for segment, predecessors in future.items()}
     begun = [segment for segment, predecessors in future.items() if not predecessors]
@@ -354,6 +367,7 @@ def _complete(state: GroupState, update: SegmentCompleted) -> GroupState:
         assigned={**state.assigned, update.reader: _without(owned, update.segment)},
         future={segment: predecessors for segment, predecessors in future.items() if predecessors},
         unassigned={**state.unassigned, **dict.fromkeys(begun, 0)},
+        # What was reported of a successor already stays.
         last_read={**dict.fromkeys(begun, 0), **last_read},
         ranges=ranges,
     )
@@ -370,6 +384,7 @@ def _checkpoint_reader(state: GroupState, update: CheckpointReader) -> GroupStat
 
 
 def _create_checkpoint(state: GroupState, update: CreateCheckpoint) -> GroupState:
+    # The unassigned segments are in the cut from the beginning: no reader will add them.
     return replace(state, checkpoints=state.checkpoints.begin(update.checkpoint, state.readers, state.unassigned))
 
 
@@ -382,10 +397,12 @@ def _published(state: GroupState, update: CheckpointPublished) -> GroupState:
 
 
 def _updating(state: GroupState, update: UpdatingConfig) -> GroupState:
+    # Our clients set it only; the `Init` of the next generation ends it (`generations.adopt_generation` says why).
     return replace(state, updating=update.updating)
 
 
 def _remove_outstanding(state: GroupState, _: RemoveOutstandingCheckpoints) -> GroupState:
+    # Silent ones stay: each is a call of `ReaderGroup.stream_cuts` that waits.
     return replace(state, checkpoints=state.checkpoints.without(frozenset(state.checkpoints.outstanding)))
 
 

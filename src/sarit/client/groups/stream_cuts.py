@@ -46,6 +46,7 @@ async def _cut(session: Session, stream: StreamName, offsets: dict[SegmentId, in
         raise Conflict(
             f"the readers are between two scales of {stream}, where no cut exists: try again when they have read on"
         )
+    # Two kinds of ended segments: those that no set of the group contains any more, and deleted ones, at offset -1.
     ended = [*missing, *(segment for segment, offset in offsets.items() if offset < 0)]
     infos = await segment_infos(session, stream, ended)
     unfinished = {segment: offset for segment, offset in offsets.items() if offset >= 0}
@@ -74,6 +75,7 @@ async def _missing(session: Session, stream: StreamName, offsets: dict[SegmentId
         for successor in await session.controller.successors(stream, segment):
             for other in sorted(successor.predecessors - seen):
                 keys = (await ranges.of([other]))[other]
+                # Where its keys are covered, a segment before or after this one has them already.
                 if not any(keys.overlaps(known) for known in covered.values()):
                     covered[other] = keys
                     found.append(other)

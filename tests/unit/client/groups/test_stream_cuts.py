@@ -206,10 +206,16 @@ async def test_config_change_of_a_lost_author_is_completed(local):
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05)
     state = await group._shared.fetch()
     await group._shared.update(lambda _: [UpdatingConfig(True)])
-    await calls.update(local.client.session, "s", "g", state.config)
-    session = local.client.session  # and here the author dies: the controller has generation 1, the state has 0
+    session = local.client.session
+    # The author is slow, or lost: if the flag went now, nobody would look again after its call.
+    await generations.adopt_generation(session, group._shared)
+    assert (await group._shared.fetch()).updating
+    await calls.update(
+        session, "s", "g", state.config
+    )  # and here the author dies: the controller has generation 1, the state has 0
     await generations.adopt_generation(session, group._shared)
     assert (await group.info()).generation == 1
+    assert not (await group._shared.fetch()).updating
     await generations.adopt_generation(session, group._shared)
     worker = await Worker(group, "r").start()
     await until(lambda: worker.done == events)
