@@ -109,6 +109,10 @@ def _commands() -> tuple[bytes, ...]:
         wire.RemoveTableKeys(1, "t", "", (wire.TableKey(b"k", 5),), -1),
         wire.ReadTable(1, "t", "", (wire.TableKey(b"k", 5),)),
         wire.MergeSegmentsBatch(1, "t", ("a", "b"), ""),
+        wire.Introduce(1, b"secret"),
+        wire.ChangeTable(1, "t", (wire.TableChange(b"k", 5, False, True, b""),)),
+        wire.ScanTable(1, "t", b"a", True, b"z", 10),
+        wire.RatesMeasured(1, (wire.SegmentRates(*map(float, range(9))),)),
     )
     return tuple(wire.encode(one)[:4] + wire.encode(one)[8:] for one in made)
 

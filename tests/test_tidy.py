@@ -70,6 +70,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         {"threading.Thread"},
         "the blocking client's loop has a thread of its own",
     ),
+    "sarit/node/child.py": ({"threading.Thread"}, "a child ends with its parent even while its event loop is busy"),
     "sarit/spark/formats/avro.py": ({"open"}, "the driver reads a schema that the user names; Spark has no Env"),
     "sarit/node/standalone.py": ({"print"}, "the line that says the node is ready goes to standard output"),
 }

@@ -1,8 +1,9 @@
-"""`sarit standalone`: a whole node in one process."""
+"""`sarit standalone`: a whole node."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from pathlib import Path
@@ -26,6 +27,21 @@ class Memory(click.ParamType[int]):
             self.fail(f"{value!r} is not a size: write it as 512M, 2G, or in bytes", param, ctx)
         number, unit = found.groups()
         return int(number) << (10 * (" KMGT".index(unit.upper()) if unit else 0))
+
+
+class Processes(click.ParamType[int]):
+    """A number of processes, or `auto`, which is 0 here."""
+
+    name = "number"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; see `click.ParamType`."""
+        text = str(value).strip()
+        if text == "auto":
+            return 0
+        if not text.isdigit() or int(text) < 1:
+            self.fail(f"{text!r} is not a number of processes: give 1 or more, or auto", param, ctx)
+        return int(text)
 
 
 @click.command()
@@ -63,6 +79,14 @@ class Memory(click.ParamType[int]):
     metavar="SIZE",
     default=limits.SCRUB_BYTES_PER_SECOND,
     help="Bytes of long-term storage to read in a second to find damage, as 8M; 0: none.  [default: 8M]",
+)
+@click.option(
+    "--processes",
+    type=Processes(),
+    metavar="N",
+    default=1,
+    help="Store processes, so that more cores count; the controller is then one more.  auto: one for two cores, at "
+    "most 8.  Store k listens on --store-port + k.  [default: 1, with the controller in it]",
 )
 @click.option("--one-port", is_flag=True, help="Serve the wire protocol on the controller's port too.")
 @click.option("--advertise", metavar="HOST", help="The address that clients get.  [default: --host]")
@@ -122,6 +146,7 @@ def standalone(
     storage: str | None,
     memory: int | None,
     scrub: int,
+    processes: int,
     one_port: bool,
     advertise: str | None,
     scaling_windows: tuple[float, float, float, float],
@@ -132,14 +157,19 @@ def standalone(
     accept_data_loss: bool,
     log_level: str,
 ) -> None:
-    """Run controller and segment store in one process, on one data directory.
+    """Run controller and segment store on one data directory.
 
     Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop; a second one, at least a
     second later, does not wait for the flush.  Acknowledged data is always on disk, so kill -9 loses nothing.
     """
     from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
-    from sarit.node.settings import NodeConfig
-    from sarit.node.standalone import run
+    from sarit.node.settings import NodeConfig, default_processes
+
+    processes = processes or default_processes(os.cpu_count() or 1, containers)
+    if processes == 1:
+        from sarit.node.standalone import run
+    else:
+        from sarit.node.processes import run
 
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -158,6 +188,7 @@ def standalone(
             allow_damaged=allow_damaged,
             accept_data_loss=accept_data_loss,
             scrub_bytes_per_second=scrub,
+            processes=processes,
             one_port=one_port,
             advertised_host=advertise,
             times=Times(

@@ -220,6 +220,14 @@ APPENDS_IDLE_SECONDS: Final = 1.0
 # The life of containers in a store.
 REOPEN_SECONDS: Final = 0.1  # between two attempts to recover a container; doubles up to the maximum
 MAX_REOPEN_SECONDS: Final = 5.0
+# Processes of one node: pauses before a child that ended starts again, and after how long without an end they begin
+# with the shortest; how long a child may take to stop; between two attempts of a controller to reach its stores.
+CHILD_RESTART_SECONDS: Final = 0.1
+CHILD_SECRET_BYTES: Final = 32
+MAX_CHILD_RESTART_SECONDS: Final = 10.0
+CHILD_STEADY_SECONDS: Final = 30.0
+CHILD_STOP_SECONDS: Final = 30.0
+CHILD_STORES_RETRY_SECONDS: Final = 0.5
 OPENING_WAIT_SECONDS: Final = 20.0  # a request waits so long for its container to open; the Rust client gives up at 30
 MAX_UNCHANGED_FRAMES: Final = 1000  # a checkpoint covers so many frames even when they changed nothing
 MAX_CONCURRENT_OPENS: Final = 4  # of containers that this store is given
@@ -292,6 +300,14 @@ SCOPE_INCARNATION_BYTES: Final = 8
 # Between two maintenance rounds, however short the intervals.
 MIN_ROUND_PAUSE_SECONDS: Final = 0.01
 RECOVERY_SWEEP_SECONDS: Final = 1.0
+# Requests to scale that wait for evaluation.  More are dropped: stores repeat them.
+MAX_SCALE_REQUESTS: Final = 10_000
+# Controllers of other processes: what one reply of a store holds at most, for how long a request is repeated, and how
+# often a controller finds out which stores there are.
+MAX_GROWN_PER_REPLY: Final = 10_000
+MAX_INTERNAL_READ_BYTES: Final = MIB
+REMOTE_RETRY_SECONDS: Final = 20.0
+STORES_POLL_SECONDS: Final = 5.0
 # Pending work younger than that belongs to the controller that began it.
 RECOVERY_GRACE_SECONDS: Final = 5.0
 WATERMARK_READ_BYTES: Final = MIB

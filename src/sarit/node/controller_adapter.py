@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
-from sarit.core.errors import NotFound, Sealed, Truncated
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.errors import Invalid, NotFound, Sealed, Truncated
 from sarit.core.metering import NO_RATES
-from sarit.store.container.writer_session import WriterSession
 from sarit.store.flow_control.growth import GrowthMonitor
 from sarit.store.server.control_handler import merge_batch
-from sarit.wire.frames import Append
+from sarit.store.server.internal_handler import append_at, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
     from sarit.core.metering import Rates
     from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.store import SegmentStore
-
-# The writer id of appends by the controller: of two concurrent ones, one is refused.
-_WRITER: Final = b"sarit-controller"
 
 
 class InProcessTables:
@@ -100,7 +94,7 @@ class InProcessSegments:
         except Truncated as error:
             # A repeated request of the controller finds the offset truncated already.
             if offset > error.start_offset:
-                raise
+                raise Invalid(f"segment {segment} cannot be truncated at {offset}: {error}") from None
 
     async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge sources into target in order; the target's length after each."""
@@ -125,24 +119,11 @@ class InProcessSegments:
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; NotFound, Truncated, Invalid."""
-        reads = self._store.reads(segment)
-        found = await reads.find(segment)
-        result = reads.from_memory(found, offset, limit) or await reads.from_chunks(found, offset, limit)
-        return b"".join(bytes(part) for part in result.parts)
+        return await read_bytes(self._store, segment, offset, limit)
 
     async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
         """Append one event at an offset; Conflict, NotFound, Sealed."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        session = WriterSession(_WRITER, _Reply(done))
-        await self._store.container(segment).set_up_writer(segment, session)
-        try:
-            # A session for each append: its event number follows the last one of this writer id.
-            number = 1 if session.last == NULL_ATTRIBUTE_VALUE else session.last + 1
-            # Conditional on the offset: the segment refuses it if another append came first.
-            session.append(Append(_WRITER, [data], len(data), 1, number, 0), expected_offset)
-            await done
-        finally:
-            session.close()
+        await append_at(self._store, segment, data, expected_offset)
 
     async def get_attribute(self, segment: str, key: bytes) -> int:
         """The value of an attribute, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
@@ -155,29 +136,6 @@ class InProcessSegments:
     def endpoint(self, segment: str) -> tuple[str, int]:
         """Host and port of this node's store."""
         return self._host, self.port
-
-
-class _Reply:
-    """A `ReplySink` for one append."""
-
-    def __init__(self, done: asyncio.Future[None]) -> None:
-        self._done = done
-
-    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
-        """The append is durable."""
-        if not self._done.done():
-            self._done.set_result(None)
-
-    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
-        """The append did not happen, or its outcome is unknown."""
-        if not self._done.done():
-            self._done.set_exception(error)
-
-    def segment_missing(self, session: WriterSession) -> None:
-        """The append is refused, or done before."""
-
-    def moved(self, session: WriterSession) -> None:
-        """As above: nothing is pending, since the append follows the set-up at once."""
 
 
 __all__ = ["InProcessSegments", "InProcessTables", "NotFound"]

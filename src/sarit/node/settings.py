@@ -41,6 +41,9 @@ _MIN_MEMORY_BYTES = 128 * MIB
 _MIN_MEMORY_PER_CONTAINER_BYTES = 64 * MIB
 
 
+_MAX_DEFAULT_PROCESSES = 8
+
+
 def min_memory(containers: int) -> int:
     """The least `--memory` of a node, in bytes."""
     return max(_MIN_MEMORY_BYTES, containers * _MIN_MEMORY_PER_CONTAINER_BYTES)
@@ -100,6 +103,11 @@ def divide_memory(memory_bytes: int, containers: int, *, object_storage: bool) -
     )
 
 
+def default_processes(cores: int, containers: int) -> int:
+    """How many store processes `--processes auto` means: one for two cores, at most 8, at most one a container."""
+    return max(1, min(cores // 2, _MAX_DEFAULT_PROCESSES, containers))
+
+
 def _between(value: int, least: int, most: int) -> int:
     return max(least, min(value, most))
 
@@ -113,6 +121,7 @@ class NodeConfig:
     `advertised_host`: the address that clients get; None is `host`.
     `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller.
     `memory_bytes`: for `on_machine`; None is a quarter of the machine's.
+    `processes`: how many store processes; with more than one the controller has a process of its own.
     `accept_data_loss`: go on without pieces of the directory that are missing or damaged.
     `allow_damaged`: serve the containers that are not damaged.
     `scrub_bytes_per_second`: how fast chunks are read to find damage; 0: not at all."""
@@ -133,6 +142,7 @@ class NodeConfig:
     accept_data_loss: bool = False
     allow_damaged: bool = False
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    processes: int = 1
 
     def on_machine(self, machine_bytes: int) -> NodeConfig:
         """This configuration with limits that keep the node within its memory.  Raises Invalid (see `choose_memory`).
@@ -161,6 +171,17 @@ class NodeConfig:
                 "--storage memory:// is for tests: it loses everything when the node stops; use file:///absolute/path "
                 "or s3://bucket/prefix"
             )
+        if not 1 <= self.processes <= self.containers:
+            raise Invalid(
+                f"--processes {self.processes}: each process needs a container, and there are {self.containers} "
+                "(--containers, fixed when the data directory is created)"
+            )
+        if self.processes > 1 and self.one_port:
+            raise Invalid("--one-port is for one process: with --processes each store has a port of its own")
+        if self.processes > 1 and self.store_port:
+            last = self.store_port + self.processes - 1
+            if last > _MAX_PORT or self.store_port <= self.controller_port <= last:
+                raise Invalid(f"the stores need the ports {self.store_port} to {last}: choose another --store-port")
         self.times.check()
         return replace(
             self, data_dir=os.path.abspath(self.data_dir), limits=replace(self.limits, containers=self.containers)
@@ -181,3 +202,38 @@ class NodeConfig:
         portions = 2 if self.one_port else 1  # with one port, as many again may not have sent a byte yet
         api = min(self.max_api_connections, left // (2 + portions))
         return replace(self, max_connections=min(self.max_connections, left - portions * api), max_api_connections=api)
+
+    def divided(self, machine_bytes: int, descriptors: int) -> list[NodeConfig]:
+        """The configuration of each store process, by number; memory and background reads are divided equally.
+
+        `machine_bytes`: as for `choose_memory`.  `descriptors`: files that each process may open.  Raises Invalid."""
+        count = self.processes
+        largest = -(-self.containers // count)
+        # The programs of the parent and of the other children come out of the machine's memory, not out of `--memory`.
+        programs = count * PROGRAM_MEMORY_BYTES
+        least = count * min_memory(largest)
+        asked = self.memory_bytes
+        if asked is None:
+            asked = max(least, min(machine_bytes // 4, MAX_DEFAULT_MEMORY_BYTES))
+        if asked < least:
+            raise Invalid(
+                f"--memory {asked // MIB}M is too little: {count} processes of {largest} containers at most need "
+                f"{least // MIB}M"
+            )
+        memory = choose_memory(asked, machine_bytes - programs, self.containers)
+        object_storage = self.storage_url is not None and not self.storage_url.lower().startswith("file:")
+        parts = []
+        for number in range(count):
+            own = len(range(number, self.containers, count))
+            limits = replace(
+                divide_memory(memory // count, own, object_storage=object_storage),
+                containers=self.containers,
+                scrub_bytes_per_second=self.scrub_bytes_per_second // count,
+                log_file_bytes=self.limits.log_file_bytes,
+            )
+            connections = replace(self, containers=own).within(descriptors).max_connections
+            port = self.store_port + number if self.store_port else 0
+            parts.append(
+                replace(self, memory_bytes=memory, limits=limits, max_connections=connections, store_port=port)
+            )
+        return parts

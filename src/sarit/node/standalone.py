@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.node")
 
-_BACKLOG = 4096
+BACKLOG: Final = 4096
 EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
@@ -86,16 +86,16 @@ class Node:
         await self.controller.start()
         self._metering = asyncio.ensure_future(self.meters.run())
         if not self.config.one_port:
-            with _naming_port("--store-port", self.config.host, self.config.store_port):
+            with naming_port("--store-port", self.config.host, self.config.store_port):
                 self.store_port = await self.server.listen(self.config.host, self.config.store_port)
         self.server.start_reaper()
         listener = GrpcListener(self.controller.services(), self.config.max_api_connections)
         factory = listener.connection
         if self.config.one_port:
             factory = PortMux(self.server.connection, listener.connection, self.config.max_api_connections).connection
-        with _naming_port("--controller-port", self.config.host, self.config.controller_port):
+        with naming_port("--controller-port", self.config.host, self.config.controller_port):
             self._api = await asyncio.get_running_loop().create_server(
-                factory, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
+                factory, bound_address(self.config.host), self.config.controller_port, backlog=BACKLOG
             )
         # Port 0: the system has picked one.
         if not self.config.controller_port:
@@ -119,7 +119,7 @@ class Node:
 
 
 @contextmanager
-def _naming_port(option: str, host: str, port: int) -> Iterator[None]:
+def naming_port(option: str, host: str, port: int) -> Iterator[None]:
     """Errors of a listener say which option chose its port.  Raises Unavailable, OSError."""
     try:
         yield
@@ -142,6 +142,11 @@ def advertised_address(config: NodeConfig) -> str:
     if host in EVERY_ADDRESS:
         host = "127.0.0.1"
     return bound_address(host)
+
+
+def internal_address(config: NodeConfig) -> str:
+    """The address at which a controller reaches stores of its own machine."""
+    return bound_address("127.0.0.1" if config.host in EVERY_ADDRESS else config.host)
 
 
 def bound_address(host: str) -> str:
@@ -184,7 +189,7 @@ async def _serve(config: NodeConfig, env: Env) -> None:
         # A recovery may take long.  It may be cancelled at any moment, since nothing was acknowledged yet.
         ready = await run_unless(signals.first, _start(config, env, claim, nodes))
         if ready:
-            _say(f"sarit is ready: {nodes[0].addresses()}, data in {config.data_dir}")
+            say(f"sarit is ready: {nodes[0].addresses()}, data in {config.data_dir}")
             await signals.first.wait()
             _log.info("stopping: flushing to long-term storage (a second signal skips that)")
         else:
@@ -197,10 +202,11 @@ async def _serve(config: NodeConfig, env: Env) -> None:
             await _stop(node, signals)
         # Last: another node may start on the directory from here on.
         claim.lock.close()
-    _say("sarit stopped; everything acknowledged is on disk")
+    say("sarit stopped; everything acknowledged is on disk")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line on standard output."""
     try:
         print(text, flush=True)
     except OSError:  # the process that started the node has closed the pipe; clients are still served

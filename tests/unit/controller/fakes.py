@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Unavailable
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES
 from sarit.env.ports import Env
@@ -302,7 +302,12 @@ class FakeSegments:
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         at = await self.faults.enter(f"segments.read {segment} {offset}")
-        data = b"".join(bytes.fromhex(what) for what, _ in self._segment(segment).parts)
+        found = self._segment(segment)
+        data = b"".join(bytes.fromhex(what) for what, _ in found.parts)
+        if offset > found.length:
+            raise Invalid(f"{segment} has {found.length} bytes")
+        if offset < found.start:
+            raise Truncated(segment, found.start)
         await self.faults.leave(at, "segments.read")
         return data[offset : offset + min(limit, self.read_bytes)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sarit.controller.background.autoscale import MAX_SCALE_REQUESTS
+from sarit.core.limits import MAX_SCALE_REQUESTS
 from sarit.core.metering import Rates, ScaleAdvice
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy, StreamConfig

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NO_VERSION
 from sarit.wire import commands as w
 from sarit.wire import primitives
-from sarit.wire.commands import append, segment, session, table
+from sarit.wire.commands import append, internal, segment, session, table
 from tests.unit.wire.golden import GOLDEN, SHORTER, WRITER
+from tests.unit.wire.golden_internal import INTERNAL
 
-PAYLOADS = [pytest.param(command, bytes.fromhex(hexed), id=type(command).__name__) for command, hexed in GOLDEN]
+PAYLOADS = [
+    pytest.param(command, bytes.fromhex(hexed), id=type(command).__name__) for command, hexed in GOLDEN + INTERNAL
+]
 OPEN_ENDED = {w.Padding, w.PartialEvent, w.Event, w.AppendBlock}  # the last field is all the rest
 
 
@@ -29,7 +32,9 @@ def test_golden_bytes_both_ways(command, payload):
 
 
 def test_every_command_has_its_vector():
-    assert {command.code for command, _ in GOLDEN} | {w.Event.code} == set(w.CODES)
+    assert {command.code for command, _ in GOLDEN + INTERNAL} | {w.Event.code} == set(w.CODES)
+    assert all(command.code >= w.FIRST_INTERNAL for command, _ in INTERNAL)
+    assert all(command.code < w.FIRST_INTERNAL for command, _ in GOLDEN)
     assert all(made.code == code for code, made in w.CODES.items())
 
 
@@ -75,6 +80,7 @@ octets = st.integers(-128, 127)
 uuids = st.binary(min_size=16, max_size=16)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 blobs = st.binary(max_size=40)
+rates = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 keys = st.builds(w.TableKey, st.binary(min_size=1, max_size=9), longs) | st.just(w.TableKey(b"", NO_VERSION))
 entries = st.builds(lambda key, value: w.TableEntry(*key, value), keys, blobs)
 
@@ -107,6 +113,12 @@ STRATEGIES = {
         (append.EmbeddedEvent, blobs),
         (segment.AttributeUpdates, _tuples(st.builds(w.AttributeUpdate, uuids, octets, longs, longs))),
         (segment.MergedSources, _tuples(st.builds(w.MergedSource, texts, longs))),
+        (
+            internal.TableChanges,
+            _tuples(st.builds(w.TableChange, blobs, longs, st.booleans(), st.booleans(), blobs)),
+        ),
+        (internal.RatesOfSegments, _tuples(st.builds(w.SegmentRates, *[rates] * 9))),
+        (internal.ScaleRequestList, _tuples(st.builds(w.ScaleRequest, texts, octets))),
         (session.StorageChunks, _tuples(st.builds(w.StorageChunk, longs, longs, longs, texts, st.booleans()))),
     ]
 }
@@ -170,6 +182,10 @@ def _decode_or_refuse(code, payload):
         w.TableRead(7, "a", ()),
         w.ReadTable(7, "a", "", ()),
         w.StorageChunksListed(7, ()),
+        w.ChangeTable(7, "a", ()),
+        w.GetRates(7, ()),
+        w.RatesMeasured(7, ()),
+        w.ScaleRequests(7, ()),
     ],
     ids=lambda command: type(command).__name__,
 )
@@ -195,6 +211,8 @@ def test_wrong_counts_are_refused_at_once(command, count):
         w.MergeSegments(7, "a", "b", "", (w.AttributeUpdate(b"", 1, 2, 3),)),
         w.TableEntriesUpdated(7, (1 << 63,)),
         w.ReadTable(7, "a", "", (w.TableKey(b"k", 1 << 63),)),
+        w.RatesMeasured(7, (w.SegmentRates(*[float("nan")] * 9),)),
+        w.RatesMeasured(7, (w.SegmentRates(*[-1.0] * 9),)),
         w.SegmentCreated(7, "\ud800"),
         w.SegmentCreated(7, "x" * (MAX_WIRE_STRING_BYTES + 1)),
         w.SegmentRead("a", 0, True, False, bytes(MAX_WIRE_PAYLOAD_BYTES), 7),

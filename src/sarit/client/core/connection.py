@@ -35,7 +35,7 @@ from sarit.wire.commands import Hello, KeepAlive, decode, encode
 from sarit.wire.frames import DATA_APPENDED, FrameReader, Window, read_data_appended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from sarit.env.ports import Buffer, Network
 
@@ -283,8 +283,13 @@ class Connection(asyncio.BufferedProtocol):
 class ConnectionPool:
     """The pool: at most one open connection per (store, purpose)."""
 
-    def __init__(self, network: Network, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self, network: Network, policy: RetryPolicy | None = None,
+        introduce: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> None:  # fmt: skip
+        """`introduce`: what each connection needs after Hello, before anything else; it raises Unavailable."""
         self._network = network
+        self._introduce = introduce
         self._policy = policy or RetryPolicy()
         self._window = Window()
         self._open: dict[tuple[str, int, str], asyncio.Task[Connection]] = {}
@@ -319,6 +324,8 @@ class ConnectionPool:
                 )
                 assert connection is not None
                 await connection.greeted
+                if self._introduce is not None:
+                    await self._introduce(connection)
         except TimeoutError:
             if connection is not None:
                 # The socket is open, but no Hello came within the time.

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.controller.model import autoscale, streams
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError
+from sarit.core.limits import MAX_SCALE_REQUESTS
 from sarit.core.names import SegmentId, parse_segment_name
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
 
 _log = logging.getLogger("sarit.controller")
-
-# Requests that wait for evaluation.  More are dropped: the stores repeat them.
-MAX_SCALE_REQUESTS: Final = 10_000
 
 
 class AutoScale:

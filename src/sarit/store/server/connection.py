@@ -35,6 +35,7 @@ from sarit.store.health import Opening
 from sarit.store.server.append_handler import AppendHandler
 from sarit.store.server.connection_reaper import ConnectionMemory
 from sarit.store.server.held_requests import when_hosted
+from sarit.store.server.internal_handler import InternalHandler, InternalSession, outcome_unknown, refusal
 from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.store.server.read_handler import ReadHandler
 from sarit.store.server.reply_semaphore import ReplySemaphore
@@ -75,9 +76,13 @@ class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
     def __init__(
-        self, store: SegmentStore, control: ControlHandler, registry: ConnectionRegistry, window: Window | None = None
-    ) -> None:
+        self, store: SegmentStore, control: ControlHandler, registry: ConnectionRegistry, window: Window | None = None,
+        internal: InternalHandler | None = None,
+    ) -> None:  # fmt: skip
+        """`internal`: answers the controllers of this installation; None: no internal command is answered."""
         self._control = control
+        self._internal = internal
+        self._session: InternalSession | None = None  # once the connection has introduced itself
         self._registry = registry
         self._reader = FrameReader(window)
         self._assembler = AppendAssembler()
@@ -132,6 +137,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             # `_finished` removes a task from the dict in a later turn of the loop, so this may iterate over it.
             task.cancel()
         self._transients.connection_closed()
+        if self._session is not None:
+            self._session.close()
         # They refer to this object.  Without this it would be in a cycle, which only a full garbage collection finds.
         del self._appends, self._reads
 
@@ -266,6 +273,16 @@ class StoreConnection(asyncio.BufferedProtocol):
         elif self._control.handles(command):
             # A task, since it waits for the log or the index.  Replies may overtake each other: each has a request id.
             self.spawn(self._answer(command), request_bytes(command, len(payload)))
+        elif self._session is not None and self._session.handles(command):
+            self.spawn(self._answer(command), request_bytes(command, len(payload)))
+        elif isinstance(command, wire.Introduce) and self._internal is not None and self._session is None:
+            self._session = self._internal.introduce(bytes(command.secret))
+            self.send(encode(refusal(command) if self._session is None else wire.Introduced(command.request_id)))
+            if self._session is None:
+                self.close("does not know the secret of this installation")
+        elif command.code >= wire.FIRST_INTERNAL:
+            self.send(encode(refusal(command)))
+            self.close(f"sent {type(command).__name__} without an introduction")
         else:
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
 
@@ -284,7 +301,10 @@ class StoreConnection(asyncio.BufferedProtocol):
             try:
                 await when_hosted(partial(self._answer_now, command))
             except Unavailable:
-                self.close()
+                if self._session is None:
+                    self.close()
+                else:
+                    self.send(encode(outcome_unknown(command)))
 
     async def _answer_now(self, command: wire.Command) -> None:
         size = reply_bytes(command)
@@ -292,11 +312,16 @@ class StoreConnection(asyncio.BufferedProtocol):
         async with self.reply_semaphore.slot(size) if size else nullcontext():
             if isinstance(command, wire.CreateTransientSegment):
                 reply = await self._transients.create(command)
+            elif self._session is not None and self._session.handles(command):
+                reply = await self._session.answer(command)
             else:
                 reply = await self._control.answer(command)
                 if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
                     # Before the next await: the connection may end during it, and would try to delete what is merged.
                     self._transients.merged(command.source)
+            if reply is None and self._session is not None:
+                # A controller has many other requests on this connection: it does not end because of one.
+                reply = outcome_unknown(command)
             await self.wait_writable()
             if reply is None:
                 # The outcome is unknown, or the protocol has no reply for it (`replies.py`).

@@ -16,6 +16,7 @@ from sarit.wire.frames import Window
 
 if TYPE_CHECKING:
     from sarit.store.container.container import Container
+    from sarit.store.server.internal_handler import InternalHandler
     from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.store.server.listener")
@@ -29,9 +30,12 @@ class StoreListener:
         store: SegmentStore,
         reaper: ConnectionReaper[StoreConnection] | None = None,
         max_connections: int = MAX_CONNECTIONS,
+        internal: InternalHandler | None = None,
     ) -> None:
+        """`internal`: answers the controllers of this installation, if they are other processes."""
         self._store = store
         self._control = ControlHandler(store)
+        self._internal = internal
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
         self._reaping: asyncio.Task[None] | None = None
@@ -64,7 +68,7 @@ class StoreListener:
                 _log.error("%d connections are open, which is the limit: new ones are closed", count)
             return _RefusedConnection()
         self._accepting += 1
-        return StoreConnection(self._store, self._control, self, self._window)
+        return StoreConnection(self._store, self._control, self, self._window, self._internal)
 
     def connection_opened(self, connection: StoreConnection) -> None:
         """See `ConnectionRegistry`.  Every connection's memory limits follow the number of connections."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.limits import (
     BLOCK_OVERHEAD_BYTES,
+    MAX_INTERNAL_READ_BYTES,
     MAX_TABLE_PAGE_BYTES,
     MAX_TABLE_VALUE_BYTES,
     MAX_WIRE_PAYLOAD_BYTES,
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from sarit.wire.commands import Command
 
 # Fields that hold items: each item costs about as much as a block, however short it is.
-_ITEMS = ("entries", "keys", "sources", "attribute_updates")
+_ITEMS = ("entries", "keys", "sources", "attribute_updates", "changes", "segments")
 
 
 def request_bytes(command: Command, payload_bytes: int) -> int:
@@ -33,4 +34,8 @@ def reply_bytes(command: Command) -> int:
         return min(MAX_WIRE_PAYLOAD_BYTES, len(command.keys) * MAX_TABLE_VALUE_BYTES)
     if isinstance(command, wire.ReadTableKeys | wire.ReadTableEntries | wire.ReadTableEntriesDelta):
         return MAX_TABLE_PAGE_BYTES
+    if isinstance(command, wire.ScanTable):
+        return MAX_TABLE_PAGE_BYTES
+    if isinstance(command, wire.ReadBytes):
+        return min(max(command.limit, 0), MAX_INTERNAL_READ_BYTES)
     return 0

@@ -1,0 +1,323 @@
+"""A process of a node with several: one store with its containers, or the controller.  `processes.py` starts it.
+
+*The parent speaks* over standard input: one line with the description (`ChildSpec`), then commands, one a line.
+`serve`: all containers of the node are open.  `stop`: flush and end.  `skip`: end without the flush.  The end of the
+input means that the parent is gone: the process ends at once, as by kill -9; acknowledged data is in the log.
+
+*The child speaks* over standard output, one JSON object a line: `opened`, `ready` with its port, `failed` with the
+error.
+
+Signals that a terminal or a service manager sends to all processes are left to the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import os
+import pickle
+import signal
+import sys
+import threading
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sarit.core.errors import Invalid, SaritError, Unavailable
+from sarit.core.limits import CHILD_STORES_RETRY_SECONDS, SWITCH_INTERVAL_SECONDS
+from sarit.core.repeated_log import RepeatedLog
+from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.signals import run_unless
+from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address, naming_port
+from sarit.node.volume import storage_directory
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Env
+    from sarit.node.settings import NodeConfig
+    from sarit.store.store import SegmentStore
+
+_log = logging.getLogger("sarit.node")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """What one process does.
+
+    `number`: of the store; None: the controller.  `stores`: ports of all stores, for the controller.  `damaged`: as for
+    `StartPolicy`.  `version`: of the parent's program."""
+
+    name: str
+    number: int | None
+    processes: int
+    config: NodeConfig
+    secret: bytes
+    version: str
+    log_level: int
+    stores: tuple[int, ...] = ()
+    damaged: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The containers of this store."""
+        return owned_by(self.number, self.processes, self.config.containers) if self.number is not None else frozenset()
+
+    def encode(self) -> bytes:
+        """One line."""
+        return base64.b64encode(pickle.dumps(self)) + b"\n"
+
+
+def owned_by(number: int, processes: int, containers: int) -> frozenset[int]:
+    """The containers of one store of several."""
+    return frozenset(range(number, containers, processes))
+
+
+class Part(Protocol):
+    """What a child runs."""
+
+    async def open(self) -> None:
+        """Recover.  Raises SaritError, OSError."""
+
+    async def serve(self) -> int:
+        """Listen; the port.  Raises SaritError, OSError."""
+
+    def skip(self) -> None:
+        """Let `stop` end its flush."""
+
+    async def stop(self) -> None:
+        """Stop serving and close everything."""
+
+
+class StorePart:
+    """A store that serves some containers."""
+
+    def __init__(self, spec: ChildSpec, env: Env) -> None:
+        self._spec = spec
+        self._env = env
+        self._store: SegmentStore | None = None
+        self._server: Any = None
+        self._metering: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Recover the containers."""
+        from sarit.index.sqlite import SqliteIndexProvider
+        from sarit.log.local import LocalLogProvider
+        from sarit.storage.open import open_storage
+        from sarit.store.store import SegmentStore, StartPolicy
+
+        config, env, directory = self._spec.config, self._env, self._spec.config.data_dir
+        env.files.make_dirs(f"{directory}/index")
+        self._store = SegmentStore(
+            env,
+            LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes),
+            SqliteIndexProvider(env, f"{directory}/index", config.limits.index_cache_bytes),
+            await open_storage(config.storage_url or f"file://{directory}/chunks", env),
+            config.limits,
+            directory,
+            StartPolicy(config.accept_data_loss, config.allow_damaged, self._spec.damaged),
+            storage_directory(config),
+            self._spec.owned,
+        )
+        await self._store.start()
+
+    async def serve(self) -> int:
+        """Listen on the store's port."""
+        from sarit.store.flow_control.load_meters import LoadMeters
+        from sarit.store.server.internal_handler import InternalHandler
+        from sarit.store.server.listener import StoreListener
+
+        assert self._store is not None
+        config = self._spec.config
+        meters = LoadMeters(self._store, self._env.clock, config.times.scaling)
+        internal = InternalHandler(self._store, self._spec.secret, meters)
+        meters.request_scaling = internal.request_scaling
+        self._server = StoreListener(self._store, max_connections=config.max_connections, internal=internal)
+        with naming_port("--store-port", config.host, config.store_port):
+            port: int = await self._server.listen(config.host, config.store_port)
+        self._metering = asyncio.ensure_future(meters.run())
+        return port
+
+    def skip(self) -> None:
+        """Let `stop` end its flush."""
+        if self._store is not None:
+            self._store.skip_flush()
+
+    async def stop(self) -> None:
+        """Flush to long-term storage and close everything."""
+        if self._metering is not None:
+            self._metering.cancel()
+            await asyncio.gather(self._metering, return_exceptions=True)
+        if self._server is not None:
+            await self._server.close()
+        if self._store is not None:
+            await self._store.stop()
+
+
+class ControllerPart:
+    """The controller, on the stores of other processes."""
+
+    def __init__(self, spec: ChildSpec, env: Env) -> None:
+        from sarit.controller.server import Controller
+        from sarit.node.remote_adapter import (
+            FixedRouter,
+            RemoteSegments,
+            RemoteTables,
+            ScaleRequestWatch,
+            StoreConnections,
+        )
+
+        self._env = env
+        self._config = config = spec.config
+        stores = [(internal_address(config), port) for port in spec.stores]
+        self._stores = StoreConnections(env, FixedRouter(config.containers, stores), spec.secret)
+        host = advertised_address(config)
+        self._controller = Controller(
+            RemoteTables(self._stores), RemoteSegments(self._stores, host), env, (host, config.controller_port),
+            config.times,
+        )  # fmt: skip
+        self._watch = ScaleRequestWatch(self._stores, env, self._controller.autoscale.request)
+        self._watching: asyncio.Task[None] | None = None
+        self._api: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Start the controller, as soon as the stores of its tables serve."""
+        repeated = RepeatedLog(_log, self._env.clock.monotonic)
+        while True:
+            try:
+                await self._controller.start()
+                break
+            except Unavailable as error:
+                repeated.warning("", f"the controller waits for the stores: {error}")
+                await asyncio.sleep(CHILD_STORES_RETRY_SECONDS)
+        self._watching = asyncio.ensure_future(self._watch.run())
+
+    async def serve(self) -> int:
+        """Listen on the controller's port."""
+        from sarit.rpc.grpc_server import GrpcListener
+
+        config = self._config
+        listener = GrpcListener(self._controller.services(), config.max_api_connections)
+        with naming_port("--controller-port", config.host, config.controller_port):
+            self._api = await asyncio.get_running_loop().create_server(
+                listener.connection, bound_address(config.host), config.controller_port, backlog=BACKLOG
+            )
+        port: int = self._api.sockets[0].getsockname()[1]
+        self._controller.advertised = (self._controller.advertised[0], port)
+        return port
+
+    def skip(self) -> None:
+        """Nothing is flushed."""
+
+    async def stop(self) -> None:
+        """Stop the background work and close everything."""
+        if self._api is not None:
+            self._api.close()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._controller.stop()
+        await self._stores.close()
+
+
+class Parent:
+    """The commands of the parent, and reports to it."""
+
+    def __init__(self, commands: int, reports: int) -> None:
+        self._commands = commands
+        self._reports = reports
+        self.serve = asyncio.Event()
+        self.stop = asyncio.Event()
+        self.skip = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def listen(self) -> None:
+        """Take commands from now on, on a thread: the end of the parent counts even while the event loop is busy."""
+        threading.Thread(target=self._read, name="parent", daemon=True).start()
+
+    def report(self, kind: str, **values: object) -> None:
+        """Report one event."""
+        os.write(self._reports, json.dumps({"kind": kind, **values}).encode() + b"\n")
+
+    def _read(self) -> None:
+        events = {b"serve": self.serve, b"stop": self.stop, b"skip": self.skip}
+        while line := read_line(self._commands):
+            self._loop.call_soon_threadsafe(events[line].set)
+        # The parent is gone.  Another node may start on the directory at any moment: nothing may be written any more.
+        os._exit(1)
+
+
+def read_line(descriptor: int) -> bytes:
+    """The next line of a pipe without its end; empty at the end of the pipe.
+
+    Byte by byte: nothing of the next line may be taken, and no buffer may be locked when the process ends."""
+    line = bytearray()
+    while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
+        line += byte
+    return bytes(line) if byte else b""
+
+
+async def run_part(part: Part, parent: Parent) -> None:
+    """Run a part until the parent stops it.  Raises what it raises when it starts."""
+
+    async def start() -> None:
+        await part.open()
+        parent.report("opened")
+        await parent.serve.wait()
+        parent.report("ready", port=await part.serve())
+        GcScheduler().start()
+
+    async def hurry() -> None:
+        await parent.skip.wait()
+        part.skip()
+
+    hurrying = asyncio.ensure_future(hurry())
+    ready = False
+    try:
+        ready = await run_unless(parent.stop, start())
+        await parent.stop.wait()
+    finally:
+        if not ready:
+            part.skip()  # nothing was acknowledged
+        await part.stop()
+        hurrying.cancel()
+
+
+async def _run(spec: ChildSpec, reports: int) -> None:
+    from sarit.env.real import real_env
+
+    parent = Parent(sys.stdin.fileno(), reports)
+    parent.listen()
+    env = real_env()
+    try:
+        await run_part(ControllerPart(spec, env) if spec.number is None else StorePart(spec, env), parent)
+    except (SaritError, OSError) as error:
+        parent.report("failed", error=type(error).__name__, text=str(error))
+        sys.exit(1)
+
+
+def main() -> None:
+    """Run the process that standard input describes."""
+    import uvloop
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Before anything can print: what is printed goes to the log.
+    reports = os.dup(1)
+    os.dup2(2, 1)
+    spec: ChildSpec = pickle.loads(base64.b64decode(read_line(sys.stdin.fileno())))
+    logging.basicConfig(
+        level=spec.log_level,
+        stream=sys.stderr,
+        format=f"%(asctime)s %(levelname)s [{spec.name}] %(name)s: %(message)s",
+    )
+    if spec.log_level == logging.INFO:
+        logging.getLogger("grpclib").setLevel(logging.WARNING)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    if spec.version != (installed := version("sarit")):
+        raise Invalid(f"this node runs version {spec.version}, and {installed} is installed now: restart the node")
+    uvloop.run(_run(spec, reports))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,335 @@
+"""A node in several processes: `sarit standalone --processes N`.
+
+The parent serves nothing.  It claims the data directory, starts N stores and, when all serve, the controller
+(`child.py`).  Store k has the containers c with c mod N == k and listens on the store's port + k.  It restarts a child
+that ended, after a pause that grows while the child does not stay; the others serve on.  Clients ride through: they ask
+the controller where a segment is, and the controller's requests are repeated until the store is back.
+
+When the node stops, the controller stops first, since its tables are in the stores.  When the parent is killed, its
+children end with it: each reads a pipe from the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
+from sarit.core.limits import (
+    CHILD_RESTART_SECONDS,
+    CHILD_SECRET_BYTES,
+    CHILD_STEADY_SECONDS,
+    CHILD_STOP_SECONDS,
+    MAX_CHILD_RESTART_SECONDS,
+)
+from sarit.node.child import ChildSpec
+from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.signals import StopSignals, run_unless
+from sarit.node.standalone import say
+from sarit.node.volume import fit_to_volume
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.env.ports import Env
+    from sarit.node.ownership import DirectoryClaim
+    from sarit.node.settings import NodeConfig
+
+_log = logging.getLogger("sarit.node")
+
+_CONTROLLER: Final = "controller"
+# What a child cannot start because of, by name; anything else is Unavailable here.
+_ERRORS: Final[dict[str, type[SaritError]]] = {"Invalid": Invalid, "Corrupt": Corrupt}
+
+
+class Child:
+    """One process, restarted as long as the node runs.
+
+    `make`: its description for the next start, since ports and permissions change after the first one."""
+
+    def __init__(self, name: str, what: str, env: Env, make: Callable[[], ChildSpec]) -> None:
+        self.name = name
+        self.port = 0
+        self.process: asyncio.subprocess.Process | None = None
+        self._what = what
+        self._env = env
+        self._make = make
+        self._stopping = asyncio.Event()
+        self._may_serve = asyncio.Event()
+        self.opened = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.failure: SaritError | None = None
+        self._ended = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Child {self.name}>"
+
+    def start(self) -> None:
+        """Start it, and again whenever it ends after it was ready once."""
+        self._running = asyncio.ensure_future(self._run())
+
+    def serve(self) -> None:
+        """Let it serve when it is open."""
+        self._may_serve.set()
+        if self.opened.is_set():
+            self._command(b"serve\n")
+
+    async def wait(self, event: asyncio.Event) -> None:
+        """Wait for `opened` or `ready`.  Raises the error of a child that could not start."""
+        waiting = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._ended.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        if not event.is_set():
+            raise self.failure or Unavailable(f"{self.name} ended before it was ready (see the log)")
+
+    def skip(self) -> None:
+        """Do not wait for its flush."""
+        self._command(b"skip\n")
+
+    async def stop(self) -> None:
+        """End it and wait for its end."""
+        self._stopping.set()
+        self._command(b"stop\n")
+        if self._running is None:
+            return
+        done, _ = await asyncio.wait((self._running,), timeout=CHILD_STOP_SECONDS)
+        if not done:
+            _log.error("%s did not stop within %g s and is killed; acknowledged data is in the log", self.name,
+                       CHILD_STOP_SECONDS)  # fmt: skip
+            self.kill()
+            await asyncio.wait((self._running,))
+        self._running.result()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+
+    def _command(self, line: bytes) -> None:
+        process = self.process
+        if process is not None and process.returncode is None and process.stdin is not None:
+            process.stdin.write(line)
+
+    async def _run(self) -> None:
+        pause = CHILD_RESTART_SECONDS
+        served = False
+        try:
+            while not self._stopping.is_set():
+                began = self._env.clock.monotonic()
+                code = await self._run_once(again=served)
+                served = served or self.ready.is_set()
+                if self._stopping.is_set() or not served:
+                    return
+                if self._env.clock.monotonic() - began > CHILD_STEADY_SECONDS:
+                    pause = CHILD_RESTART_SECONDS
+                _log.error("%s %s; it starts again in %g s", self._what, describe_exit(code, self.failure), pause)
+                self.ready.clear()
+                self.opened.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), pause)
+                pause = min(2 * pause, MAX_CHILD_RESTART_SECONDS)
+        finally:
+            self._ended.set()
+
+    async def _run_once(self, *, again: bool) -> int:
+        """Start the process and follow it to its end; its exit code."""
+        began = self._env.clock.monotonic()
+        self.failure = None
+        process = self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "sarit.node.child", self.name, stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(self._make().encode())
+            if self._stopping.is_set():
+                self._command(b"stop\n")
+            while line := await process.stdout.readline():
+                self._report(json.loads(line))
+                if again and self.ready.is_set():
+                    again = False
+                    _log.info("%s serves again after %.1f s", self.name, self._env.clock.monotonic() - began)
+            return await process.wait()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _report(self, report: dict[str, Any]) -> None:
+        if report["kind"] == "opened":
+            self.opened.set()
+            if self._may_serve.is_set():
+                self._command(b"serve\n")
+        elif report["kind"] == "ready":
+            self.port = int(report["port"])
+            self.ready.set()
+        else:
+            self.failure = _ERRORS.get(report["error"], Unavailable)(report["text"])
+
+
+def describe_exit(code: int, failure: SaritError | None) -> str:
+    """How a process ended, in words."""
+    if failure is not None:
+        return f"failed ({failure})"
+    if code < 0:
+        try:
+            return f"was ended by signal {-code} ({signal.Signals(-code).name})"
+        except ValueError:
+            return f"was ended by signal {-code}"
+    return f"ended with code {code}"
+
+
+class ProcessNode:
+    """The children of a node, started and stopped in order."""
+
+    def __init__(self, config: NodeConfig, parts: Sequence[NodeConfig], env: Env, claim: DirectoryClaim) -> None:
+        """`parts`: the configuration of each store process."""
+        self._config = config
+        self._env = env
+        self._claim = claim
+        self._secret = env.random.bytes(CHILD_SECRET_BYTES)
+        self._first_start = True
+        self.stores = [self._store(number, part) for number, part in enumerate(parts)]
+        self.controller = Child(_CONTROLLER, "the controller", env, self._controller_spec)
+
+    def __repr__(self) -> str:
+        return f"<ProcessNode {self.addresses()}>"
+
+    def _store(self, number: int, part: NodeConfig) -> Child:
+        def make() -> ChildSpec:
+            # A restart keeps the port, which clients know, and is allowed no loss of data.
+            config = replace(
+                part,
+                store_port=self.stores[number].port or part.store_port,
+                accept_data_loss=part.accept_data_loss and self._first_start,
+            )
+            return self._spec(f"store-{number}", number, config)
+
+        owned = ", ".join(map(str, range(number, self._config.containers, self._config.processes)))
+        return Child(f"store-{number}", f"store-{number} (containers {owned})", self._env, make)
+
+    def _controller_spec(self) -> ChildSpec:
+        port = self.controller.port or self._config.controller_port
+        spec = self._spec(_CONTROLLER, None, replace(self._config, controller_port=port))
+        return replace(spec, stores=tuple(store.port for store in self.stores))
+
+    def _spec(self, name: str, number: int | None, config: NodeConfig) -> ChildSpec:
+        return ChildSpec(
+            name, number, config.processes, config, self._secret, version("sarit"), logging.getLogger().level,
+            damaged=self._claim.damaged,
+        )  # fmt: skip
+
+    def addresses(self) -> str:
+        """Where the node listens, as text."""
+        host = self._config.host
+        stores = ", ".join(f"{host}:{store.port}" for store in self.stores)
+        return f"controller {host}:{self.controller.port}, store {stores}"
+
+    async def start(self) -> None:
+        """Start all processes; all serve when this returns.  Raises what keeps one from starting."""
+        for store in self.stores:
+            store.start()
+        await gather_first_error(store.wait(store.opened) for store in self.stores)
+        # All containers are open, and nothing is served yet.
+        self._claim.mark_complete(self._config, self._env)
+        for store in self.stores:
+            store.serve()
+        await gather_first_error(store.wait(store.ready) for store in self.stores)
+        self.controller.start()
+        self.controller.serve()
+        await self.controller.wait(self.controller.ready)
+        self._first_start = False
+
+    async def stop(self) -> None:
+        """Stop the controller, then the stores, which flush."""
+        await self.controller.stop()
+        await asyncio.gather(*(store.stop() for store in self.stores))
+
+    def skip_flush(self) -> None:
+        """Let the stores end their flushes."""
+        for store in self.stores:
+            store.skip()
+
+
+async def gather_first_error(work: Any) -> None:
+    """Wait for all; the first error cancels the rest and is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _serve(config: NodeConfig, machine_bytes: int, descriptors: int, env: Env) -> None:
+    signals = StopSignals(env.clock)
+    signals.listen()
+    config = fit_to_volume(config, env.files)
+    parts = config.divided(machine_bytes, descriptors)
+    claim = claim_directory(config, env)
+    node = ProcessNode(config, parts, env, claim)
+    ready = False
+    try:
+        ready = await run_unless(signals.first, _start(config, env, claim, node))
+        if ready:
+            say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
+            await signals.first.wait()
+            _log.info("stopping: flushing to long-term storage (a second signal skips that)")
+        else:
+            _log.info("stopping before it was ready")
+    finally:
+        if not ready:
+            signals.again.set()
+        await _stop(node, signals)
+        # Last: another node may start on the directory from here on.
+        claim.lock.close()
+    say("sarit stopped; everything acknowledged is on disk")
+
+
+async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: ProcessNode) -> None:
+    from sarit.storage.open import open_storage
+
+    storage = await open_storage(config.storage_url or f"file://{config.data_dir}/chunks", env)
+    try:
+        await claim_long_term_storage(config, env, storage, claim)
+    finally:
+        await storage.close()
+    await node.start()
+
+
+async def _stop(node: ProcessNode, signals: StopSignals) -> None:
+    async def hurry() -> None:
+        await signals.again.wait()
+        node.skip_flush()
+
+    hurrying = asyncio.ensure_future(hurry())
+    try:
+        await node.stop()
+    finally:
+        hurrying.cancel()
+
+
+def run(config: NodeConfig) -> None:
+    """Run a node of several processes until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
+    import uvloop
+
+    from sarit.env.real import real_env
+    from sarit.env.real_limits import machine_memory, raise_descriptor_limit
+
+    # Children inherit the limit.
+    descriptors = raise_descriptor_limit()
+    uvloop.run(_serve(config.validated(), machine_memory(), descriptors, real_env()))

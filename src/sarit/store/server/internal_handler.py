@@ -1,0 +1,280 @@
+"""What a store answers to controllers of its installation (`wire/commands/internal.py`).
+
+A connection is internal once it has introduced itself with the secret of the installation.  Before that each internal
+command is refused, and the connection ends.  `InternalHandler` is one for a store; `InternalSession` holds what the
+store keeps for one internal connection: which segments it has seen grow, and requests to scale that it has not taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.core.errors import Conflict, Exists, Invalid, SaritError
+from sarit.core.limits import (
+    MAX_GROWN_PER_REPLY,
+    MAX_INTERNAL_READ_BYTES,
+    MAX_SCALE_REQUESTS,
+    NULL_ATTRIBUTE_VALUE,
+)
+from sarit.core.metering import NO_RATES, ScaleAdvice
+from sarit.store.container.writer_session import WriterSession
+from sarit.store.flow_control.growth import GrowthMonitor
+from sarit.store.health import Opening
+from sarit.store.server.replies import error_reply
+from sarit.wire import commands as wire
+from sarit.wire.frames import Append
+
+if TYPE_CHECKING:
+    from sarit.core.metering import Rates
+    from sarit.store.flow_control.load_meters import LoadMeters
+    from sarit.store.store import SegmentStore
+
+Handler = Callable[[Any], Awaitable[wire.Command]]
+
+# The writer id of appends by controllers: of two concurrent ones, one is refused.
+_WRITER: Final = b"sarit-controller"
+_ADVICE: Final = {ScaleAdvice.SPLIT: 1, ScaleAdvice.MERGE: 2}
+_NO_POSITION: Final = -1
+_REFUSED: Final = 0
+
+
+class InternalHandler:
+    """Answers internal commands on behalf of a store."""
+
+    def __init__(self, store: SegmentStore, secret: bytes, meters: LoadMeters | None = None) -> None:
+        """`secret`: what the controllers of this installation know, too; not empty."""
+        if not secret:
+            raise Invalid("the secret of an installation is not empty")
+        self.store = store
+        self._secret = secret
+        self._meters = meters
+        self._sessions: dict[InternalSession, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<InternalHandler, {len(self._sessions)} connections>"
+
+    def introduce(self, secret: bytes) -> InternalSession | None:
+        """A session for a connection that knows the secret; close it at the end of the connection."""
+        # In constant time: the answer must not say how much of a guess was right.
+        if not hmac.compare_digest(secret, self._secret):
+            return None
+        session = InternalSession(self)
+        self._sessions[session] = None
+        return session
+
+    def closed(self, session: InternalSession) -> None:
+        """Forget a session."""
+        self._sessions.pop(session, None)
+
+    def request_scaling(self, segment: str, advice: ScaleAdvice) -> None:
+        """Pass a request on to every controller that waits for them.  Never waits."""
+        for session in self._sessions:
+            session.request_scaling(segment, advice)
+
+    def rates(self, segment: str) -> Rates:
+        """The rates of a segment; zero without a meter, and for a segment of another store."""
+        if self._meters is None:
+            return NO_RATES
+        try:
+            return self._meters.rates(segment)
+        except SaritError:
+            return NO_RATES
+
+
+class InternalSession:
+    """One internal connection."""
+
+    def __init__(self, handler: InternalHandler) -> None:
+        self._handler = handler
+        self._store = handler.store
+        self._growth: GrowthMonitor | None = None
+        self._grown: list[str] = []
+        self._subscribed = False
+        self._scale_requests: dict[str, ScaleAdvice] = {}
+        self._wake = asyncio.Event()
+        self._handlers: dict[type, Handler] = {
+            wire.CreateFreshSegment: self._create,
+            wire.ChangeTable: self._change_table,
+            wire.ScanTable: self._scan_table,
+            wire.DeleteTable: self._delete_table,
+            wire.ReadBytes: self._read,
+            wire.AppendAt: self._append,
+            wire.GetRates: self._rates,
+            wire.GetGrown: self._get_grown,
+            wire.AwaitScaleRequests: self._await_scale_requests,
+        }
+
+    def handles(self, command: object) -> bool:
+        """Whether `answer` knows this request."""
+        return type(command) in self._handlers
+
+    async def answer(self, command: Any) -> wire.Command:
+        """The reply to an internal request.  Raises Opening: nothing was done."""
+        segment = getattr(command, "segment", "")
+        handler = self._handlers[type(command)]
+        try:
+            placed = segment and self._store.placed
+            return await (self._answer_of_owner(handler, command) if placed else handler(command))
+        except Opening:
+            raise
+        except Conflict as error:
+            return wire.ConditionFailed(command.request_id, segment, str(error))
+        except SaritError as error:
+            reply = error_reply(error, command.request_id, segment)
+            return reply or wire.OutcomeUnknown(command.request_id, segment, str(error))
+
+    async def _answer_of_owner(self, handler: Handler, command: Any) -> wire.Command:
+        """The reply, of a container that nobody else can have changed when it was made; see `ControlHandler`."""
+        container = self._store.container(command.segment)
+        try:
+            reply = await handler(command)
+        except SaritError:
+            await container.confirm()
+            raise
+        await container.confirm()
+        return reply
+
+    def close(self) -> None:
+        """The connection has ended."""
+        self._handler.closed(self)
+
+    def request_scaling(self, segment: str, advice: ScaleAdvice) -> None:
+        """Keep a request until the controller takes it; more than MAX_SCALE_REQUESTS are dropped."""
+        if self._subscribed and len(self._scale_requests) < MAX_SCALE_REQUESTS:
+            self._scale_requests[segment] = advice
+            self._wake.set()
+
+    # -- segments -----------------------------------------------------------------------------
+
+    async def _create(self, c: wire.CreateFreshSegment) -> wire.Command:
+        await self._store.container(c.segment).create(
+            c.segment, scale_type=c.scale_type, target_rate=c.target_rate, rollover=c.rollover_size_bytes, fresh=True
+        )
+        return wire.SegmentCreated(c.request_id, c.segment)
+
+    async def _read(self, c: wire.ReadBytes) -> wire.Command:
+        data = await read_bytes(self._store, c.segment, c.offset, min(c.limit, MAX_INTERNAL_READ_BYTES))
+        return wire.BytesRead(c.request_id, data)
+
+    async def _append(self, c: wire.AppendAt) -> wire.Command:
+        # A copy: a view of a large payload would keep all of it in memory until the append is flushed.
+        await append_at(self._store, c.segment, bytes(c.data), c.expected_offset)
+        return wire.AppendedAt(c.request_id)
+
+    # -- tables -------------------------------------------------------------------------------
+
+    async def _change_table(self, c: wire.ChangeTable) -> wire.Command:
+        # Copies, as for the public command.
+        changes = [
+            (bytes(change.key), None if change.removed else bytes(change.value), change.version) for change in c.changes
+        ]
+        fresh = {bytes(change.key) for change in c.changes if change.fresh}
+        versions = await self._store.tables(c.segment).update(c.segment, changes, fresh=fresh)
+        return wire.TableEntriesUpdated(c.request_id, tuple(versions))
+
+    async def _scan_table(self, c: wire.ScanTable) -> wire.Command:
+        end = bytes(c.end) if c.bounded else None
+        page = await self._store.tables(c.segment).scan(c.segment, bytes(c.start), end, c.limit)
+        entries = tuple(wire.TableEntry(entry.key, entry.version, entry.value or b"") for entry in page)
+        return wire.TableEntriesRead(c.request_id, c.segment, entries, b"")
+
+    async def _delete_table(self, c: wire.DeleteTable) -> wire.Command:
+        position = None if c.unchanged_since == _NO_POSITION else c.unchanged_since
+        try:
+            await self._store.tables(c.segment).delete(c.segment, c.must_be_empty, position)
+        except Exists as error:
+            return wire.TableSegmentNotEmpty(c.request_id, c.segment, str(error))
+        return wire.SegmentDeleted(c.request_id, c.segment)
+
+    # -- the store ----------------------------------------------------------------------------
+
+    async def _rates(self, c: wire.GetRates) -> wire.Command:
+        measured = (self._handler.rates(segment) for segment in c.segments)
+        rates = tuple(wire.SegmentRates(*rate.events, *rate.bytes, rate.age) for rate in measured)
+        return wire.RatesMeasured(c.request_id, rates)
+
+    async def _get_grown(self, c: wire.GetGrown) -> wire.Command:
+        if not self._grown:
+            if self._growth is None:
+                self._growth = GrowthMonitor(self._store, self._store.env.clock)
+            self._grown = await self._growth.grown()
+        found, self._grown = self._grown[:MAX_GROWN_PER_REPLY], self._grown[MAX_GROWN_PER_REPLY:]
+        return wire.SegmentsGrown(c.request_id, tuple(found), bool(self._grown))
+
+    async def _await_scale_requests(self, c: wire.AwaitScaleRequests) -> wire.Command:
+        self._subscribed = True
+        while not self._scale_requests:
+            self._wake.clear()
+            await self._wake.wait()
+        requests, self._scale_requests = self._scale_requests, {}
+        found = tuple(wire.ScaleRequest(segment, _ADVICE[advice]) for segment, advice in requests.items())
+        return wire.ScaleRequests(c.request_id, found)
+
+
+def refusal(command: Any) -> wire.Command:
+    """The answer to an internal command that is not answered, with the reason; the connection ends after it."""
+    text = f"{type(command).__name__} is for the processes of this installation: introduce the connection first"
+    if isinstance(command, wire.Introduce):
+        text = "the secret is not that of this installation"
+    return wire.AuthTokenCheckFailed(command.request_id, text, _REFUSED)
+
+
+def outcome_unknown(command: Any) -> wire.Command:
+    """The answer to a controller's public request that has no other."""
+    text = "the container of this segment does not serve now"
+    return wire.OutcomeUnknown(command.request_id, getattr(command, "segment", ""), text)
+
+
+async def read_bytes(store: SegmentStore, segment: str, offset: int, limit: int) -> bytes:
+    """Up to `limit` bytes from `offset`, none only at the end; never waits for more.
+
+    Raises NotFound, Truncated, Invalid (beyond the end), Unavailable."""
+    if limit <= 0:
+        raise Invalid(f"{limit} bytes were asked for")
+    reads = store.reads(segment)
+    found = await reads.find(segment)
+    if offset > found.length:
+        raise Invalid(f"offset {offset} is after the end {found.length} of segment {segment}")
+    result = reads.from_memory(found, offset, limit) or await reads.from_chunks(found, offset, limit)
+    return b"".join(bytes(part) for part in result.parts)
+
+
+async def append_at(store: SegmentStore, segment: str, data: bytes, expected_offset: int) -> None:
+    """Append one event if the segment ends at `expected_offset`.  Raises Conflict, NotFound, Sealed, Unavailable."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    session = WriterSession(_WRITER, _Reply(done))
+    await store.container(segment).set_up_writer(segment, session)
+    try:
+        # A session for each append: its event number follows the last one of this writer id.
+        number = 1 if session.last == NULL_ATTRIBUTE_VALUE else session.last + 1
+        # Conditional on the offset: the segment refuses it if another append came first.
+        session.append(Append(_WRITER, [data], len(data), 1, number, 0), expected_offset)
+        await done
+    finally:
+        session.close()
+
+
+class _Reply:
+    """A `ReplySink` for one append."""
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self._done = done
+
+    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
+        """The append is durable."""
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
+        """The append did not happen, or its outcome is unknown."""
+        if not self._done.done():
+            self._done.set_exception(error)
+
+    def segment_missing(self, session: WriterSession) -> None:
+        """The append is refused, or done before."""
+
+    def moved(self, session: WriterSession) -> None:
+        """As above: nothing is pending, since the append follows the set-up at once."""

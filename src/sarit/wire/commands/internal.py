@@ -1,0 +1,253 @@
+"""Commands between the processes of one installation: what a controller asks of a store, and clients may not.
+
+Codes are FIRST_INTERNAL and above; Pravega has none there.  A connection that uses them begins with Introduce, after
+Hello.  Before that a store refuses each of them.  Where a public command does what a controller needs, it is used
+instead.  docs/formats/internal-commands.md says what each command does.
+"""
+
+import math
+import struct
+from typing import Annotated, Final, NamedTuple
+
+from sarit.env.ports import Buffer
+from sarit.wire.commands.registry import Command, command
+from sarit.wire.errors import ProtocolError
+from sarit.wire.primitives import (
+    BYTE,
+    BYTES,
+    FLAG,
+    LONG,
+    TEXT,
+    Blob,
+    Byte,
+    Flag,
+    Int,
+    ListCodec,
+    Long,
+    Prose,
+    StructCodec,
+    Text,
+    Texts,
+)
+
+FIRST_INTERNAL: Final = 1_000_000
+_DOUBLE: Final = struct.Struct(">d")
+
+
+class TableChange(NamedTuple):
+    """One change of a table: a new value, or a removal (`removed`, with an empty value).
+
+    `version`: as for TableKey.  `fresh`: the key was never in the table."""
+
+    key: Buffer
+    version: int
+    fresh: bool
+    removed: bool
+    value: Buffer
+
+
+class SegmentRates(NamedTuple):
+    """Events and bytes per second over the four windows, shortest first; measured for `age` seconds."""
+
+    events_2: float
+    events_5: float
+    events_10: float
+    events_20: float
+    bytes_2: float
+    bytes_5: float
+    bytes_10: float
+    bytes_20: float
+    age: float
+
+
+class ScaleRequest(NamedTuple):
+    """A segment whose rates require scaling; `advice`: 1 split, 2 merge."""
+
+    segment: str
+    advice: int
+
+
+class _RateCodec:
+    """A 64-bit IEEE 754 number that is finite and not negative."""
+
+    def write(self, value: float, out: list[Buffer]) -> None:
+        if not math.isfinite(value) or value < 0:
+            raise ProtocolError(f"{value} is no rate")
+        out.append(_DOUBLE.pack(value))
+
+    def read(self, payload: Buffer, at: int) -> tuple[float, int]:
+        end = at + _DOUBLE.size
+        if len(payload) < end:
+            raise ProtocolError("a rate is cut short")
+        value: float = _DOUBLE.unpack_from(payload, at)[0]
+        if not math.isfinite(value) or value < 0:
+            raise ProtocolError(f"{value} is no rate")
+        return value, end
+
+
+TableChanges = Annotated[
+    tuple[TableChange, ...], ListCodec(StructCodec(TableChange, tuple, (BYTES, LONG, FLAG, FLAG, BYTES)))
+]
+RatesOfSegments = Annotated[tuple[SegmentRates, ...], ListCodec(StructCodec(SegmentRates, tuple, (_RateCodec(),) * 9))]
+ScaleRequestList = Annotated[tuple[ScaleRequest, ...], ListCodec(StructCodec(ScaleRequest, tuple, (TEXT, BYTE)))]
+
+
+@command(FIRST_INTERNAL)
+class Introduce(Command):
+    """The first request of an internal connection.  Answer: Introduced, or AuthTokenCheckFailed and the end."""
+
+    request_id: Long
+    secret: Blob
+
+
+@command(1_000_001)
+class Introduced(Command):
+    """Internal commands are answered from here on."""
+
+    request_id: Long
+
+
+@command(1_000_002)
+class OutcomeUnknown(Command):
+    """The request failed, or took effect without an answer.  Public connections are closed instead."""
+
+    request_id: Long
+    segment: Text
+    message: Prose
+
+
+@command(1_000_003)
+class ConditionFailed(Command):
+    """The condition of a request did not hold; nothing was changed."""
+
+    request_id: Long
+    segment: Text
+    message: Prose
+
+
+@command(1_000_004)
+class CreateFreshSegment(Command):
+    """As CreateSegment, of a segment that never existed: the store need not look for it.  Answer: SegmentCreated."""
+
+    request_id: Long
+    segment: Text
+    target_rate: Int
+    scale_type: Byte
+    rollover_size_bytes: Long
+
+
+@command(1_000_005)
+class ChangeTable(Command):
+    """All or nothing.  Answer: TableEntriesUpdated (-1 for a removal) or ConditionFailed."""
+
+    request_id: Long
+    segment: Text
+    changes: TableChanges
+
+
+@command(1_000_006)
+class ScanTable(Command):
+    """Up to `limit` entries with `start` <= key, ascending, and < `end` if it is `bounded`.
+
+    Answer: TableEntriesRead, with fewer entries if more would be too long, and none only at the end."""
+
+    request_id: Long
+    segment: Text
+    start: Blob
+    bounded: Flag
+    end: Blob
+    limit: Int
+
+
+@command(1_000_007)
+class DeleteTable(Command):
+    """Delete a table; `unchanged_since`: if it is at this position (-1: anyhow).
+
+    Answer: SegmentDeleted, TableSegmentNotEmpty or ConditionFailed."""
+
+    request_id: Long
+    segment: Text
+    must_be_empty: Flag
+    unchanged_since: Long
+
+
+@command(1_000_008)
+class ReadBytes(Command):
+    """Read at once what there is.  Answer: BytesRead, with fewer bytes or, only at the end, none."""
+
+    request_id: Long
+    segment: Text
+    offset: Long
+    limit: Int
+
+
+@command(1_000_009)
+class BytesRead(Command):
+    """Answer to ReadBytes."""
+
+    request_id: Long
+    data: Blob
+
+
+@command(1_000_010)
+class AppendAt(Command):
+    """Append `data`, verbatim, if the segment is `expected_offset` long.  Answer: AppendedAt or ConditionFailed."""
+
+    request_id: Long
+    segment: Text
+    expected_offset: Long
+    data: Blob
+
+
+@command(1_000_011)
+class AppendedAt(Command):
+    """Answer to AppendAt: the data is durable."""
+
+    request_id: Long
+
+
+@command(1_000_012)
+class GetRates(Command):
+    """Answer: RatesMeasured, one for each segment."""
+
+    request_id: Long
+    segments: Texts
+
+
+@command(1_000_013)
+class RatesMeasured(Command):
+    """Answer to GetRates; zero for a missing segment."""
+
+    request_id: Long
+    rates: RatesOfSegments
+
+
+@command(1_000_014)
+class GetGrown(Command):
+    """Which segments may have grown since this connection asked last.  Answer: SegmentsGrown."""
+
+    request_id: Long
+
+
+@command(1_000_015)
+class SegmentsGrown(Command):
+    """`more`: ask again at once for the rest."""
+
+    request_id: Long
+    segments: Texts
+    more: Flag
+
+
+@command(1_000_016)
+class AwaitScaleRequests(Command):
+    """Wait until rates of segments require scaling.  Answer, then: ScaleRequests."""
+
+    request_id: Long
+
+
+@command(1_000_017)
+class ScaleRequests(Command):
+    """Answer to AwaitScaleRequests."""
+
+    request_id: Long
+    requests: ScaleRequestList

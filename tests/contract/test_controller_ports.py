@@ -1,0 +1,333 @@
+"""One suite for the controller's ports: calls in one process, requests over connections, and the fakes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sarit.controller.ports import Segments, Tables, TableUpdate, TableValue
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
+from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
+from sarit.core.metering import NO_RATES, ScalingTimes
+from sarit.core.names import transaction_segment
+from sarit.env.real import RealNetwork
+from sarit.node.controller_adapter import InProcessSegments, InProcessTables
+from sarit.node.remote_adapter import FixedRouter, RemoteSegments, RemoteTables, StoreConnections
+from sarit.store.flow_control.load_meters import LoadMeters
+from sarit.store.server.internal_handler import InternalHandler
+from sarit.store.server.listener import StoreListener
+from tests.limits import HANG_SECONDS
+from tests.unit.controller.fakes import FakeSegments, FakeTables
+from tests.unit.store.harness import World, memory_env
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+SECRET = b"of this installation"
+TABLE = "_system/_tables/one"
+SEGMENT = "s/t/0.#epoch.0"
+KEY = b"attribute-of-one"
+
+
+@dataclass
+class Ports:
+    kind: str
+    tables: Tables
+    segments: Segments
+
+
+@asynccontextmanager
+async def ports_of(kind: str) -> AsyncIterator[Ports]:
+    if kind == "fake":
+        yield Ports(kind, FakeTables(), FakeSegments())
+        return
+    store = await World().start()
+    env = store.env = replace(memory_env(), network=RealNetwork())
+    meters = LoadMeters(store, env.clock, ScalingTimes())
+    if kind == "in process":
+        segments = InProcessSegments(store, "127.0.0.1", meters)
+        segments.port = 12345
+        yield Ports(kind, InProcessTables(store), segments)
+        await store.stop()
+        return
+    listener = StoreListener(store, internal=InternalHandler(store, SECRET, meters))
+    port = await listener.listen("127.0.0.1", 0)
+    stores = StoreConnections(env, FixedRouter(store.limits.containers, [("127.0.0.1", port)]), SECRET)
+    yield Ports(kind, RemoteTables(stores), RemoteSegments(stores))
+    await stores.close()
+    await listener.close()
+    await store.stop()
+
+
+@pytest.fixture(params=["in process", "remote", "fake"])
+def run(request):
+    def run_test(test: Callable[[Ports], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(HANG_SECONDS), ports_of(request.param) as ports:
+                await test(ports)
+
+        asyncio.run(main())
+
+    return run_test
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def test_table_is_created_once_and_deleted_once(run):
+    async def test(ports):
+        await ports.tables.create(TABLE)
+        with pytest.raises(Exists):
+            await ports.tables.create(TABLE)
+        await ports.tables.delete(TABLE)
+        with pytest.raises(NotFound):
+            await ports.tables.delete(TABLE)
+
+    run(test)
+
+
+def test_calls_to_a_missing_table_raise_not_found(run):
+    async def test(ports):
+        for call in (
+            ports.tables.get(TABLE, [b"a"]),
+            ports.tables.update(TABLE, [TableUpdate(b"a", b"1", NO_VERSION)]),
+            ports.tables.scan(TABLE, b"", None, 10),
+            ports.tables.position(TABLE),
+        ):
+            with pytest.raises(NotFound):
+                await call
+
+    run(test)
+
+
+def test_update_is_all_or_nothing_and_versions_rise(run):
+    async def test(ports):
+        tables = ports.tables
+        await tables.create(TABLE)
+        first, second = await tables.update(
+            TABLE, [TableUpdate(b"a", b"1", NOT_EXISTS, fresh=True), TableUpdate(b"b", b"", NO_VERSION)]
+        )
+        assert second > first >= 0
+        with pytest.raises(Conflict):
+            await tables.update(TABLE, [TableUpdate(b"c", b"3", NOT_EXISTS), TableUpdate(b"a", b"2", second)])
+        with pytest.raises(Conflict):
+            await tables.update(TABLE, [TableUpdate(b"a", b"2", NOT_EXISTS)])
+        assert await tables.get(TABLE, [b"c", b"b", b"a"]) == [None, TableValue(b"", second), TableValue(b"1", first)]
+        third, removed = await tables.update(TABLE, [TableUpdate(b"a", b"2", first), TableUpdate(b"b", None, second)])
+        assert (third > second, removed) == (True, NOT_EXISTS)
+        assert await tables.get(TABLE, [b"b", b"a"]) == [None, TableValue(b"2", third)]
+
+    run(test)
+
+
+def test_scan_is_in_order_of_keys_between_bounds(run):
+    async def test(ports):
+        tables = ports.tables
+        await tables.create(TABLE)
+        keys = [b"b", b"\xff\xff", b"a\x00", b"a", b"aa"]
+        await tables.update(TABLE, [TableUpdate(key, key * 2, NOT_EXISTS) for key in keys])
+        assert [key for key, _ in await tables.scan(TABLE, b"", None, 10)] == sorted(keys)
+        found = await tables.scan(TABLE, b"a\x00", b"b", 10)
+        assert [(key, value.value) for key, value in found] == [(b"a\x00", b"a\x00a\x00"), (b"aa", b"aaaa")]
+        assert [key for key, _ in await tables.scan(TABLE, b"", None, 2)] == [b"a", b"a\x00"]
+        # An end that is empty excludes every key; None excludes none.
+        assert await tables.scan(TABLE, b"", b"", 10) == []
+        assert await tables.scan(TABLE, b"\xff\xff\x00", None, 10) == []
+
+    run(test)
+
+
+def test_position_rises_with_every_change(run):
+    async def test(ports):
+        tables = ports.tables
+        await tables.create(TABLE)
+        seen = [await tables.position(TABLE)]
+        for value in (b"1", b"2", None):
+            await tables.update(TABLE, [TableUpdate(b"a", value, NO_VERSION)])
+            seen.append(await tables.position(TABLE))
+        assert seen == sorted(set(seen))
+
+    run(test)
+
+
+def test_delete_respects_its_conditions(run):
+    async def test(ports):
+        tables = ports.tables
+        await tables.create(TABLE)
+        before = await tables.position(TABLE)
+        await tables.update(TABLE, [TableUpdate(b"a", b"1", NO_VERSION)])
+        with pytest.raises(Exists):
+            await tables.delete(TABLE, must_be_empty=True)
+        with pytest.raises(Conflict):
+            await tables.delete(TABLE, unchanged_since=before)
+        await tables.update(TABLE, [TableUpdate(b"a", None, NO_VERSION)])
+        await tables.delete(TABLE, must_be_empty=True, unchanged_since=await tables.position(TABLE))
+        with pytest.raises(NotFound):
+            await tables.position(TABLE)
+
+    run(test)
+
+
+def test_values_that_do_not_fit_in_one_reply_are_returned(run):
+    async def test(ports):
+        tables = ports.tables
+        await tables.create(TABLE)
+        keys = [b"%02d" % number for number in range(20)]
+        for key in keys:
+            await tables.update(TABLE, [TableUpdate(key, key * 500_000, NOT_EXISTS)])
+        found = await tables.get(TABLE, keys)
+        assert [value.value[:2] for value in found] == keys
+        pages, start = [], b""
+        while page := await tables.scan(TABLE, start, None, 100):
+            pages += [key for key, _ in page]
+            start = page[-1][0] + b"\0"
+        assert pages == keys
+
+    run(test)
+
+
+# -- segments -------------------------------------------------------------------------------------
+
+
+def test_segment_is_created_once_and_deleted_once(run):
+    async def test(ports):
+        segments = ports.segments
+        await segments.create(SEGMENT, scale_type=2, target_rate=100, rollover_bytes=1000)
+        with pytest.raises(Exists):
+            await segments.create(SEGMENT)
+        await segments.create("s/t/1.#epoch.0", fresh=True)
+        await segments.create_table("s/table", key_length=16)
+        with pytest.raises(Exists):
+            await segments.create_table("s/table", key_length=16)
+        await segments.delete(SEGMENT)
+        with pytest.raises(NotFound):
+            await segments.delete(SEGMENT)
+
+    run(test)
+
+
+def test_calls_to_a_missing_segment_raise_not_found(run):
+    async def test(ports):
+        segments = ports.segments
+        for call in (
+            segments.seal(SEGMENT),
+            segments.truncate(SEGMENT, 0),
+            segments.info(SEGMENT),
+            segments.update_policy(SEGMENT, scale_type=0, target_rate=0),
+            segments.read(SEGMENT, 0, 10),
+            segments.write(SEGMENT, b"x", 0),
+            segments.get_attribute(SEGMENT, KEY),
+            segments.update_attribute(SEGMENT, KEY, 1, NULL_ATTRIBUTE_VALUE),
+            segments.merge(SEGMENT, [transaction_segment(SEGMENT, 1)]),
+        ):
+            with pytest.raises(NotFound):
+                await call
+
+    run(test)
+
+
+def test_write_is_conditional_on_the_length_and_read_returns_it(run):
+    async def test(ports):
+        segments = ports.segments
+        await segments.create(SEGMENT)
+        assert await segments.read(SEGMENT, 0, 10) == b""
+        await segments.write(SEGMENT, b"one", 0)
+        with pytest.raises(Conflict):
+            await segments.write(SEGMENT, b"two", 0)
+        await segments.write(SEGMENT, b"two", 3)
+        data = b""
+        while part := await segments.read(SEGMENT, len(data), 4):
+            data += part
+        assert data == b"onetwo"
+        with pytest.raises(Invalid):
+            await segments.read(SEGMENT, 7, 1)
+
+    run(test)
+
+
+def test_seal_and_truncate_succeed_again(run):
+    async def test(ports):
+        segments = ports.segments
+        await segments.create(SEGMENT)
+        await segments.write(SEGMENT, b"one", 0)
+        for _ in range(2):
+            await segments.truncate(SEGMENT, 2)
+            await segments.seal(SEGMENT)
+        await segments.truncate(SEGMENT, 1)
+        with pytest.raises(Invalid):
+            await segments.truncate(SEGMENT, 4)
+        info = await segments.info(SEGMENT)
+        assert (info.length, info.start_offset, info.sealed) == (3, 2, True)
+        with pytest.raises(Truncated) as raised:
+            await segments.read(SEGMENT, 1, 1)
+        assert raised.value.start_offset == 2
+        with pytest.raises(Sealed):
+            await segments.write(SEGMENT, b"x", 3)
+
+    run(test)
+
+
+def test_merge_answers_the_length_after_each_source(run):
+    async def test(ports):
+        segments = ports.segments
+        await segments.create(SEGMENT)
+        sources = [transaction_segment(SEGMENT, number) for number in (1, 2)]
+        for source in sources:
+            await segments.create(source, fresh=True)
+            await segments.write(source, b"data", 0)
+            await segments.seal(source)
+        assert await segments.merge(SEGMENT, sources) == [4, 8]
+        # As after an attempt whose answer was lost.
+        assert await segments.merge(SEGMENT, sources) == [8, 8]
+
+    run(test)
+
+
+def test_attribute_is_compared_and_set(run):
+    async def test(ports):
+        segments = ports.segments
+        await segments.create(SEGMENT)
+        assert await segments.get_attribute(SEGMENT, KEY) == NULL_ATTRIBUTE_VALUE
+        assert await segments.update_attribute(SEGMENT, KEY, 5, NULL_ATTRIBUTE_VALUE)
+        assert not await segments.update_attribute(SEGMENT, KEY, 6, 4)
+        assert await segments.get_attribute(SEGMENT, KEY) == 5
+
+    run(test)
+
+
+def test_rates_are_in_order_and_zero_for_a_missing_segment(run):
+    async def test(ports):
+        segments = ports.segments
+        await segments.create(SEGMENT)
+        await segments.update_policy(SEGMENT, scale_type=2, target_rate=100)
+        rates = await segments.rates(["s/none/0.#epoch.0", SEGMENT])
+        assert [rate.events for rate in rates] == [NO_RATES.events] * 2
+
+    run(test)
+
+
+def test_grown_names_each_segment_after_it_grew(run):
+    async def test(ports):
+        segments = ports.segments
+        names = [f"s/t/{number}.#epoch.0" for number in range(5)]
+        for name in names:
+            await segments.create(name)
+            await segments.write(name, b"one", 0)
+        assert sorted(await segments.grown()) == names
+        assert await segments.grown() == []
+        await segments.write(names[3], b"two", 3)
+        assert await segments.grown() == [names[3]]
+
+    run(test)
+
+
+def test_endpoint_is_an_address(run):
+    async def test(ports):
+        host, port = ports.segments.endpoint(SEGMENT)
+        assert (host, port > 0) == ("127.0.0.1", True)
+
+    run(test)

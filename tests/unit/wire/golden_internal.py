@@ -1,0 +1,46 @@
+"""Every internal command beside its payload (hex), which follows from docs/formats/internal-commands.md."""
+
+from sarit.wire import commands as w
+
+INTERNAL: list[tuple[w.Command, str]] = [
+    (w.Introduce(request_id=7, secret=b"\xaa\xbb"), "000000000000000700000002aabb"),
+    (w.Introduced(request_id=7), "0000000000000007"),
+    (w.OutcomeUnknown(request_id=7, segment="a", message="m"), "000000000000000700016100016d"),
+    (w.ConditionFailed(request_id=7, segment="a", message="m"), "000000000000000700016100016d"),
+    (
+        w.CreateFreshSegment(request_id=7, segment="a", target_rate=3, scale_type=1, rollover_size_bytes=9),
+        "000000000000000700016100000003010000000000000009",
+    ),
+    (
+        w.ChangeTable(
+            request_id=7,
+            segment="a",
+            changes=(w.TableChange(b"k", 9, False, False, b"\xaa"), w.TableChange(b"l", -1, True, True, b"")),
+        ),
+        "000000000000000700016100000002000000016b0000000000000009000000000001aa000000016cffffffffffffffff010100000000",
+    ),
+    (
+        w.ScanTable(request_id=7, segment="a", start=b"k", bounded=True, end=b"l", limit=3),
+        "0000000000000007000161000000016b01000000016c00000003",
+    ),
+    (
+        w.DeleteTable(request_id=7, segment="a", must_be_empty=True, unchanged_since=64),
+        "0000000000000007000161010000000000000040",
+    ),
+    (w.ReadBytes(request_id=7, segment="a", offset=64, limit=3), "0000000000000007000161000000000000004000000003"),
+    (w.BytesRead(request_id=7, data=b"\xaa\xbb"), "000000000000000700000002aabb"),
+    (
+        w.AppendAt(request_id=7, segment="a", expected_offset=64, data=b"\xaa\xbb"),
+        "0000000000000007000161000000000000004000000002aabb",
+    ),
+    (w.AppendedAt(request_id=7), "0000000000000007"),
+    (w.GetRates(request_id=7, segments=("a", "b")), "000000000000000700000002000161000162"),
+    (
+        w.RatesMeasured(request_id=7, rates=(w.SegmentRates(1.0, 2.0, 0.5, 0.0, 1.0, 2.0, 0.5, 0.0, 9.0),)),
+        "0000000000000007000000013ff000000000000040000000000000003fe000000000000000000000000000003ff000000000000040000000000000003fe000000000000000000000000000004022000000000000",
+    ),
+    (w.GetGrown(request_id=7), "0000000000000007"),
+    (w.SegmentsGrown(request_id=7, segments=("a",), more=True), "00000000000000070000000100016101"),
+    (w.AwaitScaleRequests(request_id=7), "0000000000000007"),
+    (w.ScaleRequests(request_id=7, requests=(w.ScaleRequest("a", 2),)), "00000000000000070000000100016102"),
+]
