@@ -1,0 +1,527 @@
+"""Two stores on one set of logs: hand-overs under load, fences, and the right to answer."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from sarit.core.errors import Conflict, Fenced, Moved, Unavailable
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.env.real import RealNetwork
+from sarit.store.container.operations import FRAME_HEADER
+from sarit.store.health import HealthState
+from sarit.store.server import held_requests
+from sarit.store.server.listener import StoreListener
+from sarit.store.store import SegmentStore, container_of
+from sarit.wire import commands as wire
+from tests.limits import HANG_SECONDS
+from tests.unit.store.harness import World, Writer, memory_env, read_all
+from tests.unit.store.server.test_connection import WRITER, Client, append_end
+
+NAME = "scope/stream/0.#epoch.0"
+NUMBER = container_of(NAME, 2)
+
+
+class Lease:
+    """A `Placement` that a test sets."""
+
+    def __init__(self, *, mine=True, valid=True):
+        self.mine, self.runs = mine, valid
+
+    def is_mine(self, number):
+        return self.mine
+
+    def valid(self):
+        return self.runs
+
+
+class Peer:
+    """A store that owns what it is given, and its listener."""
+
+    def __init__(self, world, lease=None):
+        env = replace(memory_env(), network=RealNetwork())
+        self.store = SegmentStore(env, world.logs, world.indexes, world.storage, world.limits, owned=frozenset())
+        self.store.placement = lease
+        self.released, self.fenced = [], []
+        self.store.on_released = self.released.append
+        self.store.on_fenced = lambda number, version: self.fenced.append((number, version))
+        self.listener = StoreListener(self.store)
+
+    async def start(self):
+        await self.store.start()
+        self.port = await self.listener.listen("127.0.0.1", 0)
+
+    async def own(self, version=1, number=NUMBER):
+        self.store.own(number, version)
+        await self.reaches(HealthState.SERVING, number)
+
+    async def reaches(self, state, number=NUMBER):
+        await until(lambda: self.store.health()[number].state is state)
+
+    async def client(self, version=17):
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        await client.ask(wire.Hello(version, 5))
+        return client
+
+
+async def until(condition):
+    async with asyncio.timeout(HANG_SECONDS):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def peers(count=2, world=None, **leases):
+    world = world or World()
+    made = [Peer(world, leases.get(f"lease_{number}")) for number in range(count)]
+    for peer in made:
+        await peer.start()
+    yield made
+    for peer in made:
+        await peer.listener.close()
+        await peer.store.stop()
+
+
+def run(test):
+    asyncio.run(asyncio.wait_for(test, HANG_SECONDS))
+
+
+async def writer_at(peer, **options):
+    client = await peer.client(**options)
+    await client.ask(wire.CreateSegment(1, NAME, 0, 0, "", 0))
+    assert isinstance(await client.ask(wire.SetupAppend(2, WRITER, NAME, "")), wire.AppendSetup)
+    return client
+
+
+def test_appends_of_a_hand_over_are_acknowledged_or_sent_away_and_the_connection_stays_open():
+    async def main():
+        world = World()
+        world.logs.delay_seconds = 0.001
+        async with peers(world=world) as (a, b):
+            await a.own()
+            client = await writer_at(a)
+            a.store.release(NUMBER, graceful=True)
+            acknowledged, number, answer = 0, 0, None
+            while not isinstance(answer, wire.WrongHost):
+                number += 1
+                client.send(append_end(b"%04d" % number, 1, number, request=number))
+                await asyncio.sleep(0.001)
+                while client.replies or number - acknowledged > 20:
+                    answer = await client.reply()
+                    if isinstance(answer, wire.WrongHost):
+                        break
+                    acknowledged = answer.event_number
+            assert (answer.request_id, answer.segment) == (acknowledged + 1, NAME), "the first that nobody took"
+            assert a.released == [NUMBER]
+            client.send(append_end(b"late", 1, number + 1))
+            # The client has its answer: this one is dropped, and the connection lives.
+            assert await client.ask(wire.KeepAlive()) == wire.KeepAlive()
+            await b.own()
+            there = await b.client()
+            setup = await there.ask(wire.SetupAppend(7, WRITER, NAME, ""))
+            assert setup.last_event_number == acknowledged
+            assert await read_all(b.store, NAME) == b"".join(b"%04d" % n for n in range(1, acknowledged + 1))
+
+    run(main())
+
+
+def test_idle_writer_is_sent_away_by_its_next_append():
+    async def main():
+        async with peers() as (a, _):
+            await a.own()
+            client = await writer_at(a)
+            a.store.release(NUMBER, graceful=True)
+            await a.reaches(HealthState.ABSENT)
+            assert await client.ask(append_end(b"x", 1, 1, request=9)) == wire.WrongHost(9, NAME, "")
+
+    run(main())
+
+
+def test_throttled_appends_are_sent_away():
+    async def main():
+        async with peers() as (a, _):
+            await a.own()
+            client = await writer_at(a)
+            a.store.budget.disk_full = True  # the append gate closes
+            client.send(append_end(b"x", 1, 1, request=8), append_end(b"y", 1, 2, request=9))
+            await until(lambda: a.store.serving()[0].throttled == 2)
+            a.store.release(NUMBER, graceful=True)
+            assert await client.reply() == wire.WrongHost(8, NAME, "")
+            assert await client.ask(wire.KeepAlive()) == wire.KeepAlive()
+
+    run(main())
+
+
+def test_parked_read_is_answered_empty_and_the_next_one_is_sent_away():
+    async def main():
+        async with peers() as (a, _):
+            await a.own()
+            await writer_at(a)
+            reader = await a.client()
+            reader.send(wire.ReadSegment(NAME, 0, 100, "", 9))
+            assert await reader.ask(wire.KeepAlive()) == wire.KeepAlive()
+            a.store.release(NUMBER, graceful=True)
+            read = await reader.reply()
+            assert (bytes(read.data), read.at_tail, read.request_id) == (b"", True, 9)
+            assert await reader.ask(wire.ReadSegment(NAME, 0, 100, "", 10)) == wire.WrongHost(10, NAME, "")
+
+    run(main())
+
+
+REQUESTS = [
+    wire.SetupAppend(5, WRITER, NAME, ""),
+    wire.ReadSegment(NAME, 0, 100, "", 5),
+    wire.GetStreamSegmentInfo(5, NAME, ""),
+    wire.CreateTransientSegment(5, b"t" * 16, NAME, ""),
+]
+
+
+@pytest.mark.parametrize("command", REQUESTS, ids=lambda command: type(command).__name__)
+def test_requests_wait_while_their_container_opens(command):
+    async def main():
+        async with peers(1) as (a,):
+            await a.own()
+            writer = await writer_at(a)
+            await writer.ask(append_end(b"abc", 1, 1))
+            gate = asyncio.Event()
+            right = a.store.parts.logs.claim
+
+            async def claim(number):
+                await gate.wait()
+                return await right(number)
+
+            a.store.parts.logs.claim = claim
+            a.store.release(NUMBER, graceful=True)
+            await a.reaches(HealthState.ABSENT)
+            a.store.own(NUMBER, 2)
+            client = await a.client()
+            client.send(command)
+            assert await client.ask(wire.KeepAlive()) == wire.KeepAlive()
+            with pytest.raises(Unavailable):
+                a.store.container(NAME)
+            gate.set()
+            reply = await client.reply()
+            assert reply.request_id == 5
+            assert not isinstance(reply, wire.WrongHost)
+
+    run(main())
+
+
+@pytest.mark.parametrize("command", REQUESTS, ids=lambda command: type(command).__name__)
+def test_requests_that_waited_too_long_end_their_connection(command, monkeypatch):
+    monkeypatch.setattr(held_requests, "OPENING_WAIT_SECONDS", 0.05)
+
+    async def main():
+        async with peers(1, lease_0=Lease(mine=False)) as (a,):
+            a.store.own(NUMBER, 1)  # and the newest map gives it to another store: no attempt begins
+            client = await a.client()
+            client.send(command)
+            await client.closed()
+
+    run(main())
+
+
+def test_rust_client_is_sent_away_after_a_delay(monkeypatch):
+    async def main():
+        async with peers(1) as (a,):
+            loop, client = asyncio.get_running_loop(), await a.client(version=15)
+            for request in range(3):
+                before = loop.time()
+                assert isinstance(await client.ask(wire.SetupAppend(request, WRITER, NAME, "")), wire.WrongHost)
+                assert loop.time() - before >= 0.09
+
+    run(main())
+
+
+def test_two_owners_end_after_one_recovery_each_fault():
+    """Two stores that opened every container that was fenced took them from each other without end."""
+
+    async def main():
+        async with peers() as (a, b):
+            await a.own(1)
+            writer = Writer(a.store, NAME)
+            await a.store.container(NAME).create(NAME)
+            await writer.set_up()
+            epoch = a.store.container(NAME).log.epoch
+            await b.own(1)  # the fault: both believe to own it
+            opened = b.store.container(NAME).log.epoch
+            writer.append(b"lost", 1)
+            await until(lambda: a.fenced)
+            await a.reaches(HealthState.ABSENT)
+            assert a.fenced == [(NUMBER, 1)]
+            assert isinstance(writer.replies.errors[0], Unavailable)
+            for _ in range(3):  # late watches
+                a.store.own(NUMBER, 1)
+                for _ in range(100):
+                    await asyncio.sleep(0)
+            with pytest.raises(Moved):
+                a.store.container(NAME)
+            again = Writer(b.store, NAME)
+            assert await again.set_up() == NULL_ATTRIBUTE_VALUE
+            again.append(b"kept", 1)
+            await again.wait_for_replies()
+            assert not again.replies.errors
+            assert b.store.container(NAME).log.epoch == opened > epoch
+            # The map's next version gives it back: one more opening, and that is all.
+            await a.own(2)
+            assert await read_all(a.store, NAME) == b"kept"
+            with pytest.raises(Unavailable):
+                await b.store.container(NAME).seal(NAME)
+            await b.reaches(HealthState.ABSENT)
+            assert (a.fenced, b.fenced) == ([(NUMBER, 1)], [(NUMBER, 1)])
+            await read_all(a.store, NAME)
+
+    run(main())
+
+
+def test_container_fenced_while_it_opens_ends_absent(monkeypatch):
+    async def main():
+        async with peers(1) as (a,):
+
+            async def claim(number):
+                raise Fenced("made to fail")
+
+            monkeypatch.setattr(a.store.parts.logs, "claim", claim)
+            a.store.own(NUMBER, 7)
+            await until(lambda: a.fenced)
+            await a.reaches(HealthState.ABSENT)
+            assert a.fenced == [(NUMBER, 7)]
+
+    run(main())
+
+
+def test_lost_membership_ends_every_container_at_once():
+    async def main():
+        world = World()
+        async with peers(world=world) as (a, _):
+            await a.own(1, 0)
+            await a.own(1, 1)
+            client = await writer_at(a)
+            world.logs.hold_appends = True
+            client.send(append_end(b"x", 1, 1))
+            await until(lambda: not a.store.container(NAME).group_commit.idle)
+            commits = world.indexes.commits(NUMBER)
+            a.store.lost()
+            with pytest.raises(Unavailable):
+                a.store.container(NAME)
+            await client.closed()  # nobody knows whether the append is stored
+            world.logs.hold_appends = False
+            await a.reaches(HealthState.ABSENT, 0)
+            await a.reaches(HealthState.ABSENT, 1)
+            assert world.indexes.commits(NUMBER) == commits
+
+    run(main())
+
+
+def test_release_reports_after_log_and_index_are_closed():
+    async def main():
+        async with peers(1) as (a,):
+            await a.own()
+            container, closed = a.store.serving()[0], []
+            for part in ("log", "index"):
+                right = getattr(container, part).close
+
+                async def close(part=part, right=right):
+                    await right()
+                    closed.append(part)
+
+                getattr(container, part).close = close
+            a.store.on_released = lambda number: closed.append(number)
+            a.store.release(NUMBER, graceful=True)
+            await a.reaches(HealthState.ABSENT)
+            assert closed == ["log", "index", NUMBER]
+            a.store.release(NUMBER, graceful=True)
+            assert closed[3:] == [NUMBER], "each command gets its report"
+
+    run(main())
+
+
+def test_graceful_release_flushes_while_it_serves():
+    async def main():
+        world = World()
+        async with peers(world=world) as (a, _):
+            await a.own()
+            await a.store.container(NAME).create(NAME)
+            writer = Writer(a.store, NAME)
+            await writer.set_up()
+            opened = a.store.opened()[0]
+            storage, gate = world.storage.write, asyncio.Event()
+
+            async def slow(*arguments):
+                await gate.wait()
+                await storage(*arguments)
+
+            world.storage.write = slow
+            writer.append(bytes(5 << 20), 1)
+            await writer.wait_for_replies()
+            a.store.release(NUMBER, graceful=True)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert a.store.health()[NUMBER].state is HealthState.SERVING
+            writer.append(b"on", 2)
+            await writer.wait_for_replies()
+            gate.set()
+            await a.reaches(HealthState.ABSENT)
+            assert opened.container.state.dirty.append_bytes < 4 << 20
+            assert [number for number, _, _ in writer.replies.acknowledgements] == [1, 2]
+
+    run(main())
+
+
+# -- the right to answer ------------------------------------------------------------------------
+
+
+async def fenced_owner(a, b):
+    """`a` is fenced, does not know it, and its lease ended; `b` has changed what `a` knows."""
+    await a.own(1)
+    await a.store.container(NAME).create(NAME)
+    client = await a.client()
+    await b.own(2)
+    await b.store.container(NAME).update_attribute(NAME, b"k" * 16, 5, NULL_ATTRIBUTE_VALUE)
+    a.store.placement.runs = False
+    return client
+
+
+ANSWERS = [
+    wire.GetSegmentAttribute(5, NAME, b"k" * 16, ""),
+    wire.CreateSegment(5, NAME, 0, 0, "", 0),
+    wire.UpdateSegmentAttribute(5, NAME, b"k" * 16, 7, 6, ""),
+    wire.GetStreamSegmentInfo(5, NAME, ""),
+    wire.SetupAppend(5, WRITER, NAME, ""),
+    wire.SetupAppend(5, WRITER, NAME.replace("#epoch.0", "#epoch.1"), ""),
+    wire.ReadSegment(NAME.replace("#epoch.0", "#epoch.1"), 0, 10, "", 5),
+]
+
+
+@pytest.mark.parametrize("command", ANSWERS, ids=lambda command: type(command).__name__)
+def test_fenced_owner_without_a_lease_answers_nothing(command):
+    async def main():
+        async with peers(lease_0=Lease(), lease_1=Lease()) as (a, b):
+            client = await fenced_owner(a, b)
+            client.send(command)
+            with pytest.raises(ConnectionError):
+                await client.reply()
+            await a.reaches(HealthState.ABSENT)
+
+    run(main())
+
+
+@pytest.mark.parametrize("command", ANSWERS[:5], ids=lambda command: type(command).__name__)
+def test_owner_without_a_lease_answers_after_a_proof(command):
+    async def main():
+        async with peers(1, lease_0=Lease(valid=False)) as (a,):
+            await a.own()
+            await a.store.container(NAME).create(NAME)
+            frames = frames_of(a)
+            client = await a.client()
+            assert (await client.ask(command)).request_id == 5
+            assert frames, "a frame proves it"
+
+    run(main())
+
+
+def frames_of(peer):
+    container = peer.store.serving()[0]
+    frames, append = [], container.log.append
+
+    def count(number, parts, done):
+        frames.append(FRAME_HEADER.unpack(parts[0])[2])
+        append(number, parts, done)
+
+    container.log.append = count
+    return frames
+
+
+def test_owner_with_a_lease_answers_without_a_frame():
+    async def main():
+        async with peers(1, lease_0=Lease()) as (a,):
+            await a.own()
+            await a.store.container(NAME).create(NAME)
+            frames, client = frames_of(a), await a.client()
+            for command in ANSWERS[:5]:
+                await client.ask(command)
+            assert not frames
+
+    run(main())
+
+
+def test_questions_share_proofs_of_which_one_is_in_flight():
+    async def main():
+        world = World()
+        async with peers(1, world=world, lease_0=Lease(valid=False)) as (a,):
+            await a.own()
+            container = a.store.container(NAME)
+            await container.create(NAME)
+            frames = frames_of(a)
+            world.logs.hold_appends = True
+            asked = []
+            for _ in range(20):
+                asked.append(asyncio.ensure_future(container.confirm()))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            assert frames == [0]
+            assert not any(question.done() for question in asked)
+            world.logs.hold_appends = False
+            await asyncio.gather(*asked)
+            assert frames == [0, 0], "one for the first question, one for all the others"
+
+    run(main())
+
+
+def test_proof_that_was_sent_before_the_question_does_not_count():
+    async def main():
+        async with peers(lease_0=Lease(valid=False)) as (a, b):
+            await a.own(1)
+            container = a.store.container(NAME)
+            log, reports = container.log.append, []
+            # The first frame is durable, and its report is late.
+            container.log.append = lambda number, parts, done: log(number, parts, reports.append)
+            first = asyncio.ensure_future(container.confirm())
+            await until(lambda: reports)
+            await b.own(2)
+            second = asyncio.ensure_future(container.confirm())
+            await asyncio.sleep(0)
+            container.log.append = log
+            container.group_commit._durable(reports.pop())
+            await first
+            with pytest.raises(Unavailable):
+                await second
+
+    run(main())
+
+
+def test_refused_append_of_a_fenced_owner_is_not_answered():
+    async def main():
+        async with peers(lease_0=Lease(valid=False), lease_1=Lease()) as (a, b):
+            await a.own(1)
+            await a.store.container(NAME).create(NAME)
+            writer = Writer(a.store, NAME)
+            await writer.set_up()
+            await b.own(2)
+            # Conditional on a length that the new owner has by now, and this one does not.
+            writer.append(b"x", 1, expected_offset=100)
+            await until(lambda: writer.replies.errors)
+            assert not isinstance(writer.replies.errors[0], Conflict)
+
+    run(main())
+
+
+def test_frames_without_a_change_are_truncated_in_time(monkeypatch):
+    monkeypatch.setattr("sarit.store.tiering.flusher.MAX_UNCHANGED_FRAMES", 10)
+
+    async def main():
+        world = World()
+        async with peers(1, world=world, lease_0=Lease(valid=False)) as (a,):
+            await a.own()
+            opened = a.store.opened()[0]
+            before = opened.flusher.checkpoint_frame
+            for _ in range(30):
+                await opened.container.confirm()
+            await until(lambda: opened.flusher.checkpoint_frame >= before + 10)
+            assert len(world.logs.stored[NUMBER].frames) <= 21
+            # They are replayed as any other.
+            opened.container.fail(Unavailable("made to fail"))
+            await until(lambda: a.store.opened() and a.store.opened()[0] is not opened)
+
+    run(main())
