@@ -233,6 +233,28 @@ def test_rust_client_is_sent_away_after_a_delay(monkeypatch):
     run(main())
 
 
+@pytest.mark.parametrize(("version", "forwarded"), [(15, True), (17, False)])
+def test_request_on_a_table_that_moved_is_forwarded_for_the_rust_client_alone(version, forwarded):
+    async def main():
+        async with peers(1) as (a,):
+            asked = []
+
+            async def ask_owner(command):
+                asked.append(command)
+                return wire.TableRead(command.request_id, command.segment, ())
+
+            a.listener._control._ask_owner = ask_owner
+            client = await a.client(version=version)
+            read = wire.ReadTable(5, NAME, "", ())
+            reply = await client.ask(read)
+            assert isinstance(reply, wire.TableRead if forwarded else wire.WrongHost)
+            assert bool(asked) is forwarded
+            info = wire.GetStreamSegmentInfo(6, NAME, "")
+            assert isinstance(await client.ask(info), wire.WrongHost), "it asks the controller again"
+
+    run(main())
+
+
 def test_two_owners_end_after_one_recovery_each_fault():
     """Two stores that opened every container that was fenced took them from each other without end."""
 

@@ -42,6 +42,7 @@ from sarit.store.server.reply_semaphore import ReplySemaphore
 from sarit.store.server.transient_segments import TransientSegments
 from sarit.wire import commands as wire
 from sarit.wire.commands import ProtocolError, decode, encode, encode_parts
+from sarit.wire.damage import RUST_WIRE_VERSION
 from sarit.wire.frames import Append, AppendAssembler, FrameReader
 
 if TYPE_CHECKING:
@@ -322,6 +323,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             if reply is None and self._session is not None:
                 # A controller has many other requests on this connection: it does not end because of one.
                 reply = outcome_unknown(command)
+            if isinstance(reply, wire.WrongHost) and self.hello_version == RUST_WIRE_VERSION:
+                reply = await self._control.forward(command, reply)
             await self.wait_writable()
             if reply is None:
                 # The outcome is unknown, or the protocol has no reply for it (`replies.py`).

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed
 from sarit.core.limits import (
     MAX_WIRE_PAYLOAD_BYTES,
@@ -30,9 +31,15 @@ if TYPE_CHECKING:
     from sarit.store.store import SegmentStore
 
 Handler = Callable[[Any], Awaitable[wire.Command]]
+# Sends a request to the store that owns its container; its reply, or None: close the connection.
+AskOwner = Callable[[wire.Command], Awaitable[wire.Command | None]]
 
 # The field that says which segment a request is about, whatever its command calls it.
 _SUBJECTS = ("segment", "target", "parent_segment")
+_TABLE_REQUESTS = (
+    wire.GetTableSegmentInfo, wire.UpdateTableEntries, wire.RemoveTableKeys, wire.ReadTable, wire.ReadTableKeys,
+    wire.ReadTableEntries, wire.ReadTableEntriesDelta,
+)  # fmt: skip
 # So that no token is empty: an empty token asks for the first page.
 _TOKEN_PREFIX = b"\x01"
 _NO_OFFSET = -1
@@ -41,8 +48,9 @@ _NO_OFFSET = -1
 class ControlHandler:
     """Answers requests on behalf of a store; shared by all its connections."""
 
-    def __init__(self, store: SegmentStore) -> None:
+    def __init__(self, store: SegmentStore, ask_owner: AskOwner | None = None) -> None:
         self._store = store
+        self._ask_owner = ask_owner
         self._handlers: dict[type, Handler] = {
             wire.GetStreamSegmentInfo: self._info,
             wire.GetSegmentAttribute: self._get_attribute,
@@ -83,6 +91,16 @@ class ControlHandler:
             if isinstance(command, wire.TruncateSegment):
                 return error_reply(error, command.request_id, segment, command.truncation_offset)
             return error_reply(error, command.request_id, segment)
+
+    async def forward(self, command: wire.Command, wrong_host: wire.WrongHost) -> wire.Command | None:
+        """The owner's reply to a request on a table that has moved; `wrong_host` for any other request.
+
+        The Rust client asks for the address of a table once, and reports WrongHost to its user as an error, or panics.
+        So a table that it uses could never move."""
+        if self._ask_owner is None or not isinstance(command, _TABLE_REQUESTS):
+            return wrong_host
+        coverage_probe("table_request_forwarded")
+        return await self._ask_owner(command)
 
     async def _answer_of_owner(self, handler: Handler, command: Any) -> wire.Command:
         """The reply, of a container that nobody else can have changed when it was made."""

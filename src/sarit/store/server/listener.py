@@ -16,6 +16,7 @@ from sarit.wire.frames import Window
 
 if TYPE_CHECKING:
     from sarit.store.container.container import Container
+    from sarit.store.server.control_handler import AskOwner
     from sarit.store.server.internal_handler import InternalHandler
     from sarit.store.store import SegmentStore
 
@@ -31,10 +32,13 @@ class StoreListener:
         reaper: ConnectionReaper[StoreConnection] | None = None,
         max_connections: int = MAX_CONNECTIONS,
         internal: InternalHandler | None = None,
+        ask_owner: AskOwner | None = None,
     ) -> None:
-        """`internal`: answers the controllers of this installation, if they are other processes."""
+        """`internal`: answers the controllers of this installation, if they are other processes.
+
+        `ask_owner`: for requests on tables that have moved; see `ControlHandler.forward`."""
         self._store = store
-        self._control = ControlHandler(store)
+        self._control = ControlHandler(store, ask_owner)
         self._internal = internal
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
