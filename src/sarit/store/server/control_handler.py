@@ -6,7 +6,7 @@ One method per command; each returns the reply or raises a kind of `core.errors`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from sarit.core.names import transient_segment
 from sarit.store.container.operations import KIND_TABLE_FIXED, Entry
 from sarit.store.container.segment import AttributeUpdate
 from sarit.store.health import Opening
+from sarit.store.server.held_requests import answer_of_owner
 from sarit.store.server.replies import error_reply, table_error_reply
 from sarit.wire import commands as wire
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from sarit.store.container.container import Container
     from sarit.store.store import SegmentStore
 
-Handler = Callable[[Any], Awaitable[wire.Command]]
+Handler = Callable[[Any], Coroutine[Any, Any, wire.Command]]
 # Sends a request to the store that owns its container; its reply, or None: close the connection.
 AskOwner = Callable[[wire.Command], Awaitable[wire.Command | None]]
 
@@ -83,7 +84,9 @@ class ControlHandler:
         """The reply; None: close the connection."""
         handler = self._handlers[type(command)]
         try:
-            return await (self._answer_of_owner(handler, command) if self._store.placed else handler(command))
+            if self._store.placed:
+                return await answer_of_owner(self._store, _subject(command), handler(command))
+            return await handler(command)
         except Opening:  # nothing was done: the connection lets the request wait
             raise
         except (SaritError, NotImplementedError) as error:
@@ -101,18 +104,6 @@ class ControlHandler:
             return wrong_host
         coverage_probe("table_request_forwarded")
         return await self._ask_owner(command)
-
-    async def _answer_of_owner(self, handler: Handler, command: Any) -> wire.Command:
-        """The reply, of a container that nobody else can have changed when it was made."""
-        # The object: a newer one of this number does not know what this one answered.
-        container = self._store.container(_subject(command))
-        try:
-            reply = await handler(command)
-        except SaritError:
-            await container.confirm()
-            raise
-        await container.confirm()
-        return reply
 
     # -- segments -----------------------------------------------------------------------------
 

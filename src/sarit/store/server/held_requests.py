@@ -1,4 +1,6 @@
-"""Requests wait while their container is opened here, or leaves: nobody is sent away in vain, and no connection closes.
+"""The requests of a store that shares its containers with others: who waits, and who may be answered.
+
+Requests wait while their container is opened here, or leaves: nobody is sent away in vain, and no connection closes.
 
 A request that waits is a task of its connection.  It holds the memory of its command, which counts against the bounds
 of the connection (`connection.py`), and nothing else: no reply slot, no segment.
@@ -7,17 +9,38 @@ of the connection (`connection.py`), and nothing else: no reply slot, no segment
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Unavailable
+from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import OPENING_WAIT_SECONDS
 from sarit.store.health import Opening
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from sarit.store.store import SegmentStore
 
 T = TypeVar("T")
+
+
+async def answer_of_owner(store: SegmentStore, segment: str, answering: Coroutine[Any, Any, T]) -> T:
+    """The answer, of a container that no other store can have changed when it was made.
+
+    Raises what `answering` raises, as the answer of the owner, too; and as `SegmentStore.container`."""
+    try:
+        # The object: a newer one of this number does not know what this one answered.
+        container = store.container(segment)
+    except SaritError:
+        answering.close()
+        raise
+    try:
+        answer = await answering
+    except SaritError:
+        await container.confirm()
+        raise
+    await container.confirm()
+    return answer
 
 
 async def when_hosted(attempt: Callable[[], Awaitable[T]]) -> T:

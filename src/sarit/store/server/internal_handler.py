@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Conflict, Exists, Invalid, SaritError
@@ -23,6 +23,7 @@ from sarit.core.metering import NO_RATES, ScaleAdvice
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.flow_control.growth import GrowthMonitor
 from sarit.store.health import Opening
+from sarit.store.server.held_requests import answer_of_owner
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.frames import Append
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.store import SegmentStore
 
-Handler = Callable[[Any], Awaitable[wire.Command]]
+Handler = Callable[[Any], Coroutine[Any, Any, wire.Command]]
 
 # The writer id of appends by controllers: of two concurrent ones, one is refused.
 _WRITER: Final = b"sarit-controller"
@@ -116,8 +117,9 @@ class InternalSession:
         segment = getattr(command, "segment", "")
         handler = self._handlers[type(command)]
         try:
-            placed = segment and self._store.placed
-            return await (self._answer_of_owner(handler, command) if placed else handler(command))
+            if segment and self._store.placed:
+                return await answer_of_owner(self._store, segment, handler(command))
+            return await handler(command)
         except Opening:
             raise
         except Conflict as error:
@@ -125,17 +127,6 @@ class InternalSession:
         except SaritError as error:
             reply = error_reply(error, command.request_id, segment)
             return reply or wire.OutcomeUnknown(command.request_id, segment, str(error))
-
-    async def _answer_of_owner(self, handler: Handler, command: Any) -> wire.Command:
-        """The reply, of a container that nobody else can have changed when it was made; see `ControlHandler`."""
-        container = self._store.container(command.segment)
-        try:
-            reply = await handler(command)
-        except SaritError:
-            await container.confirm()
-            raise
-        await container.confirm()
-        return reply
 
     def close(self) -> None:
         """The connection has ended."""
