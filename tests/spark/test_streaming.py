@@ -38,11 +38,11 @@ def _empty_scope(client):
     client.create_scope("s")
 
 
-def fill(client, stream, numbers):
-    """Events "key:number"."""
+def fill(client, stream, numbers, size=0):
+    """Events "key:number", with spaces up to `size` bytes."""
     with client.writer(stream) as writer:
         for n in numbers:
-            writer.write(f"{n % KEYS}:{n}", key=str(n % KEYS))
+            writer.write(f"{n % KEYS}:{n}".ljust(size), key=str(n % KEYS))
 
 
 def frame(spark, node, **options):
@@ -56,7 +56,7 @@ class Seen:
         self.batches = []
 
     def __call__(self, batch, _number):
-        rows = batch.selectExpr("cast(event as string) event", "stream", "segment_id", "offset").collect()
+        rows = batch.selectExpr("rtrim(cast(event as string)) event", "stream", "segment_id", "offset").collect()
         self.batches.append((batch.rdd.getNumPartitions(), rows))
 
     def events(self):
@@ -95,7 +95,8 @@ def test_running_query_follows_scales_with_its_partitions(spark, node, client, t
         for segments in (1, 8, 2):
             client.stream("s/scaled").scale(segments)
             before = len(seen.batches)
-            fill(client, "s/scaled", range(total, total + 2000))
+            # Each segment with events has enough bytes for a task of its own, in two micro-batches, too.
+            fill(client, "s/scaled", range(total, total + 2000), size=4000)
             total += 2000
             wait_rows(query, seen, total)
             partitions = [count for count, rows in seen.batches[before:] if rows]
@@ -104,6 +105,18 @@ def test_running_query_follows_scales_with_its_partitions(spark, node, client, t
     finally:
         query.stop()
     seen.check_once_and_in_order(range(total))
+
+
+def test_small_segments_share_a_task_unless_more_are_wanted(spark, node, client, tmp_path):
+    client.create_stream("s/small", segments=6)
+    fill(client, "s/small", range(500))
+    for wanted in (1, 4):
+        seen = Seen()
+        source = frame(spark, node, stream="s/small", minPartitions=str(wanted))
+        query = run(source, seen, tmp_path / str(wanted), availableNow=True)
+        assert query.awaitTermination(600)
+        seen.check_once_and_in_order(range(500))
+        assert [count for count, rows in seen.batches if rows] == [wanted]
 
 
 @NEEDS_4_2

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import sarit
 from sarit.client.groups.values import Retention
@@ -16,6 +15,7 @@ from sarit.core.names import MARK_PREFIX, StreamName
 from sarit.env.real import RealClock
 from sarit.spark.source.position import SegmentState
 from sarit.spark.source.starts import HEAD, TAIL, Places, resolve
+from sarit.spark.worker_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,25 +53,8 @@ def first_event(options: ReadOptions) -> bytes | None:
     return None
 
 
-_shared: dict[tuple[int, Target], Client] = {}
-
-
-def shared_client(target: Target) -> Client:
-    """The client of this process for a target, for the tasks that it runs one after the other; never closed.
-
-    Raises Unavailable when no controller replies in time."""
-    # A forked process has none of its parent's threads, so none of its clients either.
-    key = (os.getpid(), target)
-    if key not in _shared:
-        _shared[key] = connect(target)
-    return _shared[key]
-
-
-def forget_client(target: Target) -> None:
-    """Close the shared client: the next task connects again."""
-    client = _shared.pop((os.getpid(), target), None)
-    if client is not None:
-        client.close()
+# For tasks, by the target.  Getting one raises Unavailable when no controller replies in time.
+CLIENTS: Final[PerProcess[Target, Client]] = PerProcess(connect, lambda client: client.close())
 
 
 def now_ms() -> int:
@@ -206,4 +189,4 @@ class ConnectedSource:
 
 def shared_stream(target: Target, stream: StreamName) -> ConnectedStream:
     """A stream over the client of this process.  Raises Unavailable."""
-    return ConnectedStream(target, stream, shared_client(target))
+    return ConnectedStream(target, stream, CLIENTS.get(target))

@@ -21,6 +21,7 @@ from sarit.spark.source.streaming import stream_reader
 from sarit.spark.tables.key_value import TableReader, TableStreamWriter, TableWriter, check_table_write, table_schema
 from sarit.spark.tables.metadata import MetadataReader, schema_of
 from sarit.spark.tables.options import is_metadata, is_table, parse_metadata, parse_table_read, parse_table_write
+from sarit.spark.worker_process import freeze_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ versions.check(versions.version())
 class SaritSource(DataSource):
     """A stream as a table: see docs/spark.md for the options."""
 
+    # A process of the driver makes a reader or writer for many queries, so it is frozen once (`worker_process.py`).
     # The default address is resolved here, on the driver: executors may run with another environment.
 
     @classmethod
@@ -59,6 +61,7 @@ class SaritSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
+        freeze_once()
         if is_metadata(self.options):
             return MetadataReader(parse_metadata(self.options, default_address()), schema)
         if is_table(self.options):
@@ -75,6 +78,7 @@ class SaritSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch append, or changes of a table."""
+        freeze_once()
         _refuse_tables(self.options, "cannot be written", written=True)
         if is_table(self.options):
             return TableWriter(self._table_write(schema, overwrite))
@@ -87,6 +91,7 @@ class SaritSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming append, or changes of a table."""
+        freeze_once()
         _refuse_tables(self.options, "cannot be written", written=True)
         if is_table(self.options):
             # outputMode("complete") has all rows each time: setting them again is what it means.

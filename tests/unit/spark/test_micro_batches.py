@@ -10,10 +10,12 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid, NotFound
+from sarit.core.limits import SPARK_TASK_BYTES
 from sarit.core.names import SegmentId, StreamName
 from sarit.spark.source.admission import Limits
 from sarit.spark.source.lag import Lag, StreamLag, lag
 from sarit.spark.source.options import parse_read
+from sarit.spark.source.partitions import put_together
 from sarit.spark.source.planner import QueryPlanner
 from sarit.spark.source.ranges import Range
 from tests.unit.spark.fake_stream import LEFT, RIGHT, A, B, FakeStream, S, planner_of, take
@@ -333,3 +335,57 @@ def test_progress_without_a_lag_is_refused():
     for wrong in ({}, {"sources": []}, {"sources": [{"latestOffset": "{}"}, {"latestOffset": "x"}]}):
         with pytest.raises(Invalid, match="no lag of a Sarit source"):
             lag(wrong)
+
+
+# -- the tasks of a micro-batch ------------------------------------------------------------------
+
+
+def ranges_of(*sizes):
+    """A range of each size, all in segments of their own."""
+    return [Range(S, SegmentId(number, 0), 5, 5 + length) for number, length in enumerate(sizes)]
+
+
+def tasks_of(least, *sizes):
+    """The sizes that each task reads."""
+    return [tuple(part.end - part.start for part in task) for task in put_together(ranges_of(*sizes), least)]
+
+
+BIG, MOST = SPARK_TASK_BYTES + 1, SPARK_TASK_BYTES
+
+
+def test_small_ranges_share_a_task_and_large_ones_have_their_own():
+    assert tasks_of(1, 10, 20, 30) == [(10, 20, 30)]
+    assert tasks_of(1, MOST, BIG, MOST) == [(MOST,), (BIG,), (MOST,)]
+    assert tasks_of(1, 10, BIG, 30, 40, MOST) == [(10, 30, 40), (BIG,), (MOST,)]
+    assert tasks_of(1, *[MOST // 2] * 5) == [(MOST // 2, MOST // 2), (MOST // 2, MOST // 2), (MOST // 2,)]
+    assert tasks_of(1, 7) == [(7,)]
+    assert tasks_of(1) == []
+
+
+def test_as_many_tasks_as_wanted_remain():
+    assert tasks_of(3, 10, 20, 30) == [(10,), (20,), (30,)]
+    assert tasks_of(2, 10, 20, 30, 40) == [(10, 40), (20, 30)]
+    assert tasks_of(3, 10, BIG, 20, 30) == [(10, 20), (BIG,), (30,)]
+    assert tasks_of(9, 10, 20) == [(10,), (20,)]
+
+
+def test_tasks_have_every_range_once_in_order_and_balanced():
+    dice = random.Random(4)
+    for _ in range(300):
+        parts = ranges_of(*(dice.choice((1, 1000, MOST // 3, MOST - 1, BIG)) for _ in range(dice.randrange(20))))
+        least = dice.randrange(1, 8)
+        tasks = put_together(parts, least)
+        order = [[parts.index(part) for part in task] for task in tasks]
+        assert sorted(number for task in order for number in task) == list(range(len(parts)))
+        assert order == sorted(sorted(task) for task in order)
+        assert len(tasks) >= min(least, len(parts))
+        assert all(len(task) == 1 or sum(p.end - p.start for p in task) < 2 * MOST for task in tasks)
+        assert tasks == put_together(parts, least)
+
+
+def test_micro_batch_with_little_in_each_segment_is_one_task(stream):
+    stream.events |= {A: [10] * 3, B: [20]}
+    planner = planner_of(options(), stream)
+    end = planner.latest(planner.initial(), Limits())
+    assert planner.tasks(planner.initial(), end) == [(Range(S, A, 0, 30), Range(S, B, 0, 20))]
+    assert planner.tasks(end, end) == []

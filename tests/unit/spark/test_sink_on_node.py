@@ -48,7 +48,7 @@ class Sink:
         self.options = parse_write(
             {"controller": node.controller, "scope": "s", "createStream": "true", "segments": "2", **options}
         )
-        self.connection = Connection(self.options)
+        self.connection = Connection(self.options.target)
         self.client = self.connection.client
         self.begun = set()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client import aio
 from sarit.client.blocking.loop_thread import LoopThread
@@ -18,6 +18,7 @@ from sarit.core.errors import Conflict, NotFound, SaritError, Unavailable
 from sarit.core.limits import SPARK_FIRST_LEASE_SECONDS, SPARK_REQUESTS_AT_ONCE, SPARK_TABLE_PARTITIONS
 from sarit.spark.sink import protocol, records
 from sarit.spark.sink.protocol import ABORTED, COMMITTED, OPEN, UNKNOWN, Found, Registration, Transaction
+from sarit.spark.worker_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sarit.client.tables.table import Table
     from sarit.client.transactions.transaction import Transaction as OpenTransaction
     from sarit.client.transactions.transaction import TransactionalWriter
+    from sarit.spark.options import Target
     from sarit.spark.sink.options import WriteOptions
     from sarit.spark.sink.protocol import Work
 
@@ -249,12 +251,11 @@ async def create_stream(client: Client, stream: str, options: WriteOptions) -> N
 
 
 class Connection:
-    """A client on a thread of its own, for one task or one driver."""
+    """A client on a thread of its own, for the tasks or commits of a process, one after the other."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, target: Target) -> None:
         """Raises Unavailable when no controller replies in time."""
         self._thread = LoopThread("sarit-sink")
-        target = options.target
         try:
             # One time for both: to find a node at first, and to go on trying when it goes away.
             self.client = self._thread.run(
@@ -278,11 +279,9 @@ class Connection:
         finally:
             self._thread.close()
 
-    def __enter__(self) -> Connection:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+# By the target.  A task that fails closes it: nothing of it is left to the next one.
+CONNECTIONS: Final[PerProcess[Target, Connection]] = PerProcess(Connection, Connection.close)
 
 
 class TaskTransactions:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sarit.spark.client import connect
+from sarit.spark.client import CLIENTS
+from sarit.spark.worker_process import freeze_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,7 +47,7 @@ def _append(options: WriteOptions, to_events: RowsToEvents, batches: Iterator[pa
     partition = context.partitionId() if context is not None else 0
     rows = 0
     writers: dict[str, EventWriter] = {}
-    with connect(options.target) as client, ExitStack() as opened:
+    with CLIENTS.sharing(options.target) as client, ExitStack() as opened:
         for batch in batches:
             for stream, events, keys in to_events.parts(batch, partition, rows):
                 if stream not in writers:
@@ -56,6 +57,7 @@ def _append(options: WriteOptions, to_events: RowsToEvents, batches: Iterator[pa
             rows += batch.num_rows
         for writer in writers.values():
             writer.flush()
+    freeze_once()
     return Written(rows)
 
 

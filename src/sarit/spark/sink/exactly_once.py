@@ -13,7 +13,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from sarit.core.errors import Conflict
 from sarit.core.limits import LEASE_RENEWALS
 from sarit.spark.sink import protocol
-from sarit.spark.sink.access import BatchRequests, Connection, TaskTransactions
+from sarit.spark.sink.access import CONNECTIONS, BatchRequests, TaskTransactions
+from sarit.spark.worker_process import freeze_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.core.names import StreamName
+    from sarit.spark.sink.access import Connection
     from sarit.spark.sink.columns import RowsToEvents
     from sarit.spark.sink.options import WriteOptions
     from sarit.spark.sink.protocol import Transaction
@@ -55,7 +57,7 @@ class Sink:
         context = TaskContext.get()
         assert context is not None, "Spark runs this in a task"
         partition, attempt = context.partitionId(), context.attemptNumber()
-        with Connection(self.options) as connection:
+        with CONNECTIONS.sharing(self.options.target) as connection:
             requests = BatchRequests(connection.client, self.options, query, batch, (partition, attempt))
             mine = TaskTransactions(requests, batch, self.options.lease_seconds / LEASE_RENEWALS)
             try:
@@ -65,6 +67,7 @@ class Sink:
                 raise
             if skipped:
                 connection.run(mine.give_up())
+            freeze_once()
             return Prepared(query, () if skipped else mine.begun, rows, size, skipped)
 
     def _write(
@@ -92,7 +95,7 @@ class Sink:
             return  # there was no task: no rows, and nobody knows the query
         winners = [one for message in found for one in message.transactions]
         skipped = any(message.skipped for message in found)
-        with Connection(self.options) as connection:
+        with CONNECTIONS.sharing(self.options.target) as connection:
             requests = BatchRequests(connection.client, self.options, query or found[0].query, batch)
             fresh = connection.run(requests.run(protocol.commit_batch(batch, winners, skipped=skipped)))
             if self.once:
@@ -107,7 +110,7 @@ class Sink:
             query = found[0].query
         if query is None:
             return  # every task has failed, and aborted its own; leases end the rest
-        with Connection(self.options) as connection:
+        with CONNECTIONS.sharing(self.options.target) as connection:
             requests = BatchRequests(connection.client, self.options, query, batch)
             connection.run(requests.run(protocol.abort_batch()))
             if self.once:

@@ -1,16 +1,22 @@
-"""Cut the ranges of a micro-batch further, so that at least so many tasks read it.
+"""The ranges of a micro-batch as tasks: cut further where more tasks are wanted, put together where they are small.
 
-Boundaries come from the store, which reads nothing, or from one sample where the range is small.
+A task costs some 10 ms before it reads a byte, in Spark and in its Python process, and a micro-batch at the tail has
+some kilobytes in each segment.  So one task reads several small ranges, one after the other.  A range that is worth a
+task has one of its own: parallelism follows the load.  A segment is never divided over tasks that way, so its events
+stay in order.
+
+Boundaries to cut at come from the store, which reads nothing, or from one sample where the range is small.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import SPARK_SAMPLE_BYTES
+from sarit.core.limits import SPARK_SAMPLE_BYTES, SPARK_TASK_BYTES
 from sarit.spark.source.position import split_budget
 
 if TYPE_CHECKING:
@@ -38,3 +44,22 @@ def _cut(part: Range, pieces: int, probe: Probe) -> list[Range]:
         found = probe.boundaries(place, part.start, part.end, -(-length // pieces))
     bounds = [part.start, *sorted({at for at in found if part.start < at < part.end}), part.end]
     return [replace(part, start=low, end=high) for low, high in pairwise(bounds)]
+
+
+def put_together(parts: list[Range], least: int) -> list[tuple[Range, ...]]:
+    """What each task reads: small ranges together, up to about `SPARK_TASK_BYTES`, in at least `least` tasks if there
+    are so many ranges.  The order of the ranges, within a task and of the tasks by their first ranges, stays."""
+    small = [index for index, part in enumerate(parts) if part.end - part.start < SPARK_TASK_BYTES]
+    total = sum(parts[index].end - parts[index].start for index in small)
+    count = max(-(-total // SPARK_TASK_BYTES), least - (len(parts) - len(small)), 1)
+    if count >= len(small):
+        return [(part,) for part in parts]
+    tasks: list[list[int]] = [[] for _ in range(count)]
+    # The largest first, each to the task that has least.
+    loads = [(0, task) for task in range(count)]
+    for index in sorted(small, key=lambda index: (parts[index].start - parts[index].end, index)):
+        load, task = heapq.heappop(loads)
+        tasks[task].append(index)
+        heapq.heappush(loads, (load + parts[index].end - parts[index].start, task))
+    alone = [[index] for index, part in enumerate(parts) if part.end - part.start >= SPARK_TASK_BYTES]
+    return [tuple(parts[index] for index in task) for task in sorted(alone + [sorted(task) for task in tasks])]

@@ -24,7 +24,7 @@ from sarit.core.errors import Invalid, NotFound
 from sarit.spark.source.admission import Limits, Probe, admitted
 from sarit.spark.source.lag import StreamLag, to_behind, unread
 from sarit.spark.source.noted_times import NotedTimes
-from sarit.spark.source.partitions import cut_further
+from sarit.spark.source.partitions import cut_further, put_together
 from sarit.spark.source.position import (
     Offset,
     Position,
@@ -184,6 +184,10 @@ class QueryPlanner:
                 parts = [replace(part, cut=cut) for part in parts]
             found += self._with_times(stream, parts, before, upto)
         return cut_further(found, self._options.min_partitions or 1, self.probe)
+
+    def tasks(self, start: JsonOffset, end: JsonOffset) -> list[tuple[Range, ...]]:
+        """The ranges by the tasks that read them.  Raises NotFound, Truncated, Invalid."""
+        return put_together(self.ranges(start, end), self._options.min_partitions or 1)
 
     def _times(self, streams: Mapping[StreamName, StreamPosition], before: Offset) -> dict[StreamName, int]:
         """The watermark of each stream at the end of a micro-batch, where it has one."""

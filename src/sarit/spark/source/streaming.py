@@ -86,8 +86,8 @@ class _Reader(DataSourceStreamReader):
         return self._driver.planner.initial()
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
-        """The ranges between two offsets."""
-        return [RangePartition(part) for part in self._driver.planner.ranges(start, end)]
+        """What each task reads between two offsets."""
+        return [RangePartition(*parts) for parts in self._driver.planner.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one partition; none when there was nothing to plan."""
@@ -119,7 +119,7 @@ class PlainStreamReader(_Reader):
         return planner.latest(self._position, self._options.streaming.limits)
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
-        """The ranges between two offsets."""
+        """What each task reads between two offsets."""
         # Spark has stored `end`: the next micro-batch begins there.  After a restart this is how the reader learns it.
         self._position = end
         return super().partitions(start, end)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from sarit.core.errors import Unavailable
-from sarit.spark.client import forget_client, shared_stream
+from sarit.spark.client import CLIENTS, shared_stream
 from sarit.spark.source.ranges import Range, TruncationGuard
+from sarit.spark.worker_process import freeze_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,8 @@ def read_ranges(options: ReadOptions, partition: RangePartition, projection: Pro
             access = TruncationGuard(stream, fail=options.fail_on_data_loss)
             for events, offsets in access.batches(part.segment, part.start, part.end):
                 yield projection.batch(events, offsets, part)
+        freeze_once()
     except Unavailable:
         # Spark repeats the task: it starts with new connections.
-        forget_client(options.target)
+        CLIENTS.forget(options.target)
         raise

@@ -21,9 +21,10 @@ from pyspark.sql.types import BinaryType, LongType, StringType
 
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.limits import NOT_EXISTS
-from sarit.spark.client import connect
+from sarit.spark.client import CLIENTS, connect
 from sarit.spark.formats.columns import typed_columns
 from sarit.spark.tables.options import DELETE, INSERT
+from sarit.spark.worker_process import freeze_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,7 +158,7 @@ def change(options: TableWriteOptions, batches: Iterator[pa.RecordBatch]) -> Cha
 
     Raises Invalid (a null, a key of the wrong length), Conflict (insert: a key has another value)."""
     rows = 0
-    with connect(options.target) as client:
+    with CLIENTS.sharing(options.target) as client:
         table = client.table(options.table)
         for batch in batches:
             keys = _keys(batch)
@@ -168,6 +169,7 @@ def change(options: TableWriteOptions, batches: Iterator[pa.RecordBatch]) -> Cha
             else:
                 table.put_many(zip(keys, _values(batch, "value"), strict=True))
             rows += batch.num_rows
+    freeze_once()
     return Changed(rows)
 
 
