@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale trickle spark-kills spark-cluster spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle spark-kills spark-cluster spark-matrix lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -23,6 +23,9 @@ test: setup lint  ## what CI runs: lint, types, imports, and every test
 
 prove: setup  ## 500 fresh seeds, 200,000 crash states, a line in benchmarks/results/reliability.jsonl (about 15 minutes)
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
+
+interop-processes: setup  ## the tests with the official clients, on nodes of three store processes (10 minutes)
+	@SARIT_TEST_PROCESSES=3 $(BIN)/pytest tests/interop
 
 soak: setup  ## 2,000 fresh seeds, 200,000 crash states and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (about an hour)
 	@broken=0; \

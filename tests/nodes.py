@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import signal
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 SARIT = str(Path(sys.executable).with_name("sarit"))
 READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)")
 STOP_SECONDS = HANG_SECONDS
+# `make interop-processes` runs tests against nodes of so many store processes.
+PROCESSES = os.environ.get("SARIT_TEST_PROCESSES", "")
 
 
 def hears_signals() -> None:
@@ -34,6 +37,8 @@ class RunningNode:
         self, directory: Path, *options: str, sarit: Sequence[str] = (SARIT,), env: dict[str, str] | None = None
     ) -> None:
         self._command = [*sarit, "standalone", "--data-dir", str(directory), *options]
+        if PROCESSES and not {"--processes", "--containers", "--one-port"} & set(options):
+            self._command += ["--processes", PROCESSES]
         self._log = directory.with_name(directory.name + ".log")
         self._env = env
         self._process: subprocess.Popen[str] | None = None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import sarit
+from sarit.core.names import SegmentId, StreamName
+from sarit.store.store import container_of
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode
 
@@ -19,9 +23,9 @@ def children(node: RunningNode) -> dict[str, int]:
     """The processes of a node: their names and ids."""
     found = {}
     for pid in Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split():
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if b"sarit.node.child" in command:
-            found[command[3].decode()] = int(pid)
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        if name == "controller" or name.startswith("store-"):
+            found[name] = int(pid)
     return found
 
 
@@ -39,34 +43,49 @@ def wait_until(condition) -> None:
         time.sleep(0.02)
 
 
-def test_killed_store_and_controller_start_again_and_nothing_is_lost(tmp_path):
-    node = RunningNode(tmp_path / "data", "--processes", "2", "--containers", "2").start()
-    expected = []
+def stream_in(container: int, containers: int) -> str:
+    """A stream whose one segment is in a container."""
+    names = (StreamName("s", f"t{number}") for number in itertools.count())
+    return str(next(name for name in names if container_of(name.segment(SegmentId(0, 0)), containers) == container))
+
+
+def test_others_serve_on_while_one_store_is_away_and_it_starts_again(tmp_path):
+    node = RunningNode(tmp_path / "data", "--processes", "3", "--containers", "3").start()
     try:
-        killed = children(node)
-        assert sorted(killed) == ["controller", "store-0", "store-1"]
-        with sarit.connect(node.controller) as client:
+        first = children(node)
+        assert sorted(first) == ["controller", "store-0", "store-1", "store-2"]
+        streams = [stream_in(container, 3) for container in range(3)]
+        with sarit.connect(node.controller) as client, ExitStack() as stack:
             client.create_scope("s")
-            client.create_stream("s/t", segments=4)
-            with client.writer("s/t") as writer:
-                for name in sorted(killed):
-                    for number in range(50):
-                        expected.append(f"{name} {number}")
-                        writer.write(expected[-1], key=str(number))
-                    os.kill(killed[name], signal.SIGKILL)
-                    writer.flush()
-            read = [event.decode() for event in client.reader("s/t", end="tail")]
-        assert sorted(read) == sorted(expected)
-        wait_until(lambda: len(set(children(node)) & set(killed)) == 3)
-        assert not set(children(node).values()) & set(killed.values())
-        last = children(node)
+            for name in streams:
+                client.create_stream(name)
+            writers = [stack.enter_context(client.writer(name)) for name in streams]
+            for writer in writers:
+                writer.write("before")
+                writer.flush()
+            os.kill(first["store-1"], signal.SIGSTOP)
+            for writer in writers:
+                writer.write("meanwhile")
+            # Durable, while the third cannot answer.
+            writers[0].flush()
+            writers[2].flush()
+            os.kill(first["store-1"], signal.SIGKILL)
+            writers[1].flush()
+            os.kill(first["controller"], signal.SIGKILL)
+            for name in streams:
+                assert [event.decode() for event in client.reader(name, end="tail")] == ["before", "meanwhile"]
+        wait_until(lambda: len(children(node)) == 4)
+        second = children(node)
+        same = {name for name in first if second[name] == first[name]}
+        assert same == {"store-0", "store-2"}
         assert node.stop() == 0
-        assert not any(map(is_running, last.values()))
+        assert not any(map(is_running, second.values()))
     finally:
         node.kill()
     log = node.log()
-    assert log.count("was ended by signal 9 (SIGKILL); it starts again in 0.1 s") == 3, log
-    assert "Traceback" not in log
+    assert "store-1 (containers 1) was ended by signal 9 (SIGKILL); it starts again in 0.1 s" in log
+    assert "the controller was ended by signal 9 (SIGKILL); it starts again in 0.1 s" in log
+    assert "Traceback" not in log, log
 
 
 def test_children_end_with_a_parent_that_is_killed(tmp_path):

@@ -1,5 +1,8 @@
 """A process of a node with several: one store with its containers, or the controller.  `processes.py` starts it.
 
+*A process may be started before it is needed*: it loads the program, which takes most of the time of a start, and waits
+for its description.
+
 *The parent speaks* over standard input: one line with the description (`ChildSpec`), then commands, one a line.
 `serve`: all containers of the node are open.  `stop`: flush and end.  `skip`: end without the flush.  The end of the
 input means that the parent is gone: the process ends at once, as by kill -9; acknowledged data is in the log.
@@ -21,8 +24,10 @@ import pickle
 import signal
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import Invalid, SaritError, Unavailable
@@ -296,6 +301,17 @@ async def _run(spec: ChildSpec, reports: int) -> None:
         sys.exit(1)
 
 
+def _load() -> None:
+    """Load what a store and a controller need, before it is known which of them this is."""
+    import sarit.controller.server
+    import sarit.index.sqlite
+    import sarit.log.local
+    import sarit.node.remote_adapter
+    import sarit.rpc.grpc_server
+    import sarit.storage.open
+    import sarit.store.server.listener  # noqa: F401
+
+
 def main() -> None:
     """Run the process that standard input describes."""
     import uvloop
@@ -305,14 +321,21 @@ def main() -> None:
     # Before anything can print: what is printed goes to the log.
     reports = os.dup(1)
     os.dup2(2, 1)
-    spec: ChildSpec = pickle.loads(base64.b64decode(read_line(sys.stdin.fileno())))
+    _load()
+    line = read_line(sys.stdin.fileno())
+    if not line:
+        return  # a spare whose parent ended
+    spec: ChildSpec = pickle.loads(base64.b64decode(line))
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(spec.name)  # for `top` and `ps -o comm`
     logging.basicConfig(
         level=spec.log_level,
         stream=sys.stderr,
         format=f"%(asctime)s %(levelname)s [{spec.name}] %(name)s: %(message)s",
     )
     if spec.log_level == logging.INFO:
-        logging.getLogger("grpclib").setLevel(logging.WARNING)
+        for name in ("grpclib", "sarit.client"):  # a line for each cancelled call, and for each connection that ends
+            logging.getLogger(name).setLevel(logging.WARNING)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     if spec.version != (installed := version("sarit")):
         raise Invalid(f"this node runs version {spec.version}, and {installed} is installed now: restart the node")

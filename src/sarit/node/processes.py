@@ -49,13 +49,43 @@ _CONTROLLER: Final = "controller"
 _ERRORS: Final[dict[str, type[SaritError]]] = {"Invalid": Invalid, "Corrupt": Corrupt}
 
 
+class Spare:
+    """A process that has loaded the program and waits, so that a child that ended is back sooner."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def prepare(self) -> None:
+        """Start it, unless there is one."""
+        if self._process is None or self._process.returncode is not None:
+            self._process = await _spawn()
+
+    async def take(self) -> asyncio.subprocess.Process:
+        """The spare process, or a new one."""
+        process, self._process = self._process, None
+        return await _spawn() if process is None or process.returncode is not None else process
+
+    async def stop(self) -> None:
+        """End it: it ends with its input."""
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            await process.wait()
+
+
+async def _spawn() -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(sys.executable, "-m", "sarit.node.child", stdin=pipe, stdout=pipe)
+
+
 class Child:
     """One process, restarted as long as the node runs.
 
     `make`: its description for the next start, since ports and permissions change after the first one."""
 
-    def __init__(self, name: str, what: str, env: Env, make: Callable[[], ChildSpec]) -> None:
+    def __init__(self, name: str, what: str, env: Env, spare: Spare, make: Callable[[], ChildSpec]) -> None:
         self.name = name
+        self._spare = spare
         self.port = 0
         self.process: asyncio.subprocess.Process | None = None
         self._what = what
@@ -148,10 +178,7 @@ class Child:
         """Start the process and follow it to its end; its exit code."""
         began = self._env.clock.monotonic()
         self.failure = None
-        process = self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "sarit.node.child", self.name, stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        process = self.process = await self._spare.take()
         try:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -163,6 +190,7 @@ class Child:
                 if again and self.ready.is_set():
                     again = False
                     _log.info("%s serves again after %.1f s", self.name, self._env.clock.monotonic() - began)
+                    await self._spare.prepare()
             return await process.wait()
         except BaseException:
             self.kill()
@@ -202,8 +230,9 @@ class ProcessNode:
         self._claim = claim
         self._secret = env.random.bytes(CHILD_SECRET_BYTES)
         self._first_start = True
+        self._spare = Spare()
         self.stores = [self._store(number, part) for number, part in enumerate(parts)]
-        self.controller = Child(_CONTROLLER, "the controller", env, self._controller_spec)
+        self.controller = Child(_CONTROLLER, "the controller", env, self._spare, self._controller_spec)
 
     def __repr__(self) -> str:
         return f"<ProcessNode {self.addresses()}>"
@@ -219,7 +248,7 @@ class ProcessNode:
             return self._spec(f"store-{number}", number, config)
 
         owned = ", ".join(map(str, range(number, self._config.containers, self._config.processes)))
-        return Child(f"store-{number}", f"store-{number} (containers {owned})", self._env, make)
+        return Child(f"store-{number}", f"store-{number} (containers {owned})", self._env, self._spare, make)
 
     def _controller_spec(self) -> ChildSpec:
         port = self.controller.port or self._config.controller_port
@@ -252,9 +281,11 @@ class ProcessNode:
         self.controller.serve()
         await self.controller.wait(self.controller.ready)
         self._first_start = False
+        await self._spare.prepare()
 
     async def stop(self) -> None:
         """Stop the controller, then the stores, which flush."""
+        await self._spare.stop()
         await self.controller.stop()
         await asyncio.gather(*(store.stop() for store in self.stores))
 
