@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.controller.assignment import Assignment
 from sarit.controller.background.autoscale import AutoScale
 from sarit.controller.background.maintenance import MaintenanceLoop
 from sarit.controller.background.recovery_sweeper import RecoverySweeper
@@ -33,6 +34,9 @@ from sarit.core.names import SYSTEM_SCOPE
 from sarit.rpc.grpc_server import RequestLimiter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.controller.assignment import Address
     from sarit.controller.ports import Segments, Tables
     from sarit.env.ports import Env
 
@@ -48,9 +52,12 @@ class Controller:
     `advertised`: the address and port of this controller that clients get."""
 
     def __init__(
-        self, tables: Tables, segments: Segments, env: Env, advertised: tuple[str, int], times: Times = DEFAULT_TIMES
-    ) -> None:
+        self, tables: Tables, segments: Segments, env: Env, advertised: Address, times: Times = DEFAULT_TIMES,
+        members: Callable[[], Sequence[Address]] | None = None,
+    ) -> None:  # fmt: skip
+        """`members`: the addresses of all controllers on these tables as known now; None: there is this one."""
         self.advertised = advertised
+        self.assignment = assignment = Assignment(lambda: self.advertised, members)
         self.segments = segments
         runner = EffectRunner(segments)
         self.catalog = Catalog(tables)
@@ -60,15 +67,15 @@ class Controller:
         self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)
         self.transactions = Transactions(self.catalog, self.streams, runner, env)
         self.writers = Writers(self.catalog, self.streams)
-        self.autoscale = AutoScale(self.catalog, self.streams, segments, times.scaling, env)
+        self.autoscale = AutoScale(self.catalog, self.streams, segments, times.scaling, env, assignment)
         self.retention = Retention(self.catalog, self.streams, segments, env)
         self.watermarks = Watermarks(self.catalog, self.streams, segments, times.watermarks, env)
         self.maintenance = MaintenanceLoop(
-            self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env
+            self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env, assignment
         )
-        self.timeline = Timeline(self.catalog, segments, times.timeline_interval, env)
+        self.timeline = Timeline(self.catalog, segments, times.timeline_interval, env, assignment)
         self.recovery_sweeper = RecoverySweeper(
-            self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env
+            self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env, assignment
         )
         self._background: list[asyncio.Task[None]] = []
 
@@ -101,7 +108,7 @@ class Controller:
     def services(self) -> list[Any]:
         """The services for a grpclib server."""
         families = (
-            ScopeCalls(self.catalog, self.scopes, lambda: self.advertised),
+            ScopeCalls(self.catalog, self.scopes, self.assignment.members),
             StreamCalls(self.catalog, self.streams),
             SegmentCalls(self.streams, self.segments),
             TransactionCalls(self.catalog, self.transactions, self.writers),

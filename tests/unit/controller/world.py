@@ -21,8 +21,9 @@ from tests.limits import HANG_SECONDS
 from tests.unit.controller.fakes import FakeSegments, FakeTables, Faults, fake_env
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from sarit.controller.assignment import Address
     from sarit.controller.model.epochs import Epoch
 
 STREAM = StreamName("s", "t")
@@ -59,13 +60,16 @@ class World:
         self.env = fake_env()
         self.controllers: list[Controller] = []
 
-    async def controller(self, faults: Faults | None = None) -> Controller:
+    async def controller(
+        self, faults: Faults | None = None, address: Address = ("127.0.0.1", 9090),
+        members: Callable[[], Sequence[Address]] | None = None,
+    ) -> Controller:  # fmt: skip
         """Another controller, without its recovery sweeper: tests sweep.  `faults`: for its calls alone."""
         tables, segments = self.tables, self.segments
         if faults is not None:
             tables, segments = copy.copy(tables), copy.copy(segments)
             tables.faults = segments.faults = faults
-        controller = Controller(tables, segments, self.env, ("127.0.0.1", 9090))
+        controller = Controller(tables, segments, self.env, address, members=members)
         await controller.catalog.start()
         self.controllers.append(controller)
         return controller

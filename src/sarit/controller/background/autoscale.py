@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from sarit.controller.model import autoscale, streams
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import SaritError
+from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import MAX_SCALE_REQUESTS
 from sarit.core.names import SegmentId, parse_segment_name
 
 if TYPE_CHECKING:
+    from sarit.controller.assignment import Assignment
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.records import StreamRecord
     from sarit.controller.ports import Segments
@@ -29,7 +30,11 @@ _log = logging.getLogger("sarit.controller")
 class AutoScale:
     """Splits and merges segments of streams with a policy by rate."""
 
-    def __init__(self, catalog: Catalog, streams: Streams, segments: Segments, times: ScalingTimes, env: Env) -> None:
+    def __init__(
+        self, catalog: Catalog, streams: Streams, segments: Segments, times: ScalingTimes, env: Env,
+        assignment: Assignment,
+    ) -> None:  # fmt: skip
+        self._assignment = assignment
         self._catalog = catalog
         self._streams = streams
         self._segments = segments
@@ -42,8 +47,12 @@ class AutoScale:
         return f"<AutoScale, {len(self._requests)} requests>"
 
     def request(self, segment: str, advice: ScaleAdvice) -> None:
-        """A store requests scaling for a segment.  Never waits."""
-        if len(self._requests) < MAX_SCALE_REQUESTS:
+        """A store requests scaling for a segment.  Never waits.  All controllers are asked; one of them does it."""
+        try:
+            name, _ = parse_segment_name(segment)
+        except Invalid:
+            return
+        if self._assignment.is_mine(str(name)) and len(self._requests) < MAX_SCALE_REQUESTS:
             self._requests[segment] = advice
             self._wake.set()
 

@@ -20,6 +20,7 @@ from sarit.core.repeated_log import RepeatedLog
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from sarit.controller.assignment import Assignment
     from sarit.controller.background.retention import Retention
     from sarit.controller.background.watermarks import Watermarks
     from sarit.controller.catalog import Catalog
@@ -37,7 +38,9 @@ class MaintenanceLoop:
     def __init__(
         self, catalog: Catalog, retention: Retention, watermarks: Watermarks,
         retention_times: RetentionTimes, watermark_times: WatermarkTimes, env: Env,
+        assignment: Assignment,
     ) -> None:  # fmt: skip
+        self._assignment = assignment
         self._catalog = catalog
         self._retention = retention
         self._watermarks = watermarks
@@ -68,7 +71,7 @@ class MaintenanceLoop:
 
     async def run_retention_round(self) -> None:
         """Apply the retention policy of every stream that is due."""
-        entries = await self._catalog.maintained_streams(RETENTION_INDEX)
+        entries = await self._entries(RETENTION_INDEX)
         alive = {name for name, _ in entries}
         self._next_due = {name: at for name, at in self._next_due.items() if name in alive}
         self._forget(RETENTION_INDEX, alive)
@@ -94,7 +97,7 @@ class MaintenanceLoop:
 
     async def run_watermark_round(self) -> None:
         """Advance the watermark of every stream whose writers note times."""
-        entries = await self._catalog.maintained_streams(WATERMARK_INDEX)
+        entries = await self._entries(WATERMARK_INDEX)
         self._forget(WATERMARK_INDEX, {name for name, _ in entries})
         await for_each_bounded(entries, self._maintain_watermarks)
 
@@ -105,6 +108,11 @@ class MaintenanceLoop:
             self._repeated.info(str(error), f"the watermark of {entry[0]} is postponed: {error}")
         except Exception:  # as above
             _log.exception("the watermark of %s is postponed: unexpected error", entry[0])
+
+    async def _entries(self, kind: bytes) -> list[tuple[StreamName, int]]:
+        """The entries of one kind that are this controller's."""
+        entries = await self._catalog.maintained_streams(kind)
+        return [entry for entry in entries if self._assignment.is_mine(str(entry[0]))]
 
     def _forget(self, kind: bytes, alive: set[StreamName]) -> None:
         """Drop the state of entries that another controller removed."""

@@ -27,6 +27,7 @@ from sarit.core.repeated_log import RepeatedLog
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from sarit.controller.assignment import Assignment
     from sarit.controller.catalog import Catalog
     from sarit.controller.groups import Groups
     from sarit.controller.key_value_tables import KeyValueTables
@@ -44,8 +45,9 @@ class RecoverySweeper:
 
     def __init__(
         self, catalog: Catalog, scopes: Scopes, groups: Groups, tables: KeyValueTables, streams: Streams,
-        transactions: Transactions, env: Env,
+        transactions: Transactions, env: Env, assignment: Assignment,
     ) -> None:  # fmt: skip
+        self._assignment = assignment
         self._catalog = catalog
         self._scopes = scopes
         self._groups = groups
@@ -105,7 +107,8 @@ class RecoverySweeper:
 
     async def _recover(self, entry: tuple[bytes, int], recover: Callable[[bytes, int], Awaitable[None]]) -> None:
         try:
-            await recover(*entry)
+            if self._assignment.is_mine(_owner_name(entry[0])):
+                await recover(*entry)
         except SaritError as error:
             self._repeated.warning(str(error), f"{_text(entry[0])} cannot be completed yet: {error}")
         except Exception:  # the other entries go on
@@ -182,6 +185,13 @@ class RecoverySweeper:
             self._seen[key] = (renewal, now)
             return 0.0
         return now - seen[1]
+
+
+def _owner_name(key: bytes) -> str:
+    """The scope or the stream (group, table) that an entry is about.  Raises Invalid, Corrupt."""
+    if key.startswith(keys.PENDING_SCOPES):
+        return keys.last_part(key)
+    return str(keys.parse_pending_key(key)[0])
 
 
 def _text(entry: bytes) -> str:

@@ -32,6 +32,7 @@ from sarit.core.repeated_log import RepeatedLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sarit.controller.assignment import Assignment
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.cuts import Cut
     from sarit.controller.ports import Segments, TableValue
@@ -44,7 +45,8 @@ _log = logging.getLogger("sarit.controller")
 class Timeline:
     """The recorded cuts of all streams."""
 
-    def __init__(self, catalog: Catalog, segments: Segments, interval: float, env: Env) -> None:
+    def __init__(self, catalog: Catalog, segments: Segments, interval: float, env: Env, assignment: Assignment) -> None:
+        self._assignment = assignment
         self._catalog = catalog
         self._segments = segments
         self._interval = interval
@@ -73,7 +75,8 @@ class Timeline:
         for segment in await self._segments.grown():
             with suppress(Invalid):  # not the segment of a stream
                 name, _ = parse_segment_name(segment)
-                if is_user_name(name.stream) and len(self._due) < MAX_TIMELINE_STREAMS:
+                wanted = is_user_name(name.stream) and self._assignment.is_mine(str(name))
+                if wanted and len(self._due) < MAX_TIMELINE_STREAMS:
                     self._due[name] = None
         await for_each_bounded(list(self._due), self._record_due)
 

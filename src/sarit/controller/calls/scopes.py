@@ -9,8 +9,9 @@ from sarit.rpc.convert import page_token
 from sarit.rpc.generated import controller_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from sarit.controller.assignment import Address
     from sarit.controller.catalog import Catalog
     from sarit.controller.scopes import Scopes
 
@@ -21,14 +22,14 @@ _Delete = pb.DeleteScopeStatus
 class ScopeCalls:
     """Rpcs on scopes."""
 
-    def __init__(self, catalog: Catalog, scopes: Scopes, advertised: Callable[[], tuple[str, int]]) -> None:
+    def __init__(self, catalog: Catalog, scopes: Scopes, members: Callable[[], Sequence[Address]]) -> None:
+        """`members`: the addresses of the controllers that there are."""
         self._catalog = catalog
         self._scopes = scopes
-        self._advertised = advertised
+        self._members = members
 
     async def getControllerServerList(self, request: pb.ServerRequest) -> pb.ServerResponse:
-        host, port = self._advertised()
-        return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port)])
+        return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port) for host, port in self._members()])
 
     async def getControllerToBucketMapping(
         self, request: pb.ControllerToBucketMappingRequest

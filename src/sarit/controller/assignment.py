@@ -1,0 +1,62 @@
+"""Which controller does the background work of which stream, when several share the tables.
+
+A name belongs to one of BUCKETS buckets by a hash, and a bucket to the member with the highest hash of both (rendezvous
+hashing).  So all who know the same members agree without a word; when a member leaves, only its buckets move, and to
+all others alike.  Members that are known differently for a while do no harm: every change is a compare-and-set, so work
+that two do at once is done once.  Calls of clients are answered by any controller.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Address = tuple[str, int]
+
+BUCKETS: Final = 32
+
+
+def bucket_of(name: str) -> int:
+    """The bucket of a stream (as `scope/stream`) or of a scope."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") % BUCKETS
+
+
+def owner_of(bucket: int, members: Sequence[Address]) -> Address:
+    """The member that a bucket belongs to; there is at least one."""
+    return max(members, key=lambda member: (_weight(bucket, member), member))
+
+
+def _weight(bucket: int, member: Address) -> bytes:
+    return blake2b(f"{bucket}/{member[0]}:{member[1]}".encode(), digest_size=8).digest()
+
+
+class Assignment:
+    """The part of the background work that one controller does."""
+
+    def __init__(self, me: Callable[[], Address], members: Callable[[], Sequence[Address]] | None = None) -> None:
+        """`members`: the controllers as known now, without I/O; None: this one is alone."""
+        self._me = me
+        self._members = members
+        self._known: tuple[Address, tuple[Address, ...]] | None = None
+        self._mine: frozenset[int] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<Assignment of {self._me()} among {self.members()}>"
+
+    def members(self) -> tuple[Address, ...]:
+        """The controllers, in order; at least this one."""
+        known = tuple(sorted(self._members())) if self._members is not None else ()
+        return known or (self._me(),)
+
+    def is_mine(self, name: str) -> bool:
+        """Whether the background work of a stream or a scope is this controller's."""
+        if self._members is None:
+            return True
+        state = self._me(), self.members()
+        if state != self._known:
+            self._known = state
+            self._mine = frozenset(bucket for bucket in range(BUCKETS) if owner_of(bucket, state[1]) == state[0])
+        return bucket_of(name) in self._mine
