@@ -6,8 +6,10 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,19 @@ def hears_signals() -> None:
     """For `preexec_fn`: a shell has what it runs in the background ignore Ctrl-C, and its children inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
+
+
+def consecutive_ports(count: int) -> list[int]:
+    """Free ports that follow each other, below those that the system gives to connections."""
+    for first in range(20_000 + os.getpid() % 8000, 30_000):
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return list(range(first, first + count))
+    raise AssertionError("no free ports")
 
 
 class RunningNode:

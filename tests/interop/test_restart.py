@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.peers.process import free_ports
 from tests.interop.running import Batch, finish, start
-from tests.nodes import RunningNode
+from tests.nodes import RunningNode, consecutive_ports
 
 SCOPE = "restarted"
 THEMES = ["events", "names", "group", "bytes", "large"]
@@ -38,7 +37,7 @@ def test_acknowledged_data_survives_kill(after, theme):
 def test_writer_and_reader_continue_after_kill(request, tmp_path):
     if request.config.getoption("--interop-endpoint", default=None):
         pytest.skip("the node of --interop-endpoint is not ours to kill")
-    controller, store = free_ports(2)
+    controller, store, *_ = consecutive_ports(4)  # stores of several processes have the ports after the first
     ports = ("--controller-port", str(controller), "--store-port", str(store))
     name = "restart.through_the_kill"
     with RunningNode(tmp_path / "data", *ports) as node:
