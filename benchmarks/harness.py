@@ -114,8 +114,9 @@ class SaritNode:
 
     name = "Sarit"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, processes: int = 1) -> None:
         self.directory = directory
+        self.processes = processes
         self.report_path = directory / "report.json"
         self.endpoint = ""
         self.start_seconds = 0.0
@@ -126,6 +127,7 @@ class SaritNode:
         self.directory.mkdir(parents=True, exist_ok=True)
         arguments = [
             "standalone", "--data-dir", str(self.directory / "data"), "--controller-port", "0", "--store-port", "0",
+            "--processes", str(self.processes),
         ]  # fmt: skip
         python = [sys.executable, "-m", "benchmarks.node", str(self.report_path)]
         command = [str(Path(sys.executable).with_name("sarit"))] if plain else python
@@ -143,15 +145,22 @@ class SaritNode:
         return self
 
     def memory_mb(self) -> float:
-        """Resident memory in MB."""
+        """Resident memory in MB, of all its processes."""
+        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._pids())
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def _pids(self) -> list[int]:
         assert self._process is not None
-        return self._process.memory_mb()
+        parent = self._process.pid
+        return [parent, *map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())]
 
     def cpu_seconds(self) -> float:
-        """Processor time used so far, in seconds."""
-        assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Processor time used so far, in seconds, by all its processes."""
+        ticks = 0
+        for pid in self._pids():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def report(self) -> dict[str, Any]:
         """The statistics of its flushers so far (see `benchmarks.node`)."""

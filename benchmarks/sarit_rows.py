@@ -24,6 +24,7 @@ BACKLOG_BYTES: Final = 10_000_000_000
 QUICK_BACKLOG_BYTES: Final = 1_000_000_000
 # What the rows fast-1 and fast-16 may write in their 135 s each, on a fast disk.
 FAST_ROW_BYTES: Final = 60_000_000_000
+PROCESS_TURNS: Final = 3
 TURNS_SEGMENTS: Final = 50_000
 
 
@@ -90,6 +91,49 @@ def _fast(segments: int) -> Callable[[Path, Scale], dict[str, Any]]:
             return found
 
     return measure
+
+
+def processes(directory: Path, scale: Scale) -> dict[str, Any]:
+    """One process and two, in turn: bulk at full speed, then many small writers; what each costs the node's processors.
+
+    Medians of the turns."""
+    found: dict[str, list[dict[str, float]]] = {"1": [], "2": []}
+    for turn in range(1 if scale.quick else PROCESS_TURNS):
+        for count in (1, 2):
+            with SaritNode(directory / f"{turn}-{count}", count).start(plain=True) as node:
+                load("sarit_admin", {"controller": node.endpoint, "streams": {"bench/bulk": 16, "bench/small": 16}})
+                found[str(count)].append(_process_turn(node, directory, scale))
+    medians = {
+        f"{name}_{count}": round(statistics.median(one[name] for one in found[count]), 3)
+        for count in found
+        for name in found[count][0]
+    }
+    ratios = {
+        "bulk_ratio": medians["bulk_events_per_s_2"] / medians["bulk_events_per_s_1"],
+        "small_ratio": medians["appends_per_s_2"] / medians["appends_per_s_1"],
+    }
+    return medians | ratios | {"turns": found}
+
+
+def _process_turn(node: SaritNode, directory: Path, scale: Scale) -> dict[str, float]:
+    most = affordable_events(directory, EVENT_STORED_BYTES, 1 / 4)
+    cpu = node.cpu_seconds()
+    bulk = _write(node, "bulk", many=True, seconds=scale.seconds(15), events=most)
+    bulk_cpu = node.cpu_seconds() - cpu
+    options = {"stream": "bench/small", "segments": 16, "connections": 200, "event_bytes": 100}
+    small = Load("sarit_small_writers", options | {"controller": node.endpoint, "seconds": scale.seconds(10)})
+    small.wait_ready(60)
+    cpu = node.cpu_seconds()
+    appends = small.result()
+    small_cpu = node.cpu_seconds() - cpu
+    return {
+        "bulk_events_per_s": bulk["events_per_s"],
+        "bulk_cpu_s_per_gb": bulk_cpu / (bulk["events"] * EVENT_STORED_BYTES / 1e9),
+        "appends_per_s": appends["appends_per_s"],
+        "append_p95_ms": appends["p95_ms"],
+        "cpu_us_per_append": small_cpu / appends["appends"] * 1e6,
+        "memory_mb": node.memory_mb(),
+    }
 
 
 def latency(directory: Path, scale: Scale) -> dict[str, Any]:
@@ -250,6 +294,7 @@ ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "open-16": _open_loop(16),
     "fast-1": _fast(1),
     "fast-16": _fast(16),
+    "processes": processes,
     "latency": latency,
     "catch-up": catch_up,
     "official": official,
