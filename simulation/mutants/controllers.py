@@ -128,7 +128,7 @@ def pending_entry_of_another_removed() -> Iterator[None]:
         yield
 
 
-@mutant("scale safety", found_by="tests/unit/controller/test_crashes.py")
+@mutant("scale safety", found_by="tests/unit/controller/test_slow_controllers.py")
 @contextmanager
 def swept_record_not_renewed() -> Iterator[None]:
     """The sweeper removes an entry although a change that rests on it may still be stored (found by review)."""

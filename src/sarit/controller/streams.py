@@ -69,6 +69,10 @@ class Streams:
         if config.retention.type is not RetentionType.NONE and not await self.catalog.scope_exists(name.scope):
             raise NotFound(f"scope {name.scope} does not exist")  # before it enters the maintenance index
         await self._index_retention(name, config)
+        await self._create(name, config)
+        await self._index_retention(name, config)  # maintenance may have removed the entry before the creation
+
+    async def _create(self, name: StreamName, config: StreamConfig) -> None:
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 stream, number, *mark = await self.catalog.get(name.scope, _creation_keys(name))
@@ -83,10 +87,11 @@ class Streams:
                     if ours:
                         return
                     raise Exists(f"stream {name} exists")
-                record, updates = self._creation(name, config, number)
+                now_ms = self._env.clock.wall_ms()
+                record, updates = _creation(name, config, number, now_ms)
                 # In the same batch: no crash leaves a new stream without its watermark stream.
                 if mark and mark[0] is None:
-                    updates += self._creation(streams.mark_of(name), StreamConfig(), mark[1])[1]
+                    updates += _creation(streams.mark_of(name), StreamConfig(), mark[1], now_ms)[1]
                 try:
                     versions = await self.catalog.update(name.scope, updates)
                 except Conflict:
@@ -95,19 +100,6 @@ class Streams:
                 await self._execute_steps(name, record, versions[0])
                 return
         raise _contended(name)
-
-    def _creation(
-        self, name: StreamName, config: StreamConfig, number: TableValue | None
-    ) -> tuple[StreamRecord, list[TableUpdate]]:
-        first = 0 if number is None else codec.decode_number(number.value)
-        record = streams.create(config, first, self._env.clock.wall_ms())
-        updates = [
-            TableUpdate(keys.stream_key(name.stream), codec.encode_stream(record), NOT_EXISTS),
-            # Also when there is no number: if it changed since it was read, segment names could be used twice.
-            TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS if number is None else number.version),
-        ]
-        updates += (TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in config.tags)
-        return record, updates
 
     async def update(self, name: StreamName, config: StreamConfig) -> None:
         """Replace the configuration, and the segments when it requires another number of them.
@@ -393,6 +385,20 @@ class Streams:
                 raise Invalid(f"segment {segment} of stream {name} has {info.length} bytes, not {cut[segment]}")
 
         await gather_all([one(segment) for segment in asked])
+
+
+def _creation(
+    name: StreamName, config: StreamConfig, number: TableValue | None, now_ms: int
+) -> tuple[StreamRecord, list[TableUpdate]]:
+    first = 0 if number is None else codec.decode_number(number.value)
+    record = streams.create(config, first, now_ms)
+    updates = [
+        TableUpdate(keys.stream_key(name.stream), codec.encode_stream(record), NOT_EXISTS),
+        # Also when there is no number: if it changed since it was read, segment names could be used twice.
+        TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS if number is None else number.version),
+    ]
+    updates += (TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in config.tags)
+    return record, updates
 
 
 def _creation_keys(name: StreamName) -> list[bytes]:
