@@ -72,6 +72,7 @@ class Groups:
         entry = keys.pending_group_key(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
+                # First what an earlier call left: the new record would replace its list of streams to leave.
                 found = await self._complete_pending(scope, group)
                 if found is None:
                     raise NotFound(f"reader group {scope}/{group} does not exist")
@@ -183,6 +184,7 @@ class Groups:
                     await self._streams.create(stream, StreamConfig())
             await self._subscribe(f"{scope}/{group}", record)
             await self._unsubscribe(f"{scope}/{group}", record.leaving)
+            # After a conflict another controller was at it: the next round reads what is left.
             await self._replace(scope, group, groups.completed(record), version)
         raise _contended(scope, group)
 
@@ -215,6 +217,7 @@ class Groups:
                     break
 
     async def _unsubscribe(self, subscriber: str, streams: Sequence[StreamName]) -> None:
+        # Without a version: a cut that is released meanwhile must not keep the entry alive.
         for name in streams:
             with suppress(NotFound):
                 removal = TableUpdate(keys.subscriber_key(name.stream, subscriber), None, NO_VERSION)

@@ -112,6 +112,7 @@ class KeyValueTables:
             segments = [_segment(scope, table, partition) for partition in partitions(record)]
             updates = [TableUpdate(keys.table_key(table), None, version)]
             if record.state is State.DELETING:
+                # Before the record, which is the only place that knows the names of the segments.
                 await self._runner.run([DeleteSegment(segment) for segment in segments])
                 # The number outlives the table: a later table of the name never uses a segment name twice.
                 number = codec.encode_number(record.first_number + record.partitions)

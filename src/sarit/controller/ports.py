@@ -96,6 +96,7 @@ class Segments(Protocol):
     async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge sources into target in order; per source the target's length after it.
         A source that was merged or is missing answers the target's current length."""
+        # Not NotFound: a commit that is repeated after a lost reply meets sources that are merged already.
 
     async def info(self, segment: str) -> SegmentInfo:
         """Length, start and state; NotFound."""

@@ -103,6 +103,7 @@ class Controller:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        # Last: the sweeper schedules completions.
         await self.transactions.stop()
 
     def services(self) -> list[Any]:
@@ -115,6 +116,7 @@ class Controller:
             GroupCalls(self.groups),
             TableCalls(self.catalog, self.tables),
         )
+        # One for both services: what a caller may have in progress is bounded for the controller as a whole.
         limiter = RequestLimiter()
         return [Service(PRAVEGA, families, limiter), Service(SARIT, (CutCalls(self.timeline),), limiter)]
 

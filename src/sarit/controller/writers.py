@@ -46,6 +46,7 @@ class Writers:
         if not is_user_name(writer):
             raise Invalid(f"{writer!r} is not a writer's name")
         record = await self._streams.ready(name)
+        # Before the note: maintenance, which removes entries of streams without notes, finds a newer version.
         await self._catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)
         key = keys.writer_key(name.stream, writer)
         for _ in range(MAX_ATTEMPTS):

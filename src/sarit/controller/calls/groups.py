@@ -81,6 +81,7 @@ class GroupCalls:
             generation = await self._groups.update(request.scope, request.readerGroupName, group_record(request))
         except NotFound:
             return _Update(status=_Update.RG_NOT_FOUND)
+        # One status for both; our client takes it for another generation.
         except (Conflict, Invalid):
             return _Update(status=_Update.INVALID_CONFIG)
         return _Update(status=_Update.SUCCESS, generation=generation)
@@ -105,6 +106,7 @@ class GroupCalls:
             await self._groups.record_cut(name, request.subscriber, request.generation, request.readerGroupId, cut)
         except NotFound:
             return _Note(status=_Note.STREAM_NOT_FOUND)
+        # Not NotFound, which is the stream's.
         except LookupError:
             return _Note(status=_Note.SUBSCRIBER_NOT_FOUND)
         except Invalid:

@@ -38,6 +38,7 @@ class StreamCalls:
 
     async def createStream(self, request: pb.StreamConfig) -> pb.CreateStreamStatus:
         name = stream_name(request.streamInfo)
+        # Before the call, which raises Invalid for a wrong configuration, too: that has no status, but a gRPC error.
         if not is_internal_name(name.stream):
             return _Create(status=_Create.INVALID_STREAM_NAME)
         try:
@@ -67,6 +68,7 @@ class StreamCalls:
         try:
             await work
         except NotFound:
+            # Two statuses for one error: only the scope's record tells them apart.
             exists = await self._catalog.scope_exists(name.scope)
             return _Update(status=_Update.STREAM_NOT_FOUND if exists else _Update.SCOPE_NOT_FOUND)
         except Sealed:
@@ -114,6 +116,7 @@ class StreamCalls:
         try:
             ranges = [KeyRange(entry.start, entry.end) for entry in request.newKeyRanges]
             before, new = await self._streams.scale(name, list(request.sealedSegments), ranges)
+        # Not all of the segments to replace are active any more.
         except Conflict:
             return _Scale(status=_Scale.PRECONDITION_FAILED)
         except (Invalid, Sealed):
@@ -179,6 +182,7 @@ class SegmentCalls:
         """Does not check that the segment exists: clients construct the names of transactions and tables themselves."""
         info = request.streamInfo
         segment = segment_name(info.scope, info.stream, SegmentId.unpack(request.segmentId))
+        # Without a read of any table: clients ask for each segment they open.
         host, port = self._segments.endpoint(segment)
         return pb.NodeUri(endpoint=host, port=port)
 

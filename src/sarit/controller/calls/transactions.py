@@ -50,6 +50,7 @@ class TransactionCalls:
 
     async def pingTransaction(self, request: pb.PingTxnRequest) -> pb.PingTxnStatus:
         name = stream_name(request.streamInfo)
+        # NotFound of the stream is a gRPC error: UNKNOWN is said of a transaction alone.
         await self._catalog.require(name)
         try:
             state = await self._transactions.ping(name, transaction(request.txnId), request.lease)
@@ -77,6 +78,7 @@ class TransactionCalls:
         except NotFound:
             found = await self._catalog.find(stream_name(request.streamInfo))
             return _Txn(status=_Txn.STREAM_NOT_FOUND if found is None else _Txn.TRANSACTION_NOT_FOUND)
+        # A field of ours: official clients leave it out, and poll the state.
         if not request.outcomeWithinMillis:
             return _Txn(status=_Txn.SUCCESS)
         seconds = min(request.outcomeWithinMillis / 1000, MAX_OUTCOME_WAIT_SECONDS)

@@ -76,6 +76,7 @@ def encode_stream(record: StreamRecord) -> bytes:
             _encode_epochs(record.epochs),
             _encode_cut(record.head),
             bytes((work.kind,)),
+            # Most streams have no work: their records end here.
             b""
             if work.kind is WorkKind.NONE
             else b"".join(
@@ -241,6 +242,7 @@ def decode_number(data: bytes) -> int:
 
 def is_deleting(value: bytes) -> bool:
     """Whether the record of a stream, group or table is in state DELETING."""
+    # By the second byte alone: a page of names reads a thousand records.
     return value[1:2] == bytes((State.DELETING,))
 
 
@@ -257,6 +259,7 @@ def _decode(data: bytes, read: Callable[[Cursor], T]) -> T:
         value = read(cursor)
     except (Invalid, ValueError, struct.error, IndexError) as error:
         raise Corrupt(f"a controller record cannot be read: {error}") from error
+    # A record that another release wrote with more fields must not lose them by being written again.
     if not cursor.at_end:
         raise Corrupt("a controller record has bytes after its end")
     return value
@@ -296,6 +299,7 @@ def _config(fixed: bytes, tags: tuple[str, ...]) -> StreamConfig:
 
 def _encode_epochs(epochs: Sequence[Epoch]) -> bytes:
     parts = [pack_int(len(epochs))]
+    # The first epoch brings all of its segments: a chunk can be read without the one before.
     before: frozenset[int] = frozenset()
     for epoch in epochs:
         ids = epoch.ids
@@ -317,6 +321,7 @@ def _decode_epochs(c: Cursor) -> tuple[Epoch, ...]:
         lows = {segment: s.low for segment, s in alive.items()}
         for _ in range(c.compact_int()):
             segment = c.compact_long()
+            # The encoder cannot have written that: one of the two bounds would be lost.
             if segment in lows:
                 raise Invalid(f"epoch {number} brings segment {segment}, which is there")
             lows[segment] = _DOUBLE.unpack(c.take(8))[0]
@@ -333,6 +338,7 @@ def _tile(lows: Mapping[int, float], known: Mapping[int, SegmentRange]) -> dict[
         raise Invalid("an epoch does not tile the key space")
     out = {}
     for at, segment in enumerate(order):
+        # An epoch changes a few segments: all epochs share the objects of the others.
         before = known.get(segment)
         same = before is not None and before.high == bounds[at + 1]
         out[segment] = before if before is not None and same else SegmentRange(bounds[at], bounds[at + 1], segment)

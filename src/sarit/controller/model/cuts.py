@@ -26,6 +26,7 @@ _LOW = attrgetter("low")
 
 def is_cut(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> bool:
     """Whether a cut's segments exist and cover the key space exactly once, at offsets >= 0."""
+    # Clients give cuts, so nothing about them is taken for granted.
     if not cut or not cut.keys() <= known.keys() or min(cut.values()) < 0:
         return False
     return tiles(KeyRange(known[segment].low, known[segment].high) for segment in cut)
@@ -33,6 +34,7 @@ def is_cut(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> bool:
 
 def follows(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int]) -> bool:
     """Whether `later` is at or after `earlier` everywhere.  Either may cover only a part of the key space."""
+    # Pair by pair: a part that only one of the two covers says nothing.
     for segment, offset in later.items():
         if segment in earlier:
             if offset < earlier[segment]:
@@ -67,6 +69,7 @@ def segments_after(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) ->
 
 def segments_between(known: Mapping[int, SegmentRange], start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
     """All segments from one cut to another, those of both cuts included."""
+    # By exclusion: a segment partly before a cut has keys that lie between.
     outside = set(segments_before(known, start)) | set(segments_after(known, end))
     return [segment for segment in sorted(known) if segment not in outside]
 
@@ -77,6 +80,7 @@ def bytes_between(
     """Bytes from one cut to a later one.  `lengths`: of the segments that `to_measure` names; a missing
     one counts only up to the earlier cut."""
     total = sum(later[s] - earlier.get(s, 0) for s in later)
+    # A segment without a length is gone by now: nothing of it counts.
     return total + sum(max(0, lengths.get(s, 0) - earlier.get(s, 0)) for s in to_measure(known, earlier, later))
 
 
@@ -135,6 +139,8 @@ def upper_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
         if not any(known[o].overlaps(known[s]) and creation_epoch(o) > creation_epoch(s) for o in furthest)
     }
     latest = epochs[max(map(creation_epoch, out)) - epochs[0].number]
+    # A segment that fills a gap may overlap others of the cut.  They leave, which may open gaps beside it; each round
+    # adds segments of `latest` only, so it ends.
     while gaps := _gaps(known, out):
         for s in latest.segments:
             if s.segment not in out and any(s.low < high and low < s.high for low, high in gaps):

@@ -59,6 +59,7 @@ class Epoch:
 
     def overlapping(self, part: SegmentRange) -> tuple[SegmentRange, ...]:
         """The segments that serve any key of `part`, ascending."""
+        # They cover [0, 1) without a gap, so the last that begins at or before the low end contains it.
         first = bisect_right(self.segments, part.low, key=_LOW) - 1
         return tuple(itertools.takewhile(lambda s: s.low < part.high, self.segments[first:]))
 
@@ -68,6 +69,7 @@ def check_epoch(epoch: Epoch) -> Epoch:
     ranges = [KeyRange(s.low, s.high) for s in epoch.segments]
     assert ranges == sorted(ranges), f"epoch {epoch.number} is not in order"
     assert tiles(ranges), f"epoch {epoch.number} does not tile the key space"
+    # Every new epoch comes through here before it is stored: a wrong one could not be taken back.
     assert len(epoch.ids) == len(epoch.segments), f"epoch {epoch.number} has a segment twice"
     assert all(creation_epoch(s.segment) <= epoch.number for s in epoch.segments)
     return epoch
@@ -96,9 +98,12 @@ def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRang
     Raises Conflict when `replaced` are not distinct active segments, Invalid when the ranges do not cover theirs
     exactly."""
     gone = set(replaced)
+    # Compared first, since this tells a scale that is decided on an old epoch: the caller reads and decides again.
     if not gone or len(gone) != len(replaced) or not gone <= current.ids:
         raise Conflict("the segments to replace are not all active")
     unchanged = [s for s in current.segments if s.segment not in gone]
+    # With the unchanged ones: together they tile the key space only if the ranges cover just what is missing, to the
+    # bit.
     if not tiles([KeyRange(s.low, s.high) for s in unchanged] + list(ranges)):
         raise Invalid("the new key ranges do not cover exactly what the replaced segments cover")
     # Numbers only rise, and new segments continue from the highest one: no name is used twice.
@@ -109,6 +114,7 @@ def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRang
 
 def stand_ins(current: Epoch, past: Epoch) -> dict[int, int]:
     """For each segment of `past` that is active, or has an active copy: the active one.  Copies keep their number."""
+    # By number: a copy has the number of its original, and another epoch.
     active = {SegmentId.unpack(s.segment).number: s for s in current.segments}
     pairs = [(s, active.get(SegmentId.unpack(s.segment).number)) for s in past.segments]
     assert all(p.low == a.low and p.high == a.high for p, a in pairs if a is not None), "a number for two ranges"
@@ -141,10 +147,12 @@ def successors(epochs: Sequence[Epoch], segment: int) -> list[tuple[SegmentRange
     """Successors of `segment`, each with all of its predecessors; empty while it is active or sealed with its stream.
 
     `epochs`: all, in order, from the one that created the segment on.  Raises KeyError when it never was."""
+    # In the first epoch, or nowhere: its id names the epoch that created it, and the caller begins there.
     mine = next((s for s in epochs[0].segments if s.segment == segment), None) if epochs else None
     if mine is None:
         raise KeyError(segment)
     for before, after in itertools.pairwise(epochs):
+        # Predecessors are those of the epoch before, also ones older than `segment`: a merge waits for all of them.
         # The first epoch without it: the segments that overlap it there are its successors.
         if not _has(after, mine):
             return [(s, [p.segment for p in before.overlapping(s)]) for s in after.overlapping(mine)]

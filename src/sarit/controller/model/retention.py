@@ -74,6 +74,7 @@ def truncation(
     def retained(cut: CutRecord) -> int:
         return tail.time_ms - cut.time_ms if policy.type is RetentionType.TIME else tail.size - cut.size
 
+    # In order of time, so the last is the one that retains least.
     enough = [cut for cut in cuts if retained(cut) >= policy.limit]
     if policy.type is RetentionType.NONE or not enough:
         return None
@@ -84,6 +85,7 @@ def truncation(
     if over:  # data before the last of these must go; the first cut within the maximum serves, too
         within = [cut for cut in enough if retained(cut) <= policy.maximum]
         forced = within[0] if within else over[-1]
+        # Only if that goes further than what was released: the readers keep what the maximum permits.
         if not follows(known, forced.cut, target):
             return dict(forced.cut)
     return target
@@ -93,6 +95,7 @@ def released_by_all(head: Cut, released: Sequence[Mapping[int, int]], epochs: Se
     """The cut that all subscribers have released; the head if one has released nothing, None without subscribers."""
     if not released:
         return None
+    # An empty cut: this one has released nothing, so it protects everything.
     if not all(released):
         return dict(head)
     return reduce(lambda one, other: _earlier(one, other, epochs), (dict(cut) for cut in released))

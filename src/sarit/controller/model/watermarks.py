@@ -96,6 +96,7 @@ def verdict(last: Watermark | None, writers: Sequence[Noted], time_out: float, e
         positions.append({s.segment: offset for s, offset in last.cut if s.segment in known})
     if not any(positions):
         return Verdict(None, gone)
+    # With the cut of the last watermark among them: cuts never go back.
     cut = upper_bound(epochs, positions)
     times = [w.record.time for w in ahead]
     ordered = sorted((known[segment], offset) for segment, offset in cut.items())
@@ -148,6 +149,7 @@ def last_entry(data: bytes) -> tuple[int, Watermark] | None:
         if kind != 0 or length <= 0:
             raise Corrupt("a mark stream holds something that is not an entry")
         end = at + EVENT_HEADER_BYTES + length
+        # The read ended within an entry.
         if end > len(data):
             break
         found = at, decode(data[at + EVENT_HEADER_BYTES : end])
