@@ -77,6 +77,10 @@ class Cluster:
     def __repr__(self) -> str:
         return f"<Cluster {self.machine!r}>"
 
+    def store_address(self, segment: str) -> tuple[str, int]:
+        """Where a client believes that a segment is."""
+        return NODE, STORE_PORT
+
     def rng(self, name: str) -> random.Random:
         """The random generator of this name.  Renaming one changes what every seed draws; names are not for people."""
         return self.world.chance(name)
@@ -196,6 +200,10 @@ class Cluster:
         for task, info in list(detangle.current_loop().task_info.items()):
             if info.host == NODE and not task.done():
                 task.cancel()
+
+    def crash(self, host: str, *, power: bool) -> None:
+        """The process of the machine dies at a crash point."""
+        self.end(power=power)
 
     async def shut_down(self) -> None:
         """Stop the node cleanly, then end the process."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from simulation.fleet import Fleet
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,6 +35,10 @@ class Nemesis:
         ):
             if on:
                 self._acts.append(act)
+        if isinstance(cluster, Fleet):
+            shared = (self._break, self._stall, self._storage_outage, self._index_failure)
+            self._acts = [act for act in shared if act in self._acts]
+            self._acts += [act for on, act in cluster.acts() if on]
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -44,6 +50,8 @@ class Nemesis:
     async def supervise(self) -> None:
         """Restart the process whenever it has died, as a supervisor does.  Until cancelled."""
         cluster = self._cluster
+        if isinstance(cluster, Fleet):
+            await cluster.supervise()
         while True:
             if cluster.process is None:
                 if not cluster.quiet:
@@ -56,6 +64,8 @@ class Nemesis:
         """No more faults from now on."""
         cluster = self._cluster
         cluster.quiet = True
+        if isinstance(cluster, Fleet):
+            cluster.heal()
         cluster.net.faults.lost_at_connect = 0.0
         cluster.storage_faults.unavailable = False
         cluster.index_faults.fail_before = cluster.index_faults.fail_after = 0

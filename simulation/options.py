@@ -99,6 +99,15 @@ class Options:
     table_users: int
     byte_streams: bool
     group_readers: int
+    # Stores with one set of logs; 0: one node.
+    stores: int = 0
+    controllers: int = 0
+    lease_seconds: float = 6.0
+    moves: bool = False
+    revocations: bool = False
+    cut_offs: bool = False
+    coordination_faults: float = 0.0
+    lost_watches: float = 0.0
 
     def times(self) -> Times:
         """Intervals of the controller's background work, shortened where a seed uses it."""
@@ -231,3 +240,26 @@ def _last(rng: random.Random) -> dict[str, Any]:
         "boundary_step_bytes": rng.choice((64, 1 * KIB, 256 * KIB)),
         "large_events": rng.choice((0, 5, 15)),
     }
+
+
+def draw_fleet(seed: int, stores: int) -> Options:
+    """The options of a seed with so many stores."""
+    rng = random.Random(f"{seed}/fleet")
+    return replace(
+        draw(seed),
+        stores=stores,
+        controllers=rng.choice((1, 1, 2, 3)),
+        containers=rng.choice((2, 3, 4, 6)),
+        lease_seconds=rng.choice((2.0, 6.0)),
+        moves=_half(rng),
+        revocations=_half(rng),
+        cut_offs=_half(rng),
+        coordination_faults=rng.choice((0.0, 0.0, 0.05, 0.3)),
+        lost_watches=rng.choice((0.0, 0.0, 0.3, 1.0)),
+        # A store has no disk of its own.
+        storage="objects", power_cuts=False, sync_errors=False, full_disk=False, clock_jumps=False,
+        missing_pieces=False, covered_rot=False,
+        # These actors need a controller.
+        stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
+        synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
+    )  # fmt: skip

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from detangle._context import current_host
+
 from checkers import log as log_checker
 from checkers import storage as storage_checker
 from checkers import table as table_checker
@@ -42,6 +44,7 @@ from simulation.bounds import Bounds
 from simulation.cluster import Cluster
 from simulation.damaged_records import flip_records
 from simulation.events import History
+from simulation.fleet import Fleet
 from simulation.inventory import awaiting_in, chunks_in, placed_in
 from simulation.mutants import MUTANTS
 from simulation.nemesis import Nemesis
@@ -107,7 +110,7 @@ class Run:
 
     def __init__(self, world: World, options: Options) -> None:
         self.options = options
-        self.cluster = Cluster(world, options)
+        self.cluster = Fleet(world, options) if options.stores else Cluster(world, options)
         self.history = History(world.trace)
         self.segments = [f"sim/stream/{number}.#epoch.0" for number in range(options.segments)]
         self.tables = [f"sim/table-{number}" for number in range(2)] if options.table_clients else []
@@ -163,7 +166,8 @@ class Run:
         await self._check_inventory()
         cluster.end(power=True)
         await self._restart_and_read("after a power cut")
-        await flip_records(cluster, self.segments)
+        if not isinstance(cluster, Fleet):
+            await flip_records(cluster, self.segments)
         await self.streams.close()
         bounds.cancel()
         for task in watch:
@@ -287,8 +291,8 @@ class Run:
         if self.options.crash_points and not cluster.quiet and self._crashes.random() < self.options.crash_points:
             cluster.trace.probe("crash_point")
             cluster.trace.note("fault", f"crash at {name}")
-            power = self.options.power_cuts and self._crashes.random() < 0.5
-            asyncio.get_running_loop().call_soon(lambda: cluster.end(power=power), context=self._context)
+            power, host = self.options.power_cuts and self._crashes.random() < 0.5, current_host.get() or ""
+            asyncio.get_running_loop().call_soon(lambda: cluster.crash(host, power=power), context=self._context)
 
     def violations(self) -> Iterator[Violation | str]:
         """All violations, the most specific first."""

@@ -54,7 +54,7 @@ class Appends:
 
     async def set_up(self) -> int | None:
         """The number of this writer's last event in the store (0: none); None when the segment does not exist."""
-        connection = await self._link.connection()
+        connection = await self._link.connection(self._segment)
         self._request = connection.expect(self)
         self._connection = connection
         self._set_ups += 1
@@ -87,6 +87,9 @@ class Appends:
             raise Unavailable("no answer") from None
         finally:
             self._answer = None
+        if isinstance(answer, wire.WrongHost):
+            self._give_up()
+            raise Unavailable("another store has the segment")
         if isinstance(answer, wire.InvalidEventNumber) and self._set_ups > 1:
             self._give_up()
             raise Unavailable("an earlier set-up of this writer came late")

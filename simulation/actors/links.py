@@ -1,4 +1,4 @@
-"""One actor's connection to the segment store, reconnected whenever it is lost."""
+"""One actor's connections to the segment stores, one to each, reconnected whenever one is lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.client.core.connection import Connection
 from sarit.core.errors import Unavailable
-from simulation.cluster import NODE, STORE_PORT
+from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
     import random
@@ -27,33 +27,39 @@ class Link:
         self._cluster = cluster
         self._rng = rng
         self._name = name
-        self._connection: Connection | None = None
+        self._connections: dict[tuple[str, int], Connection] = {}
 
-    async def connection(self) -> Connection:
-        """An open connection; retries until there is one."""
+    async def connection(self, segment: str) -> Connection:
+        """An open connection to the store of a segment; retries until there is one."""
         delay = 0.01
-        while self._connection is None or self._connection.closed:
+        while True:
+            address = self._cluster.store_address(segment)
+            connection = self._connections.get(address)
+            if connection is not None and not connection.closed:
+                return connection
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS):
-                    _, connection = await self._cluster.clients.env.network.connect(
-                        lambda: Connection(self._name), NODE, STORE_PORT
-                    )
-                    await connection.greeted
-                self._connection = connection
+                    _, made = await self._cluster.clients.env.network.connect(lambda: Connection(self._name), *address)
+                    await made.greeted
+                self._connections[address] = made
+                continue
             except (OSError, Unavailable, TimeoutError):
                 await asyncio.sleep(delay * (0.5 + self._rng.random()))
                 delay = min(delay * 2, 0.5)
-        return self._connection
 
     async def ask(self, command: Callable[[int], Any]) -> Any:
         """One request.  Raises Unavailable: whether it was executed is unknown."""
-        connection = await self.connection()
+        connection = await self.connection(_segment_of(command(0)))
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await connection.ask(command)
+                answer = await connection.ask(command)
         except TimeoutError:
             connection.abort("no answer")
             raise Unavailable("no answer") from None
+        if isinstance(answer, wire.WrongHost):
+            self._cluster.trace.probe("wrong_host")
+            raise Unavailable("another store has the segment")
+        return answer
 
     async def retry_forever(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat while the store is unavailable."""
@@ -64,7 +70,16 @@ class Link:
                 await asyncio.sleep(0.02 + 0.05 * self._rng.random())
 
     def drop(self) -> None:
-        """Abandon the connection; requests in flight may still arrive."""
-        connection, self._connection = self._connection, None
-        if connection is not None and not connection.closed:
-            connection.abort("given up")
+        """Abandon the connections; requests in flight may still arrive."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            if not connection.closed:
+                connection.abort("given up")
+
+
+def _segment_of(command: Any) -> str:
+    """The segment that decides which store a request goes to."""
+    for field in ("segment", "target", "parent_segment"):
+        if name := getattr(command, field, ""):
+            return str(name)
+    raise AssertionError(command)

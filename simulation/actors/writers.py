@@ -143,7 +143,7 @@ class WireWriter:
             self._lose()
 
     async def _connect(self) -> None:
-        connection = await self._link.connection()
+        connection = await self._link.connection(self._segment)
         try:
             self._request = connection.expect(self)
         except Unavailable:

@@ -1,7 +1,8 @@
 """Assignment of containers to stores: a pure function from a map and the living members to the next map.
 
-1. A move ends when its target is gone (the source keeps the container), when its source is gone, or after
-   MOVE_SECONDS: the target then opens the container, and the log fences the source.
+1. A move ends when its target is gone (the source keeps the container) or when its source is gone.  After MOVE_SECONDS
+   the container is *revoked*: nobody owns it, and the source must close it at once.  It is an orphan when the source
+   has released it, or after a lease: a source that does not know the map by then does not trust its own lease.
 2. Containers whose owner is gone go at once to the stores with the fewest containers per weight; among these to
    another machine, and then by rendezvous hash, so that the result does not depend on the order of members.
 3. A store that leaves, or has weight 0, gives its containers away by graceful moves, a few at a time.
@@ -24,6 +25,7 @@ from sarit.core.limits import (
     MAX_BALANCE_MOVES,
     MAX_LEAVING_MOVES,
     MOVE_SECONDS,
+    STORE_LEASE_SECONDS,
 )
 
 if TYPE_CHECKING:
@@ -52,10 +54,13 @@ class Recent:
         return Recent(now if changed else self.changed_at, {**self.moved_at, **moved} if moved else self.moved_at)
 
 
-def assign(current: ContainerMap, members: Mapping[str, StoreAddress], recent: Recent, now: float) -> ContainerMap:
+def assign(
+    current: ContainerMap, members: Mapping[str, StoreAddress], recent: Recent, now: float,
+    lease_seconds: float = STORE_LEASE_SECONDS,
+) -> ContainerMap:  # fmt: skip
     """The next map, or `current` itself when nothing needs to change.  `now`: on the clock of `recent`."""
     plan = _Plan(current, members)
-    plan.end_moves(recent, now)
+    plan.end_moves(recent, now, lease_seconds)
     plan.place_orphans()
     plan.empty_leaving()
     quiet = _starts(members) == _starts(current.stores) and now >= recent.changed_at + BALANCE_QUIET_SECONDS
@@ -87,18 +92,20 @@ class _Plan:
             if owner in self._counts:
                 self._counts[owner] += 1
 
-    def end_moves(self, recent: Recent, now: float) -> None:
+    def end_moves(self, recent: Recent, now: float, lease_seconds: float) -> None:
         for container, source in list(self._moving.items()):
-            target = self._owners[container]
-            if target not in self._members and self._same_start(source):
+            target, since = self._owners[container], recent.moved_at.get(container, now)
+            if not self._same_start(source) or (target is None and now >= since + lease_seconds):
+                del self._moving[container]
+            elif target is not None and target not in self._members:
                 self._give(container, source)
                 del self._moving[container]
-            elif not self._same_start(source) or now >= recent.moved_at.get(container, now) + MOVE_SECONDS:
-                del self._moving[container]
+            elif target is not None and now >= since + MOVE_SECONDS:
+                self._give(container, None)
 
     def place_orphans(self) -> None:
         for container, owner in enumerate(self._owners):
-            if owner not in self._members:
+            if owner not in self._members and container not in self._moving:
                 self._give(container, self._emptiest(container, owner) if self._usable else None)
 
     def empty_leaving(self) -> None:

@@ -3,7 +3,8 @@
 The map is one register.  Every change of it is a compare-and-set on the version that it was computed from, and raises
 `version` by one.  It is advice to stores and routers: the epoch of a container's log decides who may write.
 
-A container that moves has its owner-to-be in `owners`, and the store that still serves it in `moving`.
+A container that moves has its owner-to-be in `owners`, and the store that still serves it in `moving`.  Without an
+owner-to-be it is revoked: the store in `moving` must close it at once.
 
 Bytes: docs/formats/container-map.md.
 """
@@ -53,7 +54,7 @@ class ContainerMap:
     """One version of the map.
 
     `owners`: by container, the id of the store that owns it or is about to; None while there is no store.
-    `moving`: by container, the store that serves it until it has released it."""
+    `moving`: by container, the store that has it open until it has released it."""
 
     version: int
     stores: Mapping[str, StoreAddress]
@@ -67,12 +68,17 @@ class ContainerMap:
 
     def serving(self, container: int) -> str | None:
         """The store that clients should ask: one that moves is served by its old owner until that has released it."""
-        return self.moving.get(container, self.owners[container])
+        owner = self.owners[container]
+        return None if owner is None else self.moving.get(container, owner)
 
     def address(self, container: int) -> StoreAddress | None:
         """The address of the store that clients should ask; None while there is none."""
         store = self.serving(container)
         return None if store is None else self.stores.get(store)
+
+    def leaves(self, container: int, store: str) -> bool:
+        """Whether the store should give the container away gracefully."""
+        return self.owners[container] is not None and self.moving.get(container) == store
 
     def named(self, container: int, store: str, incarnation: int) -> bool:
         """Whether this start of a store may open the container now."""

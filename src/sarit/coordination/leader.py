@@ -15,7 +15,12 @@ from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_
 from sarit.coordination.map_register import MAP, read_map, write_map
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, Invalid, Unavailable
-from sarit.core.limits import COORDINATION_POLL_SECONDS, COORDINATION_RETRY_SECONDS, FIRST_MAP_SECONDS
+from sarit.core.limits import (
+    COORDINATION_POLL_SECONDS,
+    COORDINATION_RETRY_SECONDS,
+    FIRST_MAP_SECONDS,
+    STORE_LEASE_SECONDS,
+)
 from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
@@ -33,13 +38,15 @@ class Leader:
     `expected`: the first map waits until so many stores are there, FIRST_MAP_SECONDS at most."""
 
     def __init__(
-        self, registers: Registers, members: Members, clock: Clock, containers: int, expected: int | None = None
-    ) -> None:
+        self, registers: Registers, members: Members, clock: Clock, containers: int, expected: int | None = None,
+        lease_seconds: float = STORE_LEASE_SECONDS,
+    ) -> None:  # fmt: skip
         self._registers = registers
         self._members = members
         self._clock = clock
         self._containers = containers
         self._expected = expected
+        self._lease_seconds = lease_seconds
         self._first_member_at: float | None = None
         self._recent = Recent(clock.monotonic())
         self._known: ContainerMap | None = None
@@ -84,7 +91,7 @@ class Leader:
         self._note(current, now)
         if found is None and self._waits(members, now):
             return
-        changed = assign(current, members, self._recent, now)
+        changed = assign(current, members, self._recent, now, self._lease_seconds)
         if changed is current:
             return
         await write_map(self._registers, changed, version)

@@ -66,9 +66,9 @@ def test_every_container_has_a_living_owner_while_a_store_is_usable(case):
     assert set(after.owners) - {None} <= set(members)
     assert set(after.moving.values()) <= set(members)
     if any(member.usable for member in members.values()):
-        assert None not in after.owners
+        assert all(owner is not None or number in after.moving for number, owner in enumerate(after.owners))
     for number, source in after.moving.items():
-        assert after.owners[number] not in (None, source)
+        assert after.owners[number] != source
 
 
 @given(cases())
@@ -197,10 +197,16 @@ def test_source_keeps_the_container_when_the_target_dies():
     assert (after.owners, after.moving) == (("a", "a"), {})
 
 
-def test_source_that_does_not_release_loses_the_container():
+def test_source_that_does_not_release_is_revoked_and_loses_the_container_after_a_lease():
     current, members = owned(["b", "a"], moving={0: "a"}), stores("ab")
     assert assign(current, members, Recent(-1000.0, {0: NOW - 19.9}), NOW) is current
-    assert assign(current, members, Recent(-1000.0, {0: NOW - 20}), NOW).moving == {}
+    revoked = assign(current, members, Recent(-1000.0, {0: NOW - 20}), NOW)
+    assert (revoked.owners, revoked.moving) == ((None, "a"), {0: "a"})
+    recent = Recent(-1000.0, {0: NOW - 20}).after(current, revoked, NOW)
+    assert assign(revoked, members, recent, NOW + 5.9) is revoked
+    assert assign(revoked, members, recent, NOW + 6).owners == ("b", "a")
+    released = revoked.released(0, "a")
+    assert assign(released, members, recent, NOW + 0.1).owners == ("b", "a")
 
 
 def test_store_that_started_again_keeps_its_containers():

@@ -111,6 +111,15 @@ def test_moving_container_is_served_by_its_old_owner():
     assert MAP.address(2) is None
 
 
+def test_revoked_container_is_served_by_nobody():
+    revoked = ContainerMap(6, MAP.stores, ("a", "b", None, None), {3: "a"})
+    assert revoked.serving(3) is None
+    assert not revoked.leaves(3, "a")
+    assert MAP.leaves(3, "a")
+    assert not MAP.leaves(3, "b")
+    assert not revoked.named(3, "a", 7)
+
+
 def test_only_the_named_start_of_the_owner_may_open():
     assert MAP.named(0, "a", 7)
     assert not MAP.named(0, "a", 6)  # an earlier start of the same store

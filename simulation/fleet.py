@@ -1,0 +1,316 @@
+"""Several stores, each a process on a machine of its own, on one set of logs, one index and one long-term storage.
+
+Who owns which container is decided as in a cluster: stores are members, and leaders keep the container map.  Faults:
+deaths, moves by command, leases that end although their store lives, stores cut off from coordination, watches that
+are late or lost, calls with an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import detangle
+
+from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_map, encode_map
+from sarit.coordination.leader import Leader
+from sarit.coordination.map_register import MAP, STORES
+from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
+from sarit.node.member import ConfirmedLogs, Member
+from sarit.node.settings import NodeConfig
+from sarit.store.health import HealthState
+from sarit.store.server.listener import StoreListener
+from sarit.store.store import SegmentStore, container_of
+from simulation.cluster import STORE_PORT, Cluster
+from simulation.objects import ProcessChunks
+from simulation.shared_parts import ProcessIndexes, ProcessLogs, SharedLogs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulation.options import Options
+    from simulation.world import Machine, Process, World
+
+_START_SECONDS: Final = 120.0
+_POLL_SECONDS: Final = 0.05
+
+
+class FleetStore:
+    """One store: its machine, and what runs there now."""
+
+    def __init__(self, name: str, machine: Machine) -> None:
+        self.name = name
+        self.machine = machine
+        self.store: SegmentStore | None = None
+        self.member: Member | None = None
+        self.listener: StoreListener | None = None
+
+    def __repr__(self) -> str:
+        return f"<FleetStore {self.name} {self.store}>"
+
+    def forget(self) -> None:
+        """Its process has ended."""
+        self.store = self.member = self.listener = None
+
+
+class Fleet(Cluster):
+    """A `Cluster` for all actors, with several stores."""
+
+    def __init__(self, world: World, options: Options) -> None:
+        super().__init__(world, options)
+        self._coordination_rng = self.rng("coordination")
+        self._log_rng = self.rng("shared log")
+        self._moves_rng = self.rng("moves")
+        faults = CoordinationFaults(self._call_delay, self._call_fault, self._watch_delay)
+        self.coordination = MemoryCoordination(faults, options.lease_seconds)
+        self.logs = SharedLogs(self._log_delay, self._log_fails)
+        self.storage = self.chunks
+        self.stores = [
+            FleetStore(f"s{number}", world.machine(f"10.0.0.{number}")) for number in range(1, options.stores + 1)
+        ]
+        self._leaders = [world.machine(f"10.0.1.{number}") for number in range(1, options.controllers + 1)]
+        self._before: ContainerMap | None = None  # the map that clients knew before
+
+    def __repr__(self) -> str:
+        return f"<Fleet {self.stores}>"
+
+    # -- where segments are -------------------------------------------------------------------------
+
+    def map(self) -> ContainerMap | None:
+        """The container map now."""
+        found = self.coordination.get(MAP)
+        return None if found is None else decode_map(found.value)
+
+    def store_address(self, segment: str) -> tuple[str, int]:
+        """Where a client believes that a segment is; its knowledge may be old."""
+        known = self.map()
+        if known is not None and not self.quiet and self._coordination_rng.random() < 0.1:
+            known = self._before or known
+        store = None if known is None else known.address(container_of(segment, self.options.containers))
+        return (self.stores[0].machine.address, STORE_PORT) if store is None else (store.host, store.port)
+
+    # -- processes ----------------------------------------------------------------------------------
+
+    async def start(self) -> bool:
+        """Start every process that does not run; False when not all containers serve in time."""
+        self._start_leaders()
+        for store in self.stores:
+            if store.machine.process is None:
+                await self.start_store(store)
+        end = self.world.now + _START_SECONDS
+        while not self.all_serve():
+            if self.world.now >= end:
+                return False
+            await asyncio.sleep(_POLL_SECONDS)
+        return True
+
+    def _start_leaders(self) -> None:
+        for machine in self._leaders:
+            if machine.process is None:
+                process = machine.start()
+                process.spawn(self._lead(process), f"leader {machine.address}")
+
+    async def start_store(self, store: FleetStore) -> None:
+        """Start a process of a store."""
+        process = store.machine.start()
+        store.machine.disk_latency = self._disk_delay
+        self.starts += 1
+        starting = process.spawn(self._run_store(store, process), f"store {store.name} {process.number}")
+        await self._ended(process, starting)
+        if not process.dead and (error := starting.exception()) is not None:
+            self.failures.append(f"{type(error).__name__}: the store {store.name} cannot start: {error}")
+            self.end_store(store, power=False)
+
+    async def _run_store(self, store: FleetStore, process: Process) -> None:
+        client = self.coordination.client(store.name, process.env.clock)
+        logs, indexes = ProcessLogs(self.logs), ProcessIndexes(self.indexes)
+        chunks = ProcessChunks(self.chunks, self.rng(f"chunks {store.name} {process.number}"), self.outside)
+        for part in (client, logs, indexes, chunks):
+            process.on_death(part.die)
+        address = StoreAddress(store.machine.address, STORE_PORT, store.machine.address, 0)
+        member = Member(store.name, address, client, client.members(STORES), process.env, self.options.lease_seconds)
+        segments = SegmentStore(
+            process.env, ConfirmedLogs(logs, member), indexes, chunks, self.options.limits(), owned=frozenset()
+        )
+        segments.placement = member
+        segments.on_fenced, segments.on_released = member.fenced, member.released
+        await segments.start()
+        config = NodeConfig("/data", store.machine.address)
+        listener = StoreListener(segments, max_connections=config.max_connections)
+        await listener.listen(store.machine.address, STORE_PORT)
+        listener.start_reaper()
+        member.start(segments)
+        store.store, store.member, store.listener = segments, member, listener
+
+    async def _lead(self, process: Process) -> None:
+        address = process.machine.address
+        client = self.coordination.client(address, process.env.clock)
+        process.on_death(client.die)
+        leader = Leader(
+            client, client.members(STORES), process.env.clock, self.options.containers, self.options.stores,
+            self.options.lease_seconds,
+        )  # fmt: skip
+        await leader.run()
+
+    def all_serve(self) -> bool:
+        """Whether every container serves, at the store that the map names."""
+        known = self.map()
+        return known is not None and all(
+            self._serves(number, known.serving(number)) for number in range(self.options.containers)
+        )
+
+    def _serves(self, number: int, name: str | None) -> bool:
+        store = next((store.store for store in self.stores if store.name == name), None)
+        return store is not None and store.health()[number].state is HealthState.SERVING
+
+    def end_store(self, store: FleetStore, *, power: bool) -> None:
+        """The process of a store dies."""
+        store.forget()
+        self._end_machine(store.machine, power=power)
+
+    def _end_machine(self, machine: Machine, *, power: bool) -> None:
+        if machine.process is None:
+            return
+        self.trace.note("fault", f"{'power cut' if power else 'kill'} of {machine.address}")
+        self.trace.probe("power_cut" if power else "kill")
+        peers_learn_after = self._deaths.choice((0.0, 0.05, 2.0)) * self._deaths.random()
+        if power:
+            machine.power_off(peers_learn_after)
+        else:
+            machine.kill(peers_learn_after)
+        for task, info in list(detangle.current_loop().task_info.items()):
+            if info.host == machine.address and not task.done():
+                task.cancel()
+
+    def end(self, *, power: bool) -> None:
+        """Every process dies."""
+        for machine in self._leaders:
+            self._end_machine(machine, power=power)
+        for store in self.stores:
+            self.end_store(store, power=power)
+
+    def crash(self, host: str, *, power: bool) -> None:
+        """The process on a machine dies at a crash point."""
+        for store in self.stores:
+            if store.machine.address == host:
+                self.end_store(store, power=power)
+
+    async def shut_down(self) -> None:
+        """Stop all stores cleanly, then end all processes."""
+        await asyncio.gather(*map(self._stop_store, self.stores))
+        self.end(power=False)
+
+    async def _stop_store(self, store: FleetStore) -> None:
+        process, segments, member, listener = store.machine.process, store.store, store.member, store.listener
+        if process is None or segments is None or member is None or listener is None:
+            return
+
+        async def stop() -> None:
+            await member.stop()
+            await listener.close()
+            await segments.stop()
+
+        stopping = process.spawn(stop(), f"stop {store.name}")
+        await self._ended(process, stopping)
+        if not process.dead and (error := stopping.exception()) is not None:
+            self.failures.append(f"{type(error).__name__}: the store {store.name} cannot stop: {error}")
+
+    async def supervise(self) -> None:
+        """Restart every process that has died.  Until cancelled."""
+        while True:
+            self._start_leaders()
+            for store in self.stores:
+                if store.machine.process is None and (
+                    self.quiet or self.starts < len(self.stores) or self._deaths.random() < 0.05
+                ):
+                    await self.start_store(store)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    # -- faults -------------------------------------------------------------------------------------
+
+    def acts(self) -> list[tuple[bool, Callable[[], None]]]:
+        """The faults, and whether the seed enables them."""
+        options = self.options
+        return [
+            (options.kills, self.kill_one), (options.kills, self.kill_a_leader), (options.moves, self.move_one),
+            (options.moves, self.move_one), (options.revocations, self.revoke_one),
+            (options.cut_offs, self.cut_one_off),
+        ]  # fmt: skip
+
+    def kill_one(self) -> None:
+        """Kill a store."""
+        self.end_store(self._moves_rng.choice(self.stores), power=False)
+
+    def kill_a_leader(self) -> None:
+        """Kill a leader."""
+        self._end_machine(self._moves_rng.choice(self._leaders), power=False)
+
+    def move_one(self) -> None:
+        """Move a container gracefully, as an operator's command does."""
+        self._give_one(graceful=True)
+
+    def revoke_one(self) -> None:
+        """Revoke a container, as a leader does after a move that takes too long."""
+        self._give_one(graceful=False)
+
+    def _give_one(self, *, graceful: bool) -> None:
+        known, rng = self.map(), self._moves_rng
+        if known is None or len(known.stores) < 2:
+            return
+        number = rng.randrange(self.options.containers)
+        owner = known.owners[number]
+        target = rng.choice(sorted(set(known.stores) - {owner}))
+        if owner is None or number in known.moving:
+            return
+        given = target if graceful else None
+        owners = tuple(given if place == number else held for place, held in enumerate(known.owners))
+        moving = {**known.moving, number: owner}
+        self._write(replace(known, version=known.version + 1, owners=owners, moving=moving))
+        self.trace.note("fault", f"container {number} goes from {owner} to {given}")
+        self.trace.probe("move_commanded" if graceful else "container_revoked")
+
+    def _write(self, changed: ContainerMap) -> None:
+        found = self.coordination.get(MAP)
+        assert found is not None
+        self._before = decode_map(found.value)
+        self.coordination.set(MAP, encode_map(changed), found.version)
+
+    def cut_one_off(self) -> None:
+        """Cut a store off from coordination; clients still reach it."""
+        store, cut_off = self._moves_rng.choice(self.stores), self.coordination.faults.cut_off
+        if store.name in cut_off:
+            return
+        seconds = self._moves_rng.choice((0.5, 5.0, 20.0)) * self._moves_rng.random()
+        self.trace.note("fault", f"{store.name} is cut off from coordination for {seconds:.3f}")
+        self.trace.probe("store_cut_off")
+        cut_off.add(store.name)
+        asyncio.get_running_loop().call_later(seconds, cut_off.discard, store.name)
+
+    def heal(self) -> None:
+        """No more faults."""
+        self.coordination.faults.cut_off.clear()
+
+    # -- drawn behaviour ----------------------------------------------------------------------------
+
+    def _call_delay(self) -> float:
+        return self._coordination_rng.expovariate(1.0) * 0.003
+
+    def _call_fault(self) -> str:
+        if self.quiet or self._coordination_rng.random() >= self.options.coordination_faults:
+            return ""
+        return self._coordination_rng.choice(("refused", "applied"))
+
+    def _watch_delay(self) -> float | None:
+        rng = self._coordination_rng
+        if self.quiet:
+            return 0.001
+        if rng.random() < self.options.lost_watches:
+            return None
+        return rng.choice((0.001, 0.001, 0.05, 2.0)) * rng.random()
+
+    def _log_delay(self) -> float:
+        return min(self._log_rng.expovariate(1.0), 20) * self.options.disk_latency
+
+    def _log_fails(self) -> bool:
+        return not self.quiet and self.options.write_errors and self._log_rng.random() < 0.002

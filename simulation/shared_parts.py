@@ -1,0 +1,203 @@
+"""The durable log and the index that all stores of a fleet share, each as one process sees it.
+
+They outlive the processes, and fence by epoch.  When a process dies, its handles stop working.  A frame that it had
+sent may still reach the log, as long as no other owner has claimed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Corrupt, Fenced, Unavailable
+from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.log.port import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from sarit.env.ports import Buffer
+    from sarit.index.memory import MemoryIndex, MemoryIndexes
+    from sarit.log.port import FrameDone, LogHistory
+
+_NOTHING: Final = -1
+
+
+@dataclass(slots=True)
+class StoredLog:
+    """The durable part of one container's log.  `claims`: rises with each claim, as an epoch does."""
+
+    identity: bytes = b""
+    epoch: int = 0
+    claims: int = 0
+    frames: dict[int, Frame] = field(default_factory=dict)
+    truncated: int = _NOTHING
+
+
+class SharedLogs:
+    """All logs of a fleet.  `delay()`: the seconds that a call takes; `fails()`: whether an append fails."""
+
+    def __init__(self, delay: Callable[[], float], fails: Callable[[], bool]) -> None:
+        self.delay = delay
+        self.fails = fails
+        self._stored: dict[int, StoredLog] = {}
+
+    def stored(self, container: int) -> StoredLog:
+        """The log of a container."""
+        return self._stored.setdefault(container, StoredLog())
+
+
+class ProcessLogs:
+    """`LogProvider` of one process."""
+
+    def __init__(self, logs: SharedLogs) -> None:
+        self.logs = logs
+        self.dead = False
+
+    def die(self) -> None:
+        """The process died."""
+        self.dead = True
+
+    async def claim(self, container: int) -> ProcessClaim:
+        """See `LogProvider`."""
+        await self.call()
+        stored = self.logs.stored(container)
+        stored.claims += 1
+        return ProcessClaim(self, stored, stored.claims)
+
+    async def call(self) -> None:
+        """A call to the log: it takes time, and fails when the process has died."""
+        await asyncio.sleep(self.logs.delay())
+        if self.dead:
+            raise Unavailable("the process is dead")
+
+
+class ProcessClaim:
+    """See `ClaimedLog`: a later claim wins, whichever of the two is opened first."""
+
+    def __init__(self, process: ProcessLogs, stored: StoredLog, claim: int) -> None:
+        self._process = process
+        self._stored = stored
+        self._claim = claim
+
+    async def open(self, history: LogHistory, *, accept_loss: bool = False) -> ProcessLog:
+        """See `ClaimedLog`."""
+        await self._process.call()
+        stored = self._stored
+        if stored.claims != self._claim:
+            raise Fenced("another owner has claimed the log")
+        if history.identity is None and stored.frames and stored.truncated != _NOTHING:
+            raise Corrupt("the index is missing")
+        if history.identity is not None and history.identity != stored.identity:
+            raise Corrupt("a log of another history")
+        stored.epoch += 1
+        stored.identity = stored.identity or stored.epoch.to_bytes(LOG_IDENTITY_BYTES, "big")
+        return ProcessLog(self._process, stored, self._claim)
+
+    async def release(self) -> None:
+        """See `ClaimedLog`."""
+
+
+class ProcessLog:
+    """See `DurableLog`."""
+
+    def __init__(self, process: ProcessLogs, stored: StoredLog, claim: int) -> None:
+        self._process = process
+        self._stored = stored
+        self._claim = claim
+        self._epoch = stored.epoch
+        self._failure: Exception | None = None
+        self._loop = asyncio.get_running_loop()
+        self._arrives = 0.0
+
+    @property
+    def epoch(self) -> int:
+        """See `DurableLog`."""
+        return self._epoch
+
+    @property
+    def identity(self) -> bytes:
+        """See `DurableLog`."""
+        return self._stored.identity
+
+    def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
+        """See `DurableLog`."""
+        frame = Frame(number, self._epoch, memoryview(b"".join(payload)))
+        # In order: one never passes an earlier one.
+        self._arrives = max(self._arrives, self._loop.time() + self._process.logs.delay())
+        self._loop.call_at(self._arrives, self._arrive, frame, done)
+
+    def _arrive(self, frame: Frame, done: FrameDone) -> None:
+        if self._failure is None:
+            if self._stored.claims != self._claim:
+                self._failure = Fenced("another owner has claimed the log")
+            elif self._process.logs.fails():
+                self._failure = Unavailable("the log failed")
+            else:
+                self._stored.frames[frame.number] = frame
+        answered = max(self._arrives, self._loop.time() + self._process.logs.delay())
+        self._arrives = answered
+        self._loop.call_at(answered, self._answer, done, self._failure)
+
+    def _answer(self, done: FrameDone, failure: Exception | None) -> None:
+        if not self._process.dead:
+            done(failure)
+
+    async def replay(self, after: int) -> AsyncIterator[Frame]:
+        """See `DurableLog`."""
+        await self._process.call()
+        stored = self._stored
+        if stored.truncated > after + 1:
+            raise Corrupt(f"frames below {stored.truncated} are truncated, and those above {after} are needed")
+        for number in sorted(stored.frames):
+            if number > after:
+                yield stored.frames[number]
+
+    def truncate(self, below: int) -> None:
+        """See `DurableLog`."""
+        if self._process.dead or self._stored.claims != self._claim:
+            return
+        self._stored.truncated = max(self._stored.truncated, below)
+        for number in [number for number in self._stored.frames if number < below]:
+            del self._stored.frames[number]
+
+    @property
+    def short_of_space(self) -> bool:
+        """See `DurableLog`: never."""
+        return False
+
+    def backlog_bytes(self) -> int:
+        """See `DurableLog`."""
+        return sum(len(frame.payload) for frame in self._stored.frames.values())
+
+    def release_recycled_files(self) -> None:
+        """See `DurableLog`: there are none."""
+
+    async def close(self) -> None:
+        """See `DurableLog`: what is queued arrives first."""
+        await asyncio.sleep(max(0.0, self._arrives - self._loop.time()))
+        self._failure = self._failure or Unavailable("the log is closed")
+
+
+class ProcessIndexes:
+    """`IndexProvider` of one process."""
+
+    def __init__(self, indexes: MemoryIndexes) -> None:
+        self._indexes = indexes
+        self._open: list[MemoryIndex] = []
+        self._dead = False
+
+    def die(self) -> None:
+        """The process died."""
+        self._dead = True
+        for index in self._open:
+            index.cut_off("lost: its process died")
+
+    async def open(self, container: int) -> MemoryIndex:
+        """See `IndexProvider`."""
+        index = await self._indexes.open(container)
+        if self._dead:
+            index.cut_off("lost: its process died")
+        self._open.append(index)
+        return index

@@ -1,0 +1,90 @@
+"""The newest container map that a process knows, kept by a watch and a poll beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from sarit.coordination.map_register import MAP, read_map
+from sarit.core.errors import Invalid, Unavailable
+from sarit.core.limits import COORDINATION_POLL_SECONDS, COORDINATION_RETRY_SECONDS
+from sarit.core.repeated_log import RepeatedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.coordination.container_map import ContainerMap
+    from sarit.coordination.port import Registers
+    from sarit.env.ports import Clock
+
+_log = logging.getLogger("sarit.node")
+
+
+class MapWatch:
+    """Reads the map whenever it may have changed.  `on_map` is called with every newer one, on the event loop."""
+
+    def __init__(
+        self, registers: Registers, clock: Clock, on_map: Callable[[ContainerMap], None] = lambda record: None
+    ) -> None:
+        self.map: ContainerMap | None = None
+        # When the last read that was answered had been sent, in monotonic seconds: no newer map is older than that.
+        self.read_at = float("-inf")
+        self._registers = registers
+        self._clock = clock
+        self._on_map = on_map
+        self._wake = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<MapWatch version {self.map.version if self.map is not None else None}>"
+
+    def address(self, container: int) -> tuple[str, int]:
+        """Host and port of the store that clients should ask for a container, without I/O.  Raises Unavailable."""
+        store = None if self.map is None else self.map.address(container)
+        if store is None:
+            raise Unavailable(f"container {container} has no store yet, try again")
+        return store.host, store.port
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        watch = self._registers.watch(MAP, self._wake.set)
+        repeated = RepeatedLog(_log, self._clock.monotonic)
+        try:
+            while True:
+                self._wake.clear()
+                pause = COORDINATION_POLL_SECONDS
+                try:
+                    await self.read()
+                    repeated.ended("")
+                except Unavailable as error:
+                    pause = COORDINATION_RETRY_SECONDS
+                    repeated.warning("", f"the container map cannot be read now: {error}")
+                except Invalid as error:
+                    repeated.critical("", f"the container map cannot be read: {error}")
+                await woken(self._wake, pause)
+        finally:
+            watch.close()
+
+    async def read(self) -> ContainerMap | None:
+        """Read the map now; the newest one known.  Raises Unavailable, Invalid."""
+        sent = self._clock.monotonic()
+        found = await read_map(self._registers)
+        self.read_at = max(self.read_at, sent)
+        if found is not None:
+            self.learn(found[0])
+        return self.map
+
+    def learn(self, record: ContainerMap) -> None:
+        """A map that was read or written; nothing when a newer one is known."""
+        if self.map is None or record.version > self.map.version:
+            self.map = record
+            self._on_map(record)
+
+
+async def woken(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, so many seconds at most."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

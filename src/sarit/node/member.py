@@ -1,0 +1,295 @@
+"""A store as a member of a cluster: it joins, follows the container map, and reports what it gave up.
+
+The map says which containers this start of the store should open; each new version of it becomes commands to the
+store, which are idempotent.  A container leaves gracefully when the map moves it, and at once when the map names
+another owner.  What the store reports changes the map: a container that it has released or was fenced from.
+
+| lease | what the store does |
+|---|---|
+| connected | all |
+| suspended: a heartbeat was not answered | serves on and opens nothing; `valid` ends in time |
+| lost | closes every container at once, without a checkpoint, and joins again as a new incarnation |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sarit.coordination.container_map import decode_store, encode_store
+from sarit.coordination.map_register import change_map
+from sarit.coordination.port import MemberState
+from sarit.core.coverage_probes import coverage_probe
+from sarit.core.errors import Fenced, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.limits import (
+    COORDINATION_POLL_SECONDS,
+    COORDINATION_RETRY_SECONDS,
+    LEAVE_STORE_SECONDS,
+    STORE_LEASE_MARGIN_SECONDS,
+    STORE_LEASE_SECONDS,
+)
+from sarit.core.repeated_log import RepeatedLog
+from sarit.node.map_watch import MapWatch, woken
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any, Protocol
+
+    from sarit.coordination.container_map import ContainerMap, StoreAddress
+    from sarit.coordination.port import Members, Membership, Registers
+    from sarit.env.ports import Env
+    from sarit.log.port import ClaimedLog, LogProvider
+
+    class Hosting(Protocol):
+        """What a member needs of the segment store."""
+
+        def own(self, number: int, map_version: int) -> None:
+            """See `SegmentStore`."""
+
+        def release(self, number: int, *, graceful: bool) -> None:
+            """See `SegmentStore`."""
+
+        def lost(self) -> None:
+            """See `SegmentStore`."""
+
+
+_log = logging.getLogger("sarit.node")
+_INCARNATION_BYTES = 8
+
+
+class Member:
+    """See the head of the module.  It is the store's `Placement`.
+
+    `lease_seconds`: that of the coordination service.
+    The store's `on_fenced` and `on_released` are to call `fenced` and `released`."""
+
+    def __init__(self, name: str, address: StoreAddress, registers: Registers, members: Members, env: Env,
+        lease_seconds: float = STORE_LEASE_SECONDS,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.watch = MapWatch(registers, env.clock, self._follow)
+        self._address = address
+        self._registers = registers
+        self._members = members
+        self._env = env
+        self._lease_seconds = lease_seconds
+        self._hosting: Hosting | None = None
+        self._membership: Membership | None = None
+        self._incarnations: set[int] = set()
+        self._released: set[int] = set()
+        self._fenced: dict[int, int] = {}
+        self._wake = asyncio.Event()
+        self._map_changed = asyncio.Event()
+        self._lease_changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<Member {self.name} {self._membership}, {self.watch!r}>"
+
+    def start(self, hosting: Hosting) -> None:
+        """Join, and follow the map from then on, in the background."""
+        self._hosting = hosting
+        self._tasks = [
+            self._spawn(self._keep_joined()),
+            self._spawn(self.watch.run()),
+            self._spawn(self._keep_reporting()),
+        ]
+
+    async def leave(self) -> None:
+        """Have all containers moved away, LEAVE_STORE_SECONDS at most; then end the membership."""
+        self._address = replace(self._address, leaving=True)
+        try:
+            async with asyncio.timeout(LEAVE_STORE_SECONDS):
+                await self._announce()
+                while self._has_containers_to_move():
+                    self._map_changed.clear()
+                    await self._map_changed.wait()
+        except TimeoutError:
+            _log.warning("store %s leaves although it still has containers", self.name)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End the membership now.  Containers that the store still has are then assigned to others."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._membership is not None:
+            try:
+                await self._membership.leave()
+            except SaritError as error:  # then the lease ends by itself
+                _log.warning("store %s could not leave: %s", self.name, error)
+
+    # -- the store's placement ------------------------------------------------------------------
+
+    def is_mine(self, number: int) -> bool:
+        """See `Placement`; also of a container that moves here, or away and is not released yet."""
+        record = self.watch.map
+        return record is not None and self.name in (record.owners[number], record.moving.get(number))
+
+    def valid(self) -> bool:
+        """See `Placement`: no other store can have been given what this one has.
+
+        Its lease runs, and it has read the map within a lease: one that is revoked is given to another store later."""
+        membership = self._membership
+        if membership is None or membership.state is MemberState.LOST:
+            return False
+        map_valid_until = self.watch.read_at + self._lease_seconds - STORE_LEASE_MARGIN_SECONDS
+        return self._env.clock.monotonic() < min(membership.valid_until, map_valid_until)
+
+    def fenced(self, number: int, opened_version: int) -> None:
+        """Another store has opened a container that was given to this one under this map version."""
+        self._fenced[number] = max(opened_version, self._fenced.get(number, opened_version))
+        self._wake.set()
+
+    def released(self, number: int) -> None:
+        """Nothing of a container is open here any more."""
+        record = self.watch.map
+        if record is not None and record.moving.get(number) == self.name:
+            self._released.add(number)
+            self._wake.set()
+
+    async def confirm(self, number: int) -> None:
+        """Read the map once more before a container is opened.
+
+        Raises Fenced when it does not name this start of the store (any more), Unavailable while it cannot be read."""
+        if self._membership is None or self._membership.state is not MemberState.CONNECTED:
+            raise Unavailable("the lease of this store is not certain")
+        record = await self.watch.read()
+        if record is None or not record.named(number, self.name, self._address.incarnation):
+            coverage_probe("opener_not_named")
+            raise Fenced(f"the map does not give container {number} to this store any more")
+
+    # -- tasks ------------------------------------------------------------------------------------
+
+    async def _keep_joined(self) -> None:
+        repeated = RepeatedLog(_log, self._env.clock.monotonic)
+        while True:
+            self._lease_changed.clear()
+            pause = COORDINATION_POLL_SECONDS
+            if self._is_lost():
+                try:
+                    if not await self._join():
+                        return
+                    repeated.ended("")
+                except (Unavailable, Invalid) as error:
+                    pause = COORDINATION_RETRY_SECONDS
+                    repeated.warning("", f"store {self.name} cannot join now: {error}")
+            await woken(self._lease_changed, pause)
+
+    def _is_lost(self) -> bool:
+        return self._membership is None or self._membership.state is MemberState.LOST
+
+    async def _join(self) -> bool:
+        """Join as a new incarnation; False when another process has taken this store's place."""
+        found = (await self._members.list()).get(self.name)
+        if (
+            self._membership is not None
+            and found is not None
+            and decode_store(found).incarnation not in self._incarnations
+        ):
+            _log.critical("another process has joined as store %s: stop one of the two", self.name)
+            return False
+        incarnation = int.from_bytes(self._env.random.bytes(_INCARNATION_BYTES), "big")
+        self._incarnations.add(incarnation)
+        self._address = replace(self._address, incarnation=incarnation)
+        self._membership = await self._members.join(self.name, encode_store(self._address), self._on_state)
+        return True
+
+    def _on_state(self, state: MemberState) -> None:
+        _log.info("the lease of store %s is %s", self.name, state.value)
+        coverage_probe(f"lease_{state.value}")
+        if state is MemberState.LOST and self._hosting is not None:
+            self._hosting.lost()
+        self._lease_changed.set()
+
+    async def _announce(self) -> None:
+        """Write this store's address with its state."""
+        while True:
+            try:
+                if self._membership is not None:
+                    await self._membership.update(encode_store(self._address))
+                return
+            except NotFound:  # the lease ended: it joins again with this state
+                return
+            except Unavailable:
+                await asyncio.sleep(COORDINATION_RETRY_SECONDS)
+
+    def _has_containers_to_move(self) -> bool:
+        record = self.watch.map
+        if record is None or not any(store.usable for name, store in record.stores.items() if name != self.name):
+            return False
+        return any(self.is_mine(number) for number in range(len(record.owners)))
+
+    async def _keep_reporting(self) -> None:
+        repeated = RepeatedLog(_log, self._env.clock.monotonic)
+        while True:
+            self._wake.clear()
+            pause = COORDINATION_POLL_SECONDS
+            try:
+                await self._report()
+                repeated.ended("")
+            except (Unavailable, Invalid) as error:
+                pause = COORDINATION_RETRY_SECONDS
+                repeated.warning("", f"store {self.name} cannot change the container map now: {error}")
+            await woken(self._wake, pause)
+
+    async def _report(self) -> None:
+        """Change the map by what the store gave up.  Raises Unavailable (repeat it), Invalid."""
+        released, fenced = set(self._released), dict(self._fenced)
+        if not released and not fenced:
+            return
+
+        def change(record: ContainerMap) -> ContainerMap:
+            changed = record
+            for number in released & self._released:  # one may have been given back meanwhile
+                changed = changed.released(number, self.name)
+            for number, opened_version in fenced.items():
+                changed = changed.fenced(number, self.name, opened_version)
+            # All of it is one change.
+            return record if changed is record else replace(changed, version=record.version + 1)
+
+        record = await change_map(self._registers, change)
+        self._released -= released
+        self._fenced = {number: version for number, version in self._fenced.items() if fenced.get(number) != version}
+        if record is not None:
+            self.watch.learn(record)
+
+    # -- the map ----------------------------------------------------------------------------------
+
+    def _follow(self, record: ContainerMap) -> None:
+        """Commands to the store for a newer map."""
+        self._map_changed.set()
+        hosting = self._hosting
+        if hosting is None or self._is_lost():
+            return
+        for number in range(len(record.owners)):
+            if record.named(number, self.name, self._address.incarnation):
+                self._released.discard(number)
+                hosting.own(number, record.version)
+            else:
+                hosting.release(number, graceful=record.leaves(number, self.name))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(_log_error)
+        return task
+
+
+def _log_error(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.critical("the membership of this store failed: internal error", exc_info=task.exception())
+
+
+class ConfirmedLogs:
+    """`LogProvider` of a store that is a member: the map is read once more before an owner is fenced."""
+
+    def __init__(self, logs: LogProvider, member: Member) -> None:
+        self._logs = logs
+        self._member = member
+
+    async def claim(self, container: int) -> ClaimedLog:
+        """See `LogProvider`.  Raises Fenced when the map names another store."""
+        await self._member.confirm(container)
+        return await self._logs.claim(container)
