@@ -1,7 +1,7 @@
 """The simulation's commands.
 
 python -m simulation --seed N [--mutant NAME] [--trace FILE]   one seed; on failure a full report
-python -m simulation seeds --seeds N [--first N]               many seeds
+python -m simulation seeds --seeds N [--first N] [--stores N]  many seeds; with several stores on one set of logs
 python -m simulation crashes --states N [--first N]            recover every state that a power cut can leave
 python -m simulation damage --seeds N [--first N]              damage chunks, and read everything
 python -m simulation prove --seeds N --states N                both with fresh seeds, and a line in the ledger
@@ -26,7 +26,7 @@ from simulation.crashes.run import crash_everywhere
 from simulation.damage import damaged_storage
 from simulation.ledger import write_line
 from simulation.mutants import MUTANTS
-from simulation.options import draw
+from simulation.options import options_of
 from simulation.run import run_seed
 from simulation.table import write_table
 
@@ -39,11 +39,11 @@ _FRESH_BYTES: Final = 4
 _CRASH_SEEDS: Final = 1_000_000
 
 
-def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None) -> int:
+def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None, stores: int = 0) -> int:
     """Run one seed and print its result."""
     started = time.perf_counter()
     with open(path, "w") if path else nullcontext() as sink:
-        result = run_seed(seed, mutants, sink=sink)
+        result = run_seed(seed, mutants, options_of(seed, stores), sink=sink)
     if result.violations and not quiet:
         print(explain(result, mutants))
     probes = ", ".join(f"{name} {count}" for name, count in sorted(result.trace.probes.items()))
@@ -146,18 +146,22 @@ def main() -> int:
         "--mutant", action="append", default=[], choices=sorted(MUTANTS), metavar="NAME",
         help="apply a mutant of docs/testing.md; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--stores", type=int, default=0, choices=range(-1, 6),
+        help="how many stores run and options have; 0: one node; -1: as many as the seed draws",
+    )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="one line, no trace")
     parser.add_argument("--stop", action="store_true", help="stop at the first failed seed")
     parser.add_argument("--trace", help="write all lines of the trace to this file, for diff")
     given = parser.parse_args()
     if given.command == "options":
-        print("\n".join(draw(given.seed).lines()))
+        print("\n".join(options_of(given.seed, given.stores).lines()))
         return 0
     if given.command == "damage":
         return damages(given.seeds, given.first or 1)
     if given.command == "seeds":
         first = given.first or 1
-        coming = summaries(range(first, first + given.seeds), given.mutant, given.processes)
+        coming = summaries(range(first, first + given.seeds), given.mutant, given.processes, given.stores)
         return bool(report(coming, given.stop).broken)
     if given.command == "crashes":
         crashes(given.states, given.first or 1)
@@ -169,7 +173,7 @@ def main() -> int:
         missed = write_table(given.mutant or MUTANTS, processes=given.processes)
         print(f"not caught: {missed}" if missed else "all caught")
         return bool(missed)
-    return one(given.seed, given.mutant, given.quiet, given.trace)
+    return one(given.seed, given.mutant, given.quiet, given.trace, given.stores)
 
 
 if __name__ == "__main__":

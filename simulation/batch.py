@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from simulation.options import draw
+from simulation.options import options_of
 from simulation.run import run_seed
 
 if TYPE_CHECKING:
@@ -22,14 +22,15 @@ _SHOWN_VIOLATIONS: Final = 10
 FAULTS: Final = (
     "kill", "power_cut", "crash_point", "connection_broken", "connection_stalled", "storage_outage", "index_failure",
     "sync_error", "write_error", "disk_full", "wall_clock_jump", "writer_gave_up_connection", "writer_crashed",
-    "stream_writer_crashed", "zombie_chunk",
+    "stream_writer_crashed", "zombie_chunk", "move_commanded", "container_revoked", "store_cut_off", "machine_stopped",
 )  # fmt: skip
 
 
-def replay_command(seed: int, mutants: Sequence[str] = ()) -> str:
+def replay_command(seed: int, mutants: Sequence[str] = (), stores: int = 0) -> str:
     """The command that runs a seed again."""
     patched = "".join(f" --mutant {name}" for name in mutants)
-    return f"python -m simulation --seed {seed}{patched}"
+    several = f" --stores {stores}" if stores else ""
+    return f"python -m simulation --seed {seed}{several}{patched}"
 
 
 def explain(result: Result, mutants: Sequence[str] = ()) -> str:
@@ -39,7 +40,7 @@ def explain(result: Result, mutants: Sequence[str] = ()) -> str:
     lines += [f"    {line}" for line in result.options.lines()]
     lines += result.trace.last
     lines += [f"  {violation}" for violation in result.violations[:_SHOWN_VIOLATIONS]]
-    return "\n".join([*lines, f"replay: {replay_command(seed, mutants)}"])
+    return "\n".join([*lines, f"replay: {replay_command(seed, mutants, result.options.stores)}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,18 @@ class Summary:
     probes: dict[str, int]
 
 
-def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
+def summarize(seed: int, mutants: Sequence[str] = (), stores: int = 0) -> Summary:
     """Run one seed."""
     started = time.process_time()
     try:
-        result = run_seed(seed, mutants)
+        result = run_seed(seed, mutants, options_of(seed, stores))
     except Exception as error:  # a bug of the harness: report it with its seed
         text = f"harness: {type(error).__name__}: {error}"
-        options = "\n".join(draw(seed).lines())
+        options = "\n".join(options_of(seed, stores).lines())
         seconds = time.process_time() - started
-        return Summary(seed, (text,), f"{options}\n{text}\n{replay_command(seed, mutants)}", 0, 0, 0.0, seconds, {})
+        return Summary(
+            seed, (text,), f"{options}\n{text}\n{replay_command(seed, mutants, stores)}", 0, 0, 0.0, seconds, {}
+        )
     return Summary(
         seed,
         tuple(result.violations[:_SHOWN_VIOLATIONS]),
@@ -78,9 +81,11 @@ def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
     )
 
 
-def summaries(seeds: Iterable[int], mutants: Sequence[str] = (), processes: int = 1) -> Iterator[Summary]:
+def summaries(
+    seeds: Iterable[int], mutants: Sequence[str] = (), processes: int = 1, stores: int = 0
+) -> Iterator[Summary]:
     """Results as they come; in the order of the seeds with one process."""
-    run = partial(summarize, mutants=tuple(mutants))
+    run = partial(summarize, mutants=tuple(mutants), stores=stores)
     if processes == 1:
         yield from map(run, seeds)
         return

@@ -242,6 +242,13 @@ def _last(rng: random.Random) -> dict[str, Any]:
     }
 
 
+def options_of(seed: int, stores: int) -> Options:
+    """The options of a seed with so many stores; 0: with one node; -1: with as many as the seed draws."""
+    if not stores:
+        return draw(seed)
+    return draw_fleet(seed, stores if stores > 0 else random.Random(f"{seed}/stores").choice((1, 2, 2, 3, 3, 5)))
+
+
 def draw_fleet(seed: int, stores: int) -> Options:
     """The options of a seed with so many stores."""
     rng = random.Random(f"{seed}/fleet")
