@@ -8,12 +8,11 @@ are late or lost, calls with an unknown outcome.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import detangle
 
-from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_map, encode_map
+from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_map
 from sarit.coordination.leader import Leader
 from sarit.coordination.map_register import MAP, STORES
 from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
@@ -27,8 +26,6 @@ from simulation.objects import ProcessChunks
 from simulation.shared_parts import ProcessIndexes, ProcessLogs, SharedLogs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from simulation.options import Options
     from simulation.world import Machine, Process, World
 
@@ -61,7 +58,6 @@ class Fleet(Cluster):
         super().__init__(world, options)
         self._coordination_rng = self.rng("coordination")
         self._log_rng = self.rng("shared log")
-        self._moves_rng = self.rng("moves")
         faults = CoordinationFaults(self._call_delay, self._call_fault, self._watch_delay)
         self.coordination = MemoryCoordination(faults, options.lease_seconds)
         self.logs = SharedLogs(self._log_delay, self._log_fails)
@@ -69,8 +65,8 @@ class Fleet(Cluster):
         self.stores = [
             FleetStore(f"s{number}", world.machine(f"10.0.0.{number}")) for number in range(1, options.stores + 1)
         ]
-        self._leaders = [world.machine(f"10.0.1.{number}") for number in range(1, options.controllers + 1)]
-        self._before: ContainerMap | None = None  # the map that clients knew before
+        self.leaders = [world.machine(f"10.0.1.{number}") for number in range(1, options.controllers + 1)]
+        self.map_before: ContainerMap | None = None  # the map that clients knew before
 
     def __repr__(self) -> str:
         return f"<Fleet {self.stores}>"
@@ -86,7 +82,7 @@ class Fleet(Cluster):
         """Where a client believes that a segment is; its knowledge may be old."""
         known = self.map()
         if known is not None and not self.quiet and self._coordination_rng.random() < 0.1:
-            known = self._before or known
+            known = self.map_before or known
         store = None if known is None else known.address(container_of(segment, self.options.containers))
         return (self.stores[0].machine.address, STORE_PORT) if store is None else (store.host, store.port)
 
@@ -106,7 +102,7 @@ class Fleet(Cluster):
         return True
 
     def _start_leaders(self) -> None:
-        for machine in self._leaders:
+        for machine in self.leaders:
             if machine.process is None:
                 process = machine.start()
                 process.spawn(self._lead(process), f"leader {machine.address}")
@@ -167,9 +163,9 @@ class Fleet(Cluster):
     def end_store(self, store: FleetStore, *, power: bool) -> None:
         """The process of a store dies."""
         store.forget()
-        self._end_machine(store.machine, power=power)
+        self.end_machine(store.machine, power=power)
 
-    def _end_machine(self, machine: Machine, *, power: bool) -> None:
+    def end_machine(self, machine: Machine, *, power: bool) -> None:
         if machine.process is None:
             return
         self.trace.note("fault", f"{'power cut' if power else 'kill'} of {machine.address}")
@@ -185,8 +181,8 @@ class Fleet(Cluster):
 
     def end(self, *, power: bool) -> None:
         """Every process dies."""
-        for machine in self._leaders:
-            self._end_machine(machine, power=power)
+        for machine in self.leaders:
+            self.end_machine(machine, power=power)
         for store in self.stores:
             self.end_store(store, power=power)
 
@@ -226,70 +222,6 @@ class Fleet(Cluster):
                 ):
                     await self.start_store(store)
             await asyncio.sleep(_POLL_SECONDS)
-
-    # -- faults -------------------------------------------------------------------------------------
-
-    def acts(self) -> list[tuple[bool, Callable[[], None]]]:
-        """The faults, and whether the seed enables them."""
-        options = self.options
-        return [
-            (options.kills, self.kill_one), (options.kills, self.kill_a_leader), (options.moves, self.move_one),
-            (options.moves, self.move_one), (options.revocations, self.revoke_one),
-            (options.cut_offs, self.cut_one_off),
-        ]  # fmt: skip
-
-    def kill_one(self) -> None:
-        """Kill a store."""
-        self.end_store(self._moves_rng.choice(self.stores), power=False)
-
-    def kill_a_leader(self) -> None:
-        """Kill a leader."""
-        self._end_machine(self._moves_rng.choice(self._leaders), power=False)
-
-    def move_one(self) -> None:
-        """Move a container gracefully, as an operator's command does."""
-        self._give_one(graceful=True)
-
-    def revoke_one(self) -> None:
-        """Revoke a container, as a leader does after a move that takes too long."""
-        self._give_one(graceful=False)
-
-    def _give_one(self, *, graceful: bool) -> None:
-        known, rng = self.map(), self._moves_rng
-        if known is None or len(known.stores) < 2:
-            return
-        number = rng.randrange(self.options.containers)
-        owner = known.owners[number]
-        target = rng.choice(sorted(set(known.stores) - {owner}))
-        if owner is None or number in known.moving:
-            return
-        given = target if graceful else None
-        owners = tuple(given if place == number else held for place, held in enumerate(known.owners))
-        moving = {**known.moving, number: owner}
-        self._write(replace(known, version=known.version + 1, owners=owners, moving=moving))
-        self.trace.note("fault", f"container {number} goes from {owner} to {given}")
-        self.trace.probe("move_commanded" if graceful else "container_revoked")
-
-    def _write(self, changed: ContainerMap) -> None:
-        found = self.coordination.get(MAP)
-        assert found is not None
-        self._before = decode_map(found.value)
-        self.coordination.set(MAP, encode_map(changed), found.version)
-
-    def cut_one_off(self) -> None:
-        """Cut a store off from coordination; clients still reach it."""
-        store, cut_off = self._moves_rng.choice(self.stores), self.coordination.faults.cut_off
-        if store.name in cut_off:
-            return
-        seconds = self._moves_rng.choice((0.5, 5.0, 20.0)) * self._moves_rng.random()
-        self.trace.note("fault", f"{store.name} is cut off from coordination for {seconds:.3f}")
-        self.trace.probe("store_cut_off")
-        cut_off.add(store.name)
-        asyncio.get_running_loop().call_later(seconds, cut_off.discard, store.name)
-
-    def heal(self) -> None:
-        """No more faults."""
-        self.coordination.faults.cut_off.clear()
 
     # -- drawn behaviour ----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from simulation.fleet import Fleet
+from simulation.fleet_faults import FleetFaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,8 @@ class Nemesis:
         if isinstance(cluster, Fleet):
             shared = (self._break, self._stall, self._storage_outage, self._index_failure)
             self._acts = [act for act in shared if act in self._acts]
-            self._acts += [act for on, act in cluster.acts() if on]
+            self._fleet_faults = FleetFaults(cluster)
+            self._acts += [act for on, act in self._fleet_faults.acts() if on]
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -65,7 +67,7 @@ class Nemesis:
         cluster = self._cluster
         cluster.quiet = True
         if isinstance(cluster, Fleet):
-            cluster.heal()
+            self._fleet_faults.heal()
         cluster.net.faults.lost_at_connect = 0.0
         cluster.storage_faults.unavailable = False
         cluster.index_faults.fail_before = cluster.index_faults.fail_after = 0

@@ -54,12 +54,17 @@ MUST_REACH = {
     "auto_scaled", "stream_transaction_committed", "retention_truncated", "watermark", "state_compacted",
     "table_user_conflict", "group_checkpoint", "group_reader_crashed",
 }  # fmt: skip
+# With several stores on one set of logs.
+MUST_REACH_WITH_STORES = {
+    "kill", "store_cut_off", "move_commanded", "container_revoked", "container_assigned", "container_moved",
+    "lease_suspended", "lease_lost", "map_conflict", "opener_not_named", "wrong_host",
+}  # fmt: skip
 
 
 def test_every_required_probe_is_in_the_code() -> None:
     paths = [path for folder in ("src", "simulation") for path in sorted((ROOT / folder).rglob("*.py"))]
     sources = "".join(path.read_text() for path in paths)
-    assert [name for name in sorted(MUST_REACH) if f'"{name}"' not in sources] == []
+    assert [name for name in sorted(MUST_REACH | MUST_REACH_WITH_STORES) if f'"{name}"' not in sources] == []
 
 
 @pytest.mark.timeout(1500)
@@ -94,6 +99,22 @@ def test_seed_gives_same_trace_in_any_process_and_hash_seed(seed, tmp_path) -> N
         for count, (left, right) in enumerate(zip_longest(one, two), 1):
             assert left == right, f"line {count} differs: python -m simulation --seed {seed} --trace FILE"
     assert count > 1000
+
+
+def test_seed_with_several_stores_has_no_violations_and_repeats() -> None:
+    first, again = (summarize(2, stores=3) for _ in range(2))
+    assert not first.violations, first.explanation
+    assert (first.steps, first.acked_events, first.probes) == (again.steps, again.acked_events, again.probes)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_fresh_seeds_with_several_stores_have_no_violations() -> None:
+    totals = Totals()
+    for summary in summaries(range(FIRST, FIRST + FRESH), processes=PROCESSES, stores=-1):
+        assert not summary.violations, summary.explanation
+        totals.add(summary)
+    assert set(totals.probes) >= MUST_REACH_WITH_STORES
 
 
 @pytest.mark.parametrize("mutant", CAUGHT_BY)

@@ -57,6 +57,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.node")
 _INCARNATION_BYTES = 8
+_LEASE_PROBES = {
+    MemberState.CONNECTED: "lease_connected",
+    MemberState.SUSPENDED: "lease_suspended",
+    MemberState.LOST: "lease_lost",
+}
 
 
 class Member:
@@ -199,7 +204,7 @@ class Member:
 
     def _on_state(self, state: MemberState) -> None:
         _log.info("the lease of store %s is %s", self.name, state.value)
-        coverage_probe(f"lease_{state.value}")
+        coverage_probe(_LEASE_PROBES[state])
         if state is MemberState.LOST and self._hosting is not None:
             self._hosting.lost()
         self._lease_changed.set()

@@ -1,0 +1,86 @@
+"""The faults of a fleet: deaths of stores and leaders, moves, revocations, stores cut off from coordination."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sarit.coordination.container_map import decode_map, encode_map
+from sarit.coordination.map_register import MAP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.coordination.container_map import ContainerMap
+    from simulation.fleet import Fleet
+
+
+class FleetFaults:
+    """See the head of the module."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._rng = fleet.rng("moves")
+
+    def acts(self) -> list[tuple[bool, Callable[[], None]]]:
+        """The faults, and whether the seed enables them."""
+        options = self._fleet.options
+        return [
+            (options.kills, self.kill_one), (options.kills, self.kill_a_leader), (options.moves, self.move_one),
+            (options.moves, self.move_one), (options.revocations, self.revoke_one),
+            (options.cut_offs, self.cut_one_off),
+        ]  # fmt: skip
+
+    def kill_one(self) -> None:
+        """Kill a store."""
+        self._fleet.end_store(self._rng.choice(self._fleet.stores), power=False)
+
+    def kill_a_leader(self) -> None:
+        """Kill a leader."""
+        self._fleet.end_machine(self._rng.choice(self._fleet.leaders), power=False)
+
+    def move_one(self) -> None:
+        """Move a container gracefully, as an operator's command does."""
+        self._give_one(graceful=True)
+
+    def revoke_one(self) -> None:
+        """Revoke a container, as a leader does after a move that takes too long."""
+        self._give_one(graceful=False)
+
+    def _give_one(self, *, graceful: bool) -> None:
+        known, rng = self._fleet.map(), self._rng
+        if known is None or len(known.stores) < 2:
+            return
+        number = rng.randrange(self._fleet.options.containers)
+        owner = known.owners[number]
+        target = rng.choice(sorted(set(known.stores) - {owner}))
+        if owner is None or number in known.moving:
+            return
+        given = target if graceful else None
+        owners = tuple(given if place == number else held for place, held in enumerate(known.owners))
+        moving = {**known.moving, number: owner}
+        self._write(replace(known, version=known.version + 1, owners=owners, moving=moving))
+        self._fleet.trace.note("fault", f"container {number} goes from {owner} to {given}")
+        self._fleet.trace.probe("move_commanded" if graceful else "container_revoked")
+
+    def _write(self, changed: ContainerMap) -> None:
+        found = self._fleet.coordination.get(MAP)
+        assert found is not None
+        self._fleet.map_before = decode_map(found.value)
+        self._fleet.coordination.set(MAP, encode_map(changed), found.version)
+
+    def cut_one_off(self) -> None:
+        """Cut a store off from coordination; clients still reach it."""
+        store, cut_off = self._rng.choice(self._fleet.stores), self._fleet.coordination.faults.cut_off
+        if store.name in cut_off:
+            return
+        seconds = self._rng.choice((0.5, 5.0, 20.0)) * self._rng.random()
+        self._fleet.trace.note("fault", f"{store.name} is cut off from coordination for {seconds:.3f}")
+        self._fleet.trace.probe("store_cut_off")
+        cut_off.add(store.name)
+        asyncio.get_running_loop().call_later(seconds, cut_off.discard, store.name)
+
+    def heal(self) -> None:
+        """No more faults."""
+        self._fleet.coordination.faults.cut_off.clear()
