@@ -439,6 +439,7 @@ MAX_OUTSTANDING_TABLE_BYTES: Final = 8 * MAX_COALESCED_BYTES
 # A member is gone when the service has received no heartbeat for the lease; it trusts its lease a margin less.
 STORE_LEASE_SECONDS: Final = 6.0
 STORE_LEASE_MARGIN_SECONDS: Final = 1.0
+STORE_INCARNATION_BYTES: Final = 8
 STORE_HEARTBEATS_PER_LEASE: Final = 6
 COORDINATION_POLL_SECONDS: Final = 1.0  # beside watches, which may be lost
 COORDINATION_RETRY_SECONDS: Final = 0.1

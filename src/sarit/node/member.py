@@ -27,6 +27,7 @@ from sarit.core.limits import (
     COORDINATION_POLL_SECONDS,
     COORDINATION_RETRY_SECONDS,
     LEAVE_STORE_SECONDS,
+    STORE_INCARNATION_BYTES,
     STORE_LEASE_MARGIN_SECONDS,
     STORE_LEASE_SECONDS,
 )
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("sarit.node")
-_INCARNATION_BYTES = 8
 _LEASE_PROBES = {
     MemberState.CONNECTED: "lease_connected",
     MemberState.SUSPENDED: "lease_suspended",
@@ -196,7 +196,7 @@ class Member:
         ):
             _log.critical("another process has joined as store %s: stop one of the two", self.name)
             return False
-        incarnation = int.from_bytes(self._env.random.bytes(_INCARNATION_BYTES), "big")
+        incarnation = int.from_bytes(self._env.random.bytes(STORE_INCARNATION_BYTES), "big")
         self._incarnations.add(incarnation)
         self._address = replace(self._address, incarnation=incarnation)
         self._membership = await self._members.join(self.name, encode_store(self._address), self._on_state)
