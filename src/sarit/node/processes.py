@@ -32,7 +32,7 @@ from sarit.core.limits import (
 from sarit.node.child import ChildSpec
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, run_unless
-from sarit.node.standalone import say
+from sarit.node.standalone import say, warn_of_addresses
 from sarit.node.volume import fit_to_volume
 
 if TYPE_CHECKING:
@@ -54,11 +54,19 @@ class Spare:
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
+        self._starting = False
 
     async def prepare(self) -> None:
         """Start it, unless there is one."""
-        if self._process is None or self._process.returncode is not None:
+        if self._starting or (self._process is not None and self._process.returncode is None):
+            return
+        self._starting = True
+        try:
             self._process = await _spawn()
+        except OSError as error:
+            _log.warning("no spare process can be started: %s", error)
+        finally:
+            self._starting = False
 
     async def take(self) -> asyncio.subprocess.Process:
         """The spare process, or a new one."""
@@ -150,7 +158,9 @@ class Child:
 
     def _command(self, line: bytes) -> None:
         process = self.process
-        if process is not None and process.returncode is None and process.stdin is not None:
+        if process is None or process.returncode is not None or process.stdin is None:
+            return
+        if not process.stdin.is_closing():
             process.stdin.write(line)
 
     async def _run(self) -> None:
@@ -159,7 +169,10 @@ class Child:
         try:
             while not self._stopping.is_set():
                 began = self._env.clock.monotonic()
-                code = await self._run_once(again=served)
+                try:
+                    code = await self._run_once(again=served)
+                except OSError as error:  # no memory or no process number for it
+                    code, self.failure = 1, Unavailable(f"it cannot be started: {error}")
                 served = served or self.ready.is_set()
                 if self._stopping.is_set() or not served:
                     return
@@ -361,6 +374,7 @@ def run(config: NodeConfig) -> None:
     from sarit.env.real import real_env
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
+    warn_of_addresses(config)
     # Children inherit the limit.
     descriptors = raise_descriptor_limit()
     uvloop.run(_serve(config.validated(), machine_memory(), descriptors, real_env()))

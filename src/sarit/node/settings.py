@@ -210,7 +210,7 @@ class NodeConfig:
         count = self.processes
         largest = -(-self.containers // count)
         # The programs of the parent and of the other children come out of the machine's memory, not out of `--memory`.
-        programs = count * PROGRAM_MEMORY_BYTES
+        programs = (count + 1) * PROGRAM_MEMORY_BYTES
         least = count * min_memory(largest)
         asked = self.memory_bytes
         if asked is None:
@@ -220,20 +220,23 @@ class NodeConfig:
                 f"--memory {asked // MIB}M is too little: {count} processes of {largest} containers at most need "
                 f"{least // MIB}M"
             )
-        memory = choose_memory(asked, machine_bytes - programs, self.containers)
+        if asked > machine_bytes - programs:
+            raise Invalid(
+                f"--memory {asked // MIB}M is too much: this machine (or the control group of this process) has "
+                f"{machine_bytes // MIB}M, and the programs of {count} stores and the controller take up to "
+                f"{programs // MIB}M: choose at most {max(machine_bytes - programs, 0) // MIB}M, or fewer --processes"
+            )
         object_storage = self.storage_url is not None and not self.storage_url.lower().startswith("file:")
         parts = []
         for number in range(count):
             own = len(range(number, self.containers, count))
             limits = replace(
-                divide_memory(memory // count, own, object_storage=object_storage),
+                divide_memory(asked // count, own, object_storage=object_storage),
                 containers=self.containers,
                 scrub_bytes_per_second=self.scrub_bytes_per_second // count,
                 log_file_bytes=self.limits.log_file_bytes,
             )
             connections = replace(self, containers=own).within(descriptors).max_connections
             port = self.store_port + number if self.store_port else 0
-            parts.append(
-                replace(self, memory_bytes=memory, limits=limits, max_connections=connections, store_port=port)
-            )
+            parts.append(replace(self, memory_bytes=asked, limits=limits, max_connections=connections, store_port=port))
         return parts

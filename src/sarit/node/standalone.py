@@ -238,6 +238,16 @@ async def _stop(node: Node, signals: StopSignals) -> None:
         hurrying.cancel()
 
 
+def warn_of_addresses(config: NodeConfig) -> None:
+    """Log that clients of other machines will not reach the node, if that is so."""
+    if config.host in EVERY_ADDRESS and not config.advertised_host:
+        _log.warning(
+            "--host %s without --advertise: clients get the address 127.0.0.1, so only those on this machine can write "
+            "and read; name the address that others use with --advertise",
+            config.host,
+        )
+
+
 def run(config: NodeConfig) -> None:
     """Run a node until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     import uvloop
@@ -245,12 +255,7 @@ def run(config: NodeConfig) -> None:
     from sarit.env.real import real_env
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
-    if config.host in EVERY_ADDRESS and not config.advertised_host:
-        _log.warning(
-            "--host %s without --advertise: clients get the address 127.0.0.1, so only those on this machine can write "
-            "and read; name the address that others use with --advertise",
-            config.host,
-        )
+    warn_of_addresses(config)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     allowed = raise_descriptor_limit()
     wanted, config = config, config.validated().on_machine(machine_memory()).within(allowed)

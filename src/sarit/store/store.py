@@ -169,7 +169,9 @@ class SegmentStore:
             await cancel(opening)  # otherwise one could open after `stop`
             raise
         failed = [health for health in self.health() if health.state is HealthState.FAILED]
-        if failed and (not self._policy.allow_damaged or len(failed) == len(self._owned)):
+        # A store of several may have damaged containers alone: its node serves the others.
+        useless = len(failed) == len(self._hosted)
+        if failed and (not self._policy.allow_damaged or useless):
             raise Corrupt(refusal(failed, len(self._owned)))
         for health in failed:
             _log.critical("%s; its segments answer so, the other containers are served (--allow-damaged)", health)
