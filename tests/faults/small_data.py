@@ -28,6 +28,8 @@ from tests.unit.store.harness import WRITER, Replies, Writer, read_all
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sarit.env.ports import Env
+
 LOG_FILE_BYTES = 32 << 10
 STREAMS = tuple(f"scope/stream{number}/0.#epoch.0" for number in range(3))
 TABLE = "scope/table"
@@ -68,9 +70,9 @@ class Opened:
             self.lock.close()
 
 
-async def open_store(directory: Path) -> Opened:
+async def open_store(directory: Path, env: Env | None = None) -> Opened:
     """Open a directory as a node does.  Raises what a node's start raises."""
-    env = real_env()
+    env = env or real_env()
     config = NodeConfig(data_dir=str(directory), containers=1)
     claim = claim_directory(config, env)
     storage = None
@@ -132,9 +134,9 @@ async def _log_files_at_rest(log: Any) -> None:
         await log._file_manager._worker.run(lambda: None)
 
 
-async def read(directory: Path) -> Served:
+async def read(directory: Path, env: Env | None = None) -> Served:
     """What a directory serves: for each thing its value, or the error of its reader.  Raises what opening raises."""
-    opened = await open_store(directory)
+    opened = await open_store(directory, env)
     try:
         return await _contents(opened.store)
     finally:

@@ -25,7 +25,7 @@ import logging
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import MAX_UNSEEN_OWNERSHIP_TOKENS, RETAINED_OWNERSHIP_TOKENS
@@ -59,6 +59,8 @@ NODE_ID_CHARACTERS: Final = 32
 
 TOKENS_VERSION: Final = 1
 TOKEN_CHARACTERS: Final = 32
+# In long-term storage, CRC-32 in hexadecimal digits follows node id and token: neither chunk is named by the index.
+_CHECK_CHARACTERS: Final = 8
 _TOKEN_PREFIX: Final = f"{NODE_FOLDER}/start-"
 _REMEDY: Final = (
     f"start the other one; or, if no other will ever be started again, delete {_TOKEN_PREFIX}* from long-term storage"
@@ -134,17 +136,9 @@ def _claim_undescribed(config: NodeConfig, env: Env, lock: File, index: str) -> 
 def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> DirectoryClaim:
     """Check the description of the directory.  Raises Invalid."""
     files, directory = env.files, config.data_dir
-    meta_path = f"{directory}/meta"
     storage = config.storage_url or CHUNKS_FOLDER
     files.sync_dir(directory)  # the process that wrote the description may have ended before it did
-    try:
-        meta = dict(json.loads(_read(files, meta_path)))
-    except (ValueError, TypeError):
-        raise Invalid(f"{meta_path} is damaged: put it back from a backup, it says what is in {directory}") from None
-    if meta.get("version") != META_VERSION:
-        raise Invalid(f"{directory} is of format {meta.get('version')}; this version of Sarit reads {META_VERSION}")
-    if meta.get("check") != _check({name: value for name, value in meta.items() if name != "check"}):
-        raise Invalid(f"{meta_path} is damaged: put it back from a backup, it says what is in {directory}")
+    meta = read_description(files, directory)
     complete = bool(meta["complete"])
     # A start that failed early, for example on a misspelt storage URL, may be repeated with other settings.
     unused = not complete and not any(files.exists(f"{directory}/{name}") for name in (OWNER_CHUNK_WRITTEN, LOG_FOLDER))
@@ -155,6 +149,20 @@ def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> Di
                 break
             raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
     return DirectoryClaim(lock, str(meta["node"]), index, complete)
+
+
+def read_description(files: Files, directory: str) -> dict[str, Any]:
+    """What `meta` says: see docs/formats/README.md.  Blocks.  Raises Invalid (damaged, or of another format)."""
+    path = f"{directory}/meta"
+    try:
+        meta = dict(json.loads(_read(files, path)))
+    except (ValueError, TypeError):
+        raise Invalid(f"{path} is damaged: put it back from a backup, it says what is in {directory}") from None
+    if meta.get("version") != META_VERSION:
+        raise Invalid(f"{directory} is of format {meta.get('version')}; this version of Sarit reads {META_VERSION}")
+    if meta.get("check") != _check({name: value for name, value in meta.items() if name != "check"}):
+        raise Invalid(f"{path} is damaged: put it back from a backup, it says what is in {directory}")
+    return meta
 
 
 def _require_pieces(config: NodeConfig, files: Files, claim: DirectoryClaim) -> None:
@@ -309,7 +317,7 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
                 "or start it on the data directory that they belong to"
             ) from None
         with suppress(Exists):  # another node wrote it first; the next read decides
-            await storage.write(OWNER_CHUNK, [node.encode()])
+            await storage.write(OWNER_CHUNK, [_checked(node)])
         owner = await _owner(storage)
     if owner != node:
         raise Invalid(
@@ -320,9 +328,24 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
 
 async def _owner(storage: ChunkStorage) -> str:
     try:
-        return bytes(await storage.read(OWNER_CHUNK, 0, NODE_ID_CHARACTERS)).decode("ascii", "replace")
+        return await _read_checked(storage, OWNER_CHUNK, NODE_ID_CHARACTERS)
     except Corrupt as error:
-        raise Invalid(f"long-term storage has a damaged owner chunk: {error}") from None
+        raise Invalid(
+            f"long-term storage has a damaged owner chunk ({error}): put {OWNER_CHUNK} back from a backup"
+        ) from None
+
+
+def _checked(text: str) -> bytes:
+    return f"{text}{zlib.crc32(text.encode()):08x}".encode()
+
+
+async def _read_checked(storage: ChunkStorage, name: str, characters: int) -> str:
+    """The text that `_checked` wrote.  Raises Corrupt, NotFound, Unavailable."""
+    content = bytes(await storage.read(name, 0, characters + _CHECK_CHARACTERS))
+    text = content[:characters].decode("ascii", "replace")
+    if content != _checked(text):
+        raise Corrupt("its checksum does not match")
+    return text
 
 
 async def _holds_chunks(storage: ChunkStorage, containers: int) -> bool:
@@ -398,9 +421,19 @@ def next_tokens(known: Sequence[OwnershipToken], found: OwnershipToken | None, t
 async def write_token(storage: ChunkStorage, token: OwnershipToken) -> None:
     """Write the token of this start.  Raises Unavailable (unknown outcome), Invalid (another copy was first)."""
     with suppress(Exists):  # a request that was sent twice, or another copy's token: the read below decides
-        await storage.write(token.name, [token.token.encode()])
+        await storage.write(token.name, [_checked(token.token)])
     if await _read_token(storage, token.number) != token:
         raise Invalid(f"another copy of this data directory starts on its long-term storage: {_REMEDY}")
+
+
+async def check_ownership(storage: ChunkStorage, node: str, known: Sequence[OwnershipToken] | None) -> None:
+    """Check what a start would check of long-term storage; changes nothing.
+
+    `known`: the content of `last-start`; None when there is none, or it is damaged.  Raises Invalid, Unavailable."""
+    await claim_owner_chunk(storage, node, 0, written=True, new=False)
+    newest = await newest_token(storage)
+    if known is not None:
+        next_tokens(known, newest, "")
 
 
 async def delete_old_tokens(storage: ChunkStorage, newest: OwnershipToken) -> None:
@@ -423,7 +456,7 @@ async def _token_numbers(storage: ChunkStorage) -> list[int]:
 async def _read_token(storage: ChunkStorage, number: int) -> OwnershipToken | None:
     name = OwnershipToken(number, "").name
     try:
-        token = bytes(await storage.read(name, 0, TOKEN_CHARACTERS)).decode("ascii", "replace")
+        token = await _read_checked(storage, name, TOKEN_CHARACTERS)
     except NotFound:
         return None  # deleted, but the listing is stale
     except Corrupt as error:

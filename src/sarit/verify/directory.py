@@ -9,7 +9,6 @@ Nothing is changed, except that SQLite may make its `-shm` file and an empty `-w
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -20,8 +19,8 @@ from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
 from sarit.index import keys
 from sarit.index.database import APPLICATION_ID, as_text, check_files
 from sarit.index.examination import check_schema, check_structure
-from sarit.node.ownership import META_VERSION, decode_tokens
-from sarit.node.pieces import LAST_START
+from sarit.node.ownership import check_ownership, decode_tokens, read_description
+from sarit.node.pieces import LAST_START, OWNER_CHUNK_WRITTEN
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.names import container_prefix
 from sarit.storage.open import open_storage
@@ -31,9 +30,10 @@ from sarit.verify.findings import Finding, Report
 from sarit.verify.log import check_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from sarit.env.ports import Env, File
+    from sarit.node.ownership import OwnershipToken
     from sarit.storage.layout import Extent
     from sarit.storage.port import ChunkStorage
 
@@ -56,6 +56,7 @@ class Description:
 
     containers: int
     storage: str
+    node: str
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class Directory:
 
 def open_directory(env: Env, path: str) -> Directory:
     """Read the description of a data directory, and lock it if no node runs on it.  Raises Invalid, OSError."""
-    description = read_description(env, path)
+    description = describe(env, path)
     lock_path = f"{path}/lock"
     lock = env.files.open(lock_path, "write" if env.files.exists(lock_path) else "create")
     if lock.lock():
@@ -100,19 +101,12 @@ def open_directory(env: Env, path: str) -> Directory:
     return Directory(path, description, None)
 
 
-def read_description(env: Env, path: str) -> Description:
+def describe(env: Env, path: str) -> Description:
     """What `meta` says.  Raises Invalid (missing, damaged, or of another format)."""
-    meta_path = f"{path}/meta"
-    if not env.files.exists(meta_path):
+    if not env.files.exists(f"{path}/meta"):
         raise Invalid(f"{path} is not a data directory of Sarit: it has no file `meta`")
-    try:
-        meta: Mapping[str, Any] = dict(json.loads(_content(env, meta_path)))
-        version, containers, storage = meta["version"], int(meta["containers"]), str(meta["storage"])
-    except (ValueError, TypeError, KeyError):
-        raise Invalid(f"{meta_path} is damaged: put it back from a backup, it says what is in {path}") from None
-    if version != META_VERSION:
-        raise Invalid(f"{path} is of format {version}; this version of Sarit reads {META_VERSION}")
-    return Description(containers, storage)
+    meta = read_description(env.files, path)
+    return Description(int(meta["containers"]), str(meta["storage"]), str(meta["node"]))
 
 
 def _content(env: Env, path: str) -> bytes:
@@ -123,12 +117,12 @@ def _content(env: Env, path: str) -> bytes:
 async def verify(env: Env, directory: Directory, progress: Progress) -> Report:
     """Check everything.  Raises Unavailable (long-term storage), OSError."""
     report = Report()
-    _check_last_start(env, directory, report)
+    tokens = _read_last_start(env, directory, report)
     every = [
         _read_index(env, directory, number, report, progress) for number in range(directory.description.containers)
     ]
     contents = [found for found in every if found is not None]
-    await _check_chunks(env, directory, contents, report, progress)
+    await _check_storage(env, directory, contents, tokens, report, progress)
     if directory.lock is not None:
         for found in contents:
             progress.begin(f"log {found.container}", 0)
@@ -141,12 +135,13 @@ async def verify(env: Env, directory: Directory, progress: Progress) -> Report:
     return report
 
 
-def _check_last_start(env: Env, directory: Directory, report: Report) -> None:
+def _read_last_start(env: Env, directory: Directory, report: Report) -> list[OwnershipToken] | None:
+    """The ownership tokens that the directory knows; None when the file is missing or damaged."""
     path = f"{directory.path}/{LAST_START}"
     if not env.files.exists(path):
-        return
+        return None
     try:
-        decode_tokens(_content(env, path))
+        return decode_tokens(_content(env, path))
     except (Corrupt, Invalid) as error:
         report.findings.append(
             Finding(
@@ -154,6 +149,7 @@ def _check_last_start(env: Env, directory: Directory, report: Report) -> None:
                 advice="if no copy is in use, delete this file and the chunks node/start-* of long-term storage",
             )
         )  # fmt: skip
+        return None
 
 
 # -- the index --------------------------------------------------------------------------------
@@ -228,9 +224,10 @@ class _noted(suppress):
 # -- chunks -----------------------------------------------------------------------------------
 
 
-async def _check_chunks(
-    env: Env, directory: Directory, every: list[Contents], report: Report, progress: Progress
-) -> None:
+async def _check_storage(
+    env: Env, directory: Directory, every: list[Contents], tokens: list[OwnershipToken] | None, report: Report,
+    progress: Progress,
+) -> None:  # fmt: skip
     url = directory.storage_url
     folder = url.removeprefix("file://")
     if folder != url and not env.files.exists(folder):
@@ -244,20 +241,39 @@ async def _check_chunks(
         return
     storage = await open_storage(url, env)
     try:
+        marked = env.files.exists(f"{directory.path}/{OWNER_CHUNK_WRITTEN}")
+        if directory.lock is not None and tokens is not None and marked:
+            await _check_owner(directory, tokens, storage, report)
         for contents in every:
-            with_chunks = [(number, extent) for number, extent in _extents(contents) if extent.chunk]
-            progress.begin(f"chunks of container {contents.container}", sum(extent.length for _, extent in with_chunks))
-            checked: set[str] = set()
-            for number, extent in with_chunks:
-                await _check_extent(directory, contents, number, extent, storage, report)
-                checked.add(extent.chunk)
-                report.chunk_bytes += extent.length
-                progress.add(extent.length)
-            report.chunks += len(checked)
-            if directory.lock is not None:
-                await _check_unnamed(contents, checked | contents.garbage, storage, report)
+            await _check_chunks(directory, contents, storage, report, progress)
     finally:
         await storage.close()
+
+
+async def _check_owner(
+    directory: Directory, tokens: list[OwnershipToken], storage: ChunkStorage, report: Report
+) -> None:
+    """Whether the node would take long-term storage for its own.  The advice is in the message."""
+    try:
+        await check_ownership(storage, directory.description.node, tokens)
+    except Invalid as error:
+        report.findings.append(Finding(str(error), lost="no data; the node does not start", advice="as it says"))
+
+
+async def _check_chunks(
+    directory: Directory, contents: Contents, storage: ChunkStorage, report: Report, progress: Progress
+) -> None:
+    with_chunks = [(number, extent) for number, extent in _extents(contents) if extent.chunk]
+    progress.begin(f"chunks of container {contents.container}", sum(extent.length for _, extent in with_chunks))
+    checked: set[str] = set()
+    for number, extent in with_chunks:
+        await _check_extent(directory, contents, number, extent, storage, report)
+        checked.add(extent.chunk)
+        report.chunk_bytes += extent.length
+        progress.add(extent.length)
+    report.chunks += len(checked)
+    if directory.lock is not None:
+        await _check_unnamed(contents, checked | contents.garbage, storage, report)
 
 
 def _extents(contents: Contents) -> Iterator[tuple[int, Extent]]:

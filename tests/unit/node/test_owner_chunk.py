@@ -27,7 +27,7 @@ def test_first_node_writes_owner_chunk_and_finds_it_again():
     claim(storage)
     claim(storage, written=True, new=False)
     claim(storage, new=False)  # it ended before it recorded that
-    assert bytes(storage.chunks[OWNER_CHUNK]).decode() == MINE
+    assert bytes(storage.chunks[OWNER_CHUNK]).decode().startswith(MINE)
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -62,3 +62,14 @@ def test_damaged_owner_chunk_is_refused():
     storage = holding(OWNER_CHUNK)
     with pytest.raises(Invalid, match="damaged"):
         claim(storage)
+
+
+@pytest.mark.parametrize("byte", [0, 31, 32, 39])
+def test_owner_chunk_with_a_flipped_bit_is_damaged_and_not_of_another_node(byte):
+    storage = holding()
+    claim(storage)
+    content = bytearray(storage.chunks[OWNER_CHUNK])
+    content[byte] ^= 1
+    storage.chunks[OWNER_CHUNK] = bytes(content)
+    with pytest.raises(Invalid, match="damaged owner chunk .*: put node/owner back"):
+        claim(storage, written=True, new=False)

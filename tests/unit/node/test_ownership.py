@@ -255,6 +255,16 @@ def test_damaged_ownership_token_is_reported(tmp_path):
         start(tmp_path, storage)
 
 
+def test_ownership_token_with_a_flipped_bit_is_damaged_and_not_of_another_copy(tmp_path):
+    storage = MemoryChunks()
+    start(tmp_path, storage)
+    content = bytearray(storage.chunks["node/start-000000000001"])
+    content[11] ^= 64
+    storage.chunks["node/start-000000000001"] = bytes(content)
+    with pytest.raises(Invalid, match="damaged ownership token .*: delete node/start-000000000001"):
+        start(tmp_path, storage)
+
+
 def test_torn_write_of_token_file_does_no_harm(tmp_path):
     storage = MemoryChunks()
     start(tmp_path, storage)

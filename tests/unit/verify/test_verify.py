@@ -147,6 +147,27 @@ def test_missing_long_term_storage_is_one_finding(data) -> None:
     assert not (data / "chunks").exists()
 
 
+@pytest.mark.parametrize("name", ["owner", "start-000000000001"])
+def test_damaged_ownership_of_long_term_storage_is_named(data, name) -> None:
+    chunk = data / "chunks" / "node" / f"{name}.chunk"
+    content = bytearray(chunk.read_bytes())
+    content[11] ^= 64
+    chunk.write_bytes(content)
+    code, report = verified(data)
+    (finding,) = report["findings"]
+    assert (code, finding["damage"]) == (1, True)
+    assert "its checksum does not match" in finding["message"]
+    assert f"node/{name}" in finding["message"]
+
+
+def test_a_description_with_a_flipped_bit_cannot_be_trusted(data) -> None:
+    meta = data / "meta"
+    meta.write_bytes(meta.read_bytes().replace(b'"containers": 1', b'"containers": 0'))
+    result = CliRunner().invoke(cli, ["verify", str(data)])
+    assert result.exit_code == 2
+    assert "meta is damaged" in result.stderr
+
+
 def test_a_directory_in_use_is_checked_beside_its_node(data) -> None:
     async def main() -> tuple[int, dict]:
         opened = await small_data.open_store(data)
