@@ -251,7 +251,7 @@ def run(working: Path, step: int, seed: int, *, show: bool = False, only: str = 
     done = Outcomes()
     try:
         made = {}
-        for how in ("killed", "stopped"):
+        for how in ("stopped", "killed"):
             expected = asyncio.run(small_data.make(working / how, stop=how == "stopped"))
             directory = Directory(working / f"{how}-flipped", working / how)
             tried = [place for place in places(directory.files, step, seed) if only in place.name]

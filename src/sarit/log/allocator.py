@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.limits import LOG_BLOCK_BYTES, LOG_IDENTITY_BYTES, LOG_SALT_BYTES
-from sarit.log.records import FRAME, LOG, NEW, RECYCLED, FileHeader, GroupEncoder, file_name
+from sarit.log.records import FRAME, LOG, MAX_HEADER_BLOCKS, NEW, RECYCLED, FileHeader, GroupEncoder, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,8 @@ class WritableFile:
     capacity: int
     position: int
     first: int | None = None
+    # Whether a record of this file says that the next file exists.
+    followed: bool = False
 
 
 class LogFileAllocator:
@@ -72,7 +74,6 @@ class LogFileAllocator:
         sequence = self._take_sequence()
         # The sequence number is lost if this fails.  Readers permit gaps.
         salt = self._random.bytes(LOG_SALT_BYTES)
-        header = FileHeader(self._container, sequence, epoch, base, durable, salt, self._identity)
         recycled = len(self.recycled) > (not opening)
         source = self.recycled.pop() if recycled else self._allocate(sequence)
         if recycled:
@@ -83,6 +84,8 @@ class LogFileAllocator:
             # A recycled file may stem from a run with smaller files.
             if file.size() < self._file_bytes:
                 file.allocate(self._file_bytes)
+            blocks = min(file.size() // LOG_BLOCK_BYTES, MAX_HEADER_BLOCKS)
+            header = FileHeader(self._container, sequence, epoch, base, durable, salt, self._identity, blocks)
             group = GroupEncoder(header, LOG_BLOCK_BYTES)
             for record in carried:
                 group.add(FRAME, record.epoch, record.number, base, [record.payload])

@@ -7,6 +7,9 @@ intact.  Rot is damage to records that were synced.  In both cases a record fail
 in every later record and header distinguishes them: it says which frames were known durable when it was written.  So a
 missing frame at or below the highest such number was durable once: the log is Corrupt, and nothing may be dropped.
 
+Missing ends.  The newest file has no later record.  If it is gone, the file before it says that another one followed;
+if it was cut, it is shorter than its header says.  What was in the missing part is not known, so it is Corrupt, too.
+
 Rot below a checkpoint.  Frames that the checkpoint covers are not needed: a run goes on after damage that touches only
 such frames.
 
@@ -122,6 +125,8 @@ class RunReader:
         self.durable = 0
         self.ended = False
         self.torn = False
+        # Whether a valid record, in the run or after it, says that another file followed.
+        self.followed = False
         self.gaps: list[Gap] = []
         # Once the run has ended: the highest `durable` of valid records after it, and the highest number that a damaged
         # record after it claims to have.
@@ -166,6 +171,7 @@ class RunReader:
                 return False
             self.last = record.number
         self.durable = max(self.durable, record.durable)
+        self.followed |= record.followed
         return True
 
     def _go_on_after_damage(self, position: int) -> None:
@@ -185,6 +191,7 @@ class RunReader:
                 self.durable_past_end = 0
                 return
             self.durable_past_end = max(self.durable_past_end, record.durable)
+            self.followed |= record.followed
         self.ended = True
 
     def _records_after(self, position: int) -> Iterator[Record]:
@@ -231,13 +238,14 @@ class Tail:
 
     `end`: the last frame.  `durable`: every frame up to it is known to have been durable.  `carried`: the frames above
     `durable`, which the next epoch copies into its first file.  `empty`: files without a frame.  `claimed`: the highest
-    number that a damaged record at the end claims to have."""
+    number that a damaged record at the end claims to have.  `missing_end`: what of the log is gone, if its end is."""
 
     end: int = 0
     durable: int = 0
     carried: list[Record] = field(default_factory=list)
     empty: list[LogFile] = field(default_factory=list)
     claimed: int = 0
+    missing_end: str = ""
 
     @property
     def reached(self) -> int:
@@ -246,9 +254,11 @@ class Tail:
 
 
 def check_tail(tail: Tail, logs: list[LogFile]) -> None:
-    """Raises Corrupt when frames are missing at the end that were durable and are needed."""
+    """Raises Corrupt when frames are missing at the end that were durable and are needed, or may be."""
     if tail.end < tail.durable:
         raise Corrupt(damage_text(logs[-1].path, tail.end + 1, tail.durable))
+    if tail.missing_end:
+        raise Corrupt(f"{tail.missing_end}: all frames above {tail.end} that it held are lost; put it back")
 
 
 def damage_text(path: str, first: int, last: int) -> str:
@@ -267,9 +277,15 @@ def survey_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BY
         tail.durable = max(tail.durable, log.header.durable)
         file = files.open(log.path, "read")
         try:
-            last = _read_tail(RunReader(file, log.header, read_bytes, covered), tail)
+            reader = RunReader(file, log.header, read_bytes, covered)
+            last = _read_tail(reader, tail)
         finally:
             file.close()
+        made = log.header.blocks * LOG_BLOCK_BYTES
+        if log.size < made:  # nothing in a log shortens a file
+            tail.missing_end = f"{log.path}: the end of this log file is missing: it has {log.size} bytes of {made}"
+        elif reader.followed and log is logs[-1]:
+            tail.missing_end = f"the newest file of the durable log is missing, the one after {log.path}"
         if last is not None:
             tail.end = last
             break
@@ -416,6 +432,8 @@ def examine_log(files: Files, directory: str, container: int, history: LogHistor
     report.damage += [LogDamage(file.path, 0, None, None, needed=file in needed) for file in listing.unreadable]
     known = max(tail.end, tail.durable)
     expected: int | None = None
+    if tail.missing_end:
+        report.damage.append(LogDamage(tail.missing_end, logs[-1].size, tail.end + 1, None, needed=True))
     for at, log in enumerate(logs):
         expected = _examine_file(files, log, _valid_to(logs, at, known), expected, report, covered)
     if expected is not None and expected <= tail.durable:

@@ -38,8 +38,11 @@ NEW: Final = "new"
 ASIDE: Final = "aside"
 
 _HEADER = struct.Struct(">8sHHIQQQQ12s16sI")
-_RECORD = struct.Struct(">I4sB3xIQQQQ")
+_RECORD = struct.Struct(">I4sBB2xIQQQQ")
+# Flag of a record: when it was written, the next log file had its name, durably.
+_FOLLOWED: Final = 1
 HEADER_BYTES: Final = _HEADER.size
+MAX_HEADER_BLOCKS: Final = 0xFFFF
 RECORD_HEADER_BYTES: Final = _RECORD.size
 TAG_AT: Final = 4
 RECORD_ALIGNMENT: Final = 8
@@ -80,7 +83,8 @@ class FileHeader:
 
     `base`: the last frame of the log before this epoch.  `durable`: every frame up to it was durable.  `salt`: random,
     new each time the file is used, so that records of an earlier use are not valid in it.  `identity`: that of the
-    log, random, the same in all its files."""
+    log, random, the same in all its files.  `blocks`: the length of the file when it was made, in blocks of
+    LOG_BLOCK_BYTES, at most MAX_HEADER_BLOCKS; 0 where it is not known."""
 
     container: int
     sequence: int
@@ -89,6 +93,7 @@ class FileHeader:
     durable: int
     salt: bytes
     identity: bytes
+    blocks: int = 0
 
     @property
     def tag(self) -> bytes:
@@ -99,7 +104,7 @@ class FileHeader:
         """The 80 bytes of the header; `block` has the copy and the padding, too."""
         assert len(self.identity) == LOG_IDENTITY_BYTES, self
         fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.salt, self.identity)
-        body = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, *fields, 0)[:-4]
+        body = _HEADER.pack(MAGIC, FORMAT_VERSION, self.blocks, *fields, 0)[:-4]
         return body + extend_crc(0, body).to_bytes(4, "big")
 
     def block(self) -> bytes:
@@ -136,8 +141,8 @@ def _parse_header(data: bytes, name: str) -> FileHeader | None:
             return None
     if version != FORMAT_VERSION:
         raise Invalid(f"{name} is of log format {version}; this version of Sarit reads {FORMAT_VERSION}")
-    _, _, _, container, sequence, epoch, base, durable, salt, identity, _ = fields
-    return FileHeader(container, sequence, epoch, base, durable, salt, identity)
+    _, _, blocks, container, sequence, epoch, base, durable, salt, identity, _ = fields
+    return FileHeader(container, sequence, epoch, base, durable, salt, identity, blocks)
 
 
 @dataclass(slots=True)
@@ -156,7 +161,9 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A valid record.  `payload` is a view of the window it was read from."""
+    """A valid record.  `payload` is a view of the window it was read from.
+
+    `followed`: when it was written, the next log file existed."""
 
     kind: int
     epoch: int
@@ -165,6 +172,7 @@ class Record:
     position: int
     end: int
     payload: memoryview
+    followed: bool = False
 
 
 def record_bytes(payload_bytes: int) -> int:
@@ -173,10 +181,13 @@ def record_bytes(payload_bytes: int) -> int:
 
 
 class GroupEncoder:
-    """Encodes the records of one group as parts of one write; large payloads are not copied."""
+    """Encodes the records of one group as parts of one write; large payloads are not copied.
 
-    def __init__(self, header: FileHeader, position: int) -> None:
+    `followed`: the next log file has its name, durably."""
+
+    def __init__(self, header: FileHeader, position: int, *, followed: bool = False) -> None:
         assert position % LOG_BLOCK_BYTES == 0
+        self._flags = _FOLLOWED if followed else 0
         self._tag = header.tag
         self._seed = header.crc
         self._start = position
@@ -190,7 +201,7 @@ class GroupEncoder:
             length += len(part)
         assert length <= MAX_FRAME_BYTES, f"frame {number} has {length} bytes"
         # The CRC stands before the bytes it covers, so the header is packed once the payload was added.
-        fields = (self._tag, kind, length, epoch, number, durable, self._position)
+        fields = (self._tag, kind, self._flags, length, epoch, number, durable, self._position)
         crc = extend_crc(self._seed, _RECORD.pack(0, *fields)[TAG_AT:])
         slot = len(self.parts)
         self.parts.append(b"")
@@ -243,7 +254,7 @@ class Window:
         """The valid record at index `at`; else the number of bytes it would need (0: no record starts there)."""
         if len(self.data) - at < RECORD_HEADER_BYTES:
             return RECORD_HEADER_BYTES
-        crc, tag, kind, length, epoch, number, durable, position = _RECORD.unpack_from(self.data, at)
+        crc, tag, kind, flags, length, epoch, number, durable, position = _RECORD.unpack_from(self.data, at)
         # The cheap tests first, on bytes that may be anything.  `position` exposes a write at a wrong place.
         if tag != self.tag or position != self.position + at or kind not in (FRAME, WATERMARK):
             return 0
@@ -257,7 +268,8 @@ class Window:
         if crc != extend_crc(self.seed, view[at + TAG_AT : end]):
             return 0
         payload = view[at + RECORD_HEADER_BYTES : end]
-        return Record(kind, epoch, number, durable, position, self.position + aligned(end), payload)
+        followed = bool(flags & _FOLLOWED)
+        return Record(kind, epoch, number, durable, position, self.position + aligned(end), payload, followed)
 
 
 def claimed_number(head: bytes, position: int) -> int:
@@ -266,6 +278,6 @@ def claimed_number(head: bytes, position: int) -> int:
     Not verified: a trace of a record, not a record."""
     if len(head) < RECORD_HEADER_BYTES:
         return 0
-    _, _, kind, length, _, number, durable, claimed_position = _RECORD.unpack_from(head)
+    _, _, kind, _, length, _, number, durable, claimed_position = _RECORD.unpack_from(head)
     plausible = claimed_position == position and kind in (FRAME, WATERMARK) and length <= MAX_FRAME_BYTES
     return int(number) if plausible and durable <= number else 0

@@ -15,6 +15,10 @@ file in reserve and recycles truncated files.  So no append waits for an allocat
 Idle logs write a *durable watermark record*: it says that every frame up to its number is durable.  Recovery then need
 not copy those frames, and can distinguish rot from a torn tail.
 
+The next file may be the only one that holds an acknowledged frame.  If it disappears as a whole, the file before it
+must tell: records that are written while the next file exists say so (`followed`).  A file without such a record gets a
+durable watermark record that says it, before the first frame goes to the next file.  One block is reserved for that.
+
 Warnings.  (1) After the first failure the log is dead and nothing is written again.  A failed sync leaves the content
 of the file undefined, a second sync of the same descriptor may report success for pages that the kernel has dropped,
 and only opening again reads what is there.  (2) When the disk is full and the next file cannot be made, frames wait for
@@ -151,21 +155,17 @@ class LogWriter:
         # A group starts a block of its own, so this is what the first frame needs even if it is alone in the group.
         size = aligned(record_bytes(sum(map(len, self.queue[0].payload))), LOG_BLOCK_BYTES)
         # An empty file takes a frame of any length and grows beyond its preallocated blocks.
-        if file.position + size > file.capacity and file.position > LOG_BLOCK_BYTES:
+        if file.position + size > _room(file) and file.position > LOG_BLOCK_BYTES:
             if self.next_file is None:
                 # The frames stay queued.  `LocalLog._finished` requests the file; `_file_made` submits the next commit.
                 outcome.needs_file = True
                 coverage_probe("log_writer_waited_for_file")
                 return
-            coverage_probe("log_rolled")
-            # Every group before this one is synced: nothing in the closed file is torn.
-            outcome.closed.append(LogFile(file.path, file.header, file.position, file.first, self.durable))
-            file.file.close()
-            file, self.next_file = self.next_file, None
-            self._file = file
+            file = self._roll(outcome, self.next_file)
         # In bytes.  The first frame is taken even above the limit: no later group would have more space for it.
-        limit = min(file.capacity - file.position, LOG_GROUP_BYTES)
-        group = GroupEncoder(file.header, file.position)
+        limit = min(_room(file) - file.position, LOG_GROUP_BYTES)
+        followed = self.next_file is not None
+        group = GroupEncoder(file.header, file.position, followed=followed)
         used = 0
         while self.queue:
             frame = self.queue[0]
@@ -184,22 +184,46 @@ class LogWriter:
         if file.first is None:
             file.first = first
         file.position += length
+        file.followed |= followed
         self.durable = last
+
+    def _roll(self, outcome: Outcome, following: WritableFile) -> WritableFile:
+        """Close the file; go on with the one that was made."""
+        coverage_probe("log_rolled")
+        file = self._file
+        if not file.followed:
+            coverage_probe("log_end_of_file_marked")
+            self._write_watermark_record(file, followed=True)
+        # Every group before this one is synced: nothing in the closed file is torn.
+        outcome.closed.append(LogFile(file.path, file.header, file.position, file.first, self.durable))
+        file.file.close()
+        self._file, self.next_file = following, None
+        return following
 
     def _write_watermark(self) -> None:
         # With frames queued there is no need: their records carry the same `durable`.
         if self._failure is not None or self.queue or self.watermark == self.durable:
             return
         file = self._file
-        if file.position + LOG_BLOCK_BYTES > file.capacity:
+        followed = self.next_file is not None
+        if file.position + LOG_BLOCK_BYTES > (file.capacity if followed else _room(file)):
             return  # the block may not be preallocated, and the disk full; the records of the next file say the same
-        group = GroupEncoder(file.header, file.position)
+        self._write_watermark_record(file, followed=followed)
+
+    def _write_watermark_record(self, file: WritableFile, *, followed: bool) -> None:
+        group = GroupEncoder(file.header, file.position, followed=followed)
         # Its number is `durable` itself: a reader rejects a record whose `durable` exceeds its number.
         group.add(WATERMARK, self._epoch, self.durable, self.durable, ())
         length = group.finish()
         file.file.pwrite_durably(group.parts, file.position)
         file.position += length
+        file.followed |= followed
         self.watermark = self.durable
+
+
+def _room(file: WritableFile) -> int:
+    """Where frames and ordinary watermarks end: the last block is for a record that says that a file follows."""
+    return file.capacity - LOG_BLOCK_BYTES
 
 
 # -- the event loop's side --------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from sarit.core.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
 from tests.unit.log.test_faults import names, provider, write
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 
-FILLING = FILE_BYTES // LOG_BLOCK_BYTES  # the header's block, and a group for each of the other frames
+FILLING = (
+    FILE_BYTES // LOG_BLOCK_BYTES - 1
+)  # the header's block, the last one, and a group for each of the other frames
 
 
 @pytest.mark.parametrize("idle", [True, False])

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.log.port import DurableLog
 
-FILE_BYTES = 4 * 4096
+# A header, three groups, and the block that is for the record that says that a file follows.
+FILE_BYTES = 5 * 4096
 
 
 def start(log: DurableLog, number: int, *payload: Buffer) -> asyncio.Future[None]:
