@@ -11,15 +11,19 @@ if TYPE_CHECKING:
     from sarit.store.opening import Opened
     from sarit.store.store import SegmentStore
     from simulation.cluster import Cluster
+    from simulation.options import Options
 
 _POLL_SECONDS: Final = 0.05
 # The most that the Python client sends in one block, transactions included.
 _CLIENT_BYTES: Final = 128 * 1024
 # The most that merges bring into memory at once from inlined extents of the index.
 _MERGED_BYTES: Final = 128 * 1024
-# That many idle segments may be in memory above the bound: nothing has evicted since they became idle.  The timeline
-# of cuts reads the lengths of all segments of several streams at once, and these become idle together.
-_IDLE_SEGMENTS: Final = 24
+# Segments that requests of the actors use at the same time in one container, but for the timeline's.
+_IDLE_SEGMENTS: Final = 8
+# The most active segments of the stream that reader groups, event time, retention or a byte stream have.
+_SCALED_SEGMENTS: Final = 4
+# The scales by hand of the stream of the Python client; each adds one segment at most.
+_SCALES: Final = 4
 
 
 class Bounds:
@@ -40,6 +44,7 @@ class Bounds:
         )  # fmt: skip
         self._slack += _CLIENT_BYTES * sum(map(bool, by_client))
         self._slack += _MERGED_BYTES if options.transaction_writers else 0
+        self._idle_segments = _most_idle_segments(options)
         self.highest = 0
 
     def __repr__(self) -> str:
@@ -76,15 +81,26 @@ class Bounds:
         written = sum(opened.container.state.dirty.written_bytes for opened in serving)
         if written > budget.cache_bytes:
             return f"{written} written bytes are still in memory, {budget.cache_bytes} are allowed"
-        return next(filter(None, map(_metadata_violation, serving)), "")
+        return next(filter(None, (_metadata_violation(opened, self._idle_segments) for opened in serving)), "")
 
 
-def _metadata_violation(opened: Opened) -> str:
+def _most_idle_segments(options: Options) -> int:
+    """How many idle segments may be in memory above the bound.
+
+    Every load of a segment evicts idle ones before it adds its own.  So those that are idle above the bound were in
+    use at the last load: as many as requests have in use at once.  The timeline of cuts reads the lengths of all
+    active segments of up to 16 streams at the same time.  All of them may be in one container."""
+    of_the_client = (options.segments + _SCALES) * (2 if options.scaling_rate else 1) if options.stream_writers else 0
+    others = (options.event_time_writers, options.retention, options.byte_streams, options.group_readers)
+    return _IDLE_SEGMENTS + of_the_client + _SCALED_SEGMENTS * sum(map(bool, others))
+
+
+def _metadata_violation(opened: Opened, most_idle: int) -> str:
     metadata = opened.container.metadata
     if metadata.extents.cache.bytes > metadata.extents.cache.limit:
         return f"{metadata.extents.cache!r}"
     # Those in use stay; an idle one stays until the next is loaded or a checkpoint ends.
     idle = sum(segment.idle for segment in opened.container.state.segments.values())
-    if idle > _IDLE_SEGMENTS and metadata.segment_bytes > metadata.max_segment_bytes:
+    if idle > most_idle and metadata.segment_bytes > metadata.max_segment_bytes:
         return f"{metadata.segment_bytes} bytes of segments, {metadata.max_segment_bytes} are allowed; {idle} are idle"
     return ""

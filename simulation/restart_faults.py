@@ -1,7 +1,7 @@
 """Damage to the node's directory between two of its lives.
 
-- *A missing piece*: the log files of a container, those of its newest epoch, or its index are away, as on a disk that
-  is not mounted.  The node must refuse to start and say so.  Then the piece is put back.
+- *A missing piece*: the log files of a container, those of its newest epoch, the newest one alone, or its index are
+  away, as on a disk that is not mounted.  The node must refuse to start and say so.  Then the piece is put back.
 - *Rot that a checkpoint covers*: one bit of a log record whose frame the index holds.  The node must start.
 """
 
@@ -56,7 +56,7 @@ class RestartFaults:
         if not cluster.options.missing_pieces or self._rng.random() >= _PROBABILITY or not cluster.disk.exists(meta):
             return None
         container = self._rng.randrange(cluster.options.containers)
-        what = self._rng.choice(("log", "newest epoch", "index"))
+        what = self._rng.choice(("log", "newest epoch", "newest file", "index"))
         if b'"complete": true' not in cluster.disk.content(meta) or self._known(container)[1] == 0:
             return None
         return self._take_index(container) if what == "index" else self._take_log(container, what)
@@ -74,6 +74,12 @@ class RestartFaults:
             if logs[-1].header.epoch != epoch or logs[0].header.epoch == epoch:
                 return None  # the index does not know it yet, or it would be the whole log
             logs = [log for log in logs if log.header.epoch == epoch]
+        if what == "newest file":
+            # With a file after it that was made and holds nothing yet.
+            last = max((at for at, log in enumerate(logs) if log.first is not None), default=0)
+            if last == 0 or logs[last - 1].header.epoch != logs[last].header.epoch:
+                return None  # the same as one of the others
+            logs = logs[last:]
         if not all(disk.may_be_taken(log.path) for log in logs):
             return None
         taken = {log.path: disk.take(log.path) for log in logs}
@@ -82,6 +88,7 @@ class RestartFaults:
             for path, inode in taken.items():
                 self._cluster.disk.put_back(path, inode)
 
+        self._cluster.trace.probe(f"taken_{what.replace(' ', '_')}")
         return TakenPiece(f"the {what} of container {container}", put_back)
 
     def rot(self) -> None:

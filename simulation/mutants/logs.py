@@ -187,6 +187,20 @@ def older_log_accepted() -> Iterator[None]:
         yield
 
 
+@mutant("what is missing is named")
+@contextmanager
+def missing_newest_file_accepted() -> Iterator[None]:
+    """A log whose newest file is missing ends with the file before it."""
+
+    def wrong(files: Any, logs: Any, read_bytes: int = LOG_READ_BYTES, *, covered: int = 0) -> Any:
+        tail = survey_tail(files, logs, read_bytes, covered=covered)
+        tail.missing_end = ""
+        return tail
+
+    with patched(opening, survey_tail, wrong):
+        yield
+
+
 @mutant("recovery is a function of the log")
 @contextmanager
 def covered_rot_is_fatal() -> Iterator[None]:

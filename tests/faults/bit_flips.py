@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HANG_SECONDS = 60.0
+EVENT_BYTES = 300
+# One for all flips: it remembers which directories above the data directory are durable.
+ENV = replace(real_env(), threads=DirectThreads())
 # Between two lines of the progress; and after so long without one the process ends with the stacks of all threads.
 PROGRESS_SECONDS = 10.0
 STUCK_SECONDS = 900.0
@@ -187,9 +190,8 @@ def places(files: dict[str, bytes], step: int, seed: int) -> Iterator[Place]:
 
 def outcome(directory: Path, expected: small_data.Served) -> str:
     """`right`, or `refused: ...`; raises AssertionError with what is wrong."""
-    env = replace(real_env(), threads=DirectThreads())
     try:
-        served = asyncio.run(asyncio.wait_for(small_data.read(directory, env), HANG_SECONDS))
+        served = asyncio.run(asyncio.wait_for(small_data.read(directory, ENV), HANG_SECONDS))
     except SaritError as error:
         return f"not opened: {type(error).__name__}: {error}"
     except TimeoutError:
@@ -208,9 +210,9 @@ def found_by_verify(directory: Path) -> bool:
     """Whether `sarit verify` finds damage, or cannot run."""
 
     async def main() -> bool:
-        opened = open_directory(real_env(), str(directory))
+        opened = open_directory(ENV, str(directory))
         try:
-            return bool((await verify(real_env(), opened, Silent())).damaged)
+            return bool((await verify(ENV, opened, Silent())).damaged)
         finally:
             opened.close()
 
@@ -222,10 +224,10 @@ def found_by_verify(directory: Path) -> bool:
 
 def repaired(directory: Path) -> bool:
     """Whether `sarit repair` changes something and leaves nothing."""
-    plan = plan_repair(real_env(), 0, f"{directory}/index/container-0.db")
+    plan = plan_repair(ENV, 0, f"{directory}/index/container-0.db")
     if not plan.changes or plan.left:
         return False
-    apply(real_env(), plan, lambda _: None)
+    apply(ENV, plan, lambda _: None)
     return True
 
 
@@ -252,7 +254,7 @@ def run(working: Path, step: int, seed: int, *, show: bool = False, only: str = 
     try:
         made = {}
         for how in ("stopped", "killed"):
-            expected = asyncio.run(small_data.make(working / how, stop=how == "stopped"))
+            expected = asyncio.run(small_data.make(working / how, stop=how == "stopped", event_bytes=EVENT_BYTES))
             directory = Directory(working / f"{how}-flipped", working / how)
             tried = [place for place in places(directory.files, step, seed) if only in place.name]
             made[how] = directory, expected, tried

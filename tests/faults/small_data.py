@@ -90,8 +90,10 @@ async def open_store(directory: Path, env: Env | None = None) -> Opened:
     return Opened(store, claim.lock)
 
 
-async def make(directory: Path, *, stop: bool) -> Served:
-    """Fill a new directory, end as `kill -9` does or by a clean stop, and return what it holds."""
+async def make(directory: Path, *, stop: bool, event_bytes: int = 800) -> Served:
+    """Fill a new directory, end as `kill -9` does or by a clean stop, and return what it holds.
+
+    `event_bytes` is that of a large event: two of them make a chunk."""
     working = directory.with_name(directory.name + "-working")
     opened = await open_store(working)
     store = opened.store
@@ -105,13 +107,13 @@ async def make(directory: Path, *, stop: bool) -> Served:
             writer = Writer(store, name)
             last = max(await writer.set_up(), 0)
             for event in range(last + 1, last + 3):
-                writer.append(bytes((65 + turn, event)) * (40 if number == 1 else 400), event)
+                writer.append(bytes((65 + turn, event)) * (40 if number == 1 else event_bytes // 2), event)
             await writer.wait_for_replies()
             writer.session.close()
         await tables.update(TABLE, [(key, b"%d of %s" % (turn, key), NO_VERSION) for key in KEYS[turn : turn + 4]])
         if turn < 2:
             await served.flusher.checkpoint()
-    await served.container.truncate(STREAMS[2], 900)
+    await served.container.truncate(STREAMS[2], event_bytes + 100)
     await served.container.seal(STREAMS[2])
     if stop:
         await served.flusher.checkpoint()

@@ -11,9 +11,8 @@ from sarit.core.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
 from tests.unit.log.test_faults import names, provider, write
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 
-FILLING = (
-    FILE_BYTES // LOG_BLOCK_BYTES - 1
-)  # the header's block, the last one, and a group for each of the other frames
+# The header has a block, the last one is for the record that another file follows, and each frame is a group.
+FILLING = FILE_BYTES // LOG_BLOCK_BYTES - 1
 
 
 @pytest.mark.parametrize("idle", [True, False])
