@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle spark-kills spark-cluster spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster spark-matrix lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -39,6 +39,9 @@ scale: setup  ## ten million events through scaling and kills, then an hour of m
 
 trickle: setup  ## one small append to each of 16,000 segments per round; memory, extents and index (6 GB of disk, 5 minutes)
 	@nice $(BIN)/python -m tests.scale --trickle $(TRICKLE)
+
+bit-flips: setup  ## a bit of every byte of two small data directories: served right or refused, never wrong (10 minutes)
+	@nice $(BIN)/python -m tests.faults.bit_flips --all
 
 spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the node under a chain of jobs (about 20 minutes)
 	@$(BIN)/python -m tests.spark.kill_matrix --scale $(KILLS)

@@ -187,7 +187,7 @@ def older_log_accepted() -> Iterator[None]:
         yield
 
 
-@mutant("what is missing is named")
+@mutant("what is missing is named", found_by="tests/unit/log/test_missing_end.py")
 @contextmanager
 def missing_newest_file_accepted() -> Iterator[None]:
     """A log whose newest file is missing ends with the file before it."""

@@ -12,12 +12,12 @@ What `--all` leaves out, and why:
 
 - All bits of the small files that are read as text or compared as a whole (`ALL_BITS`), one bit of each other byte:
   what protects these is a checksum, to which all bits of a byte are alike.
-- Long runs of zeros: padding and preallocated blocks.  A byte there is told from the next one only by its place in its
+- Long runs of zeros: padding and preallocated blocks.  A byte there differs from the next one only in its place in its
   block and its distance to data.  So the beginning of each block and both ends of a run are tried byte by byte, and
   between them every `ZERO_STEP`th.
 - Recycled log files: nothing reads their content.  Every `ZERO_STEP`th byte is tried.
 
-Every flip opens the directory anew, with the node's own log, index, storage and store.  They run in this process, and
+Every flip opens a fresh copy of the directory, with the node's own log, index, storage and store.  They run in this process, and
 the calls of their threads in its loop (`DirectThreads`): nothing here depends on the order of threads, and a flip takes
 half as long.
 """
@@ -121,7 +121,7 @@ class Progress:
 
 
 class Directory:
-    """A data directory in memory, written anew for each flip."""
+    """A data directory in memory, written for each flip."""
 
     def __init__(self, path: Path, original: Path) -> None:
         self.path = path

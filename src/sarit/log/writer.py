@@ -155,7 +155,7 @@ class LogWriter:
         # A group starts a block of its own, so this is what the first frame needs even if it is alone in the group.
         size = aligned(record_bytes(sum(map(len, self.queue[0].payload))), LOG_BLOCK_BYTES)
         # An empty file takes a frame of any length and grows beyond its preallocated blocks.
-        if file.position + size > _room(file) and file.position > LOG_BLOCK_BYTES:
+        if file.position + size > _frames_end(file) and file.position > LOG_BLOCK_BYTES:
             if self.next_file is None:
                 # The frames stay queued.  `LocalLog._finished` requests the file; `_file_made` submits the next commit.
                 outcome.needs_file = True
@@ -163,7 +163,7 @@ class LogWriter:
                 return
             file = self._roll(outcome, self.next_file)
         # In bytes.  The first frame is taken even above the limit: no later group would have more space for it.
-        limit = min(_room(file) - file.position, LOG_GROUP_BYTES)
+        limit = min(_frames_end(file) - file.position, LOG_GROUP_BYTES)
         followed = self.next_file is not None
         group = GroupEncoder(file.header, file.position, followed=followed)
         used = 0
@@ -206,7 +206,7 @@ class LogWriter:
             return
         file = self._file
         followed = self.next_file is not None
-        if file.position + LOG_BLOCK_BYTES > (file.capacity if followed else _room(file)):
+        if file.position + LOG_BLOCK_BYTES > (file.capacity if followed else _frames_end(file)):
             return  # the block may not be preallocated, and the disk full; the records of the next file say the same
         self._write_watermark_record(file, followed=followed)
 
@@ -221,7 +221,7 @@ class LogWriter:
         self.watermark = self.durable
 
 
-def _room(file: WritableFile) -> int:
+def _frames_end(file: WritableFile) -> int:
     """Where frames and ordinary watermarks end: the last block is for a record that says that a file follows."""
     return file.capacity - LOG_BLOCK_BYTES
 

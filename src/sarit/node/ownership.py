@@ -341,7 +341,11 @@ def _checked(text: str) -> bytes:
 
 async def _read_checked(storage: ChunkStorage, name: str, characters: int) -> str:
     """The text that `_checked` wrote.  Raises Corrupt, NotFound, Unavailable."""
-    content = bytes(await storage.read(name, 0, characters + _CHECK_CHARACTERS))
+    try:
+        content = bytes(await storage.read(name, 0, characters + _CHECK_CHARACTERS))
+    except Corrupt:  # shorter
+        # Versions before 2026-11-23 wrote the text alone.
+        return bytes(await storage.read(name, 0, characters)).decode("ascii", "replace")
     text = content[:characters].decode("ascii", "replace")
     if content != _checked(text):
         raise Corrupt("its checksum does not match")

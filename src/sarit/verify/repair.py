@@ -27,7 +27,7 @@ from sarit.core.limits import INDEX_CACHE_BYTES
 from sarit.index import keys
 from sarit.index.database import check_files, open_writer
 from sarit.index.examination import check_schema, check_structure, right_record
-from sarit.index.sealing import seal, unseal
+from sarit.index.sealing import is_whole, seal, unseal
 from sarit.store.container.segment import load_segment
 from sarit.verify.directory import connect
 
@@ -45,7 +45,9 @@ _TO_DELETE: Final = tuple(keys.meta_key(name) for name in ("transient/", "failed
 
 @dataclass(slots=True)
 class Plan:
-    """What a repair of one index does (`changes`), and what it cannot do (`left`), as text."""
+    """What a repair of one index does (`changes`), and what it cannot do (`left`), as text.
+
+    `drops`: the keys of damaged records that are dropped; a record that is whole stays."""
 
     container: int
     path: str
@@ -202,7 +204,8 @@ def _write_new(files: Files, plan: Plan, progress: Callable[[int], None]) -> Non
         (epoch,) = old.execute("SELECT epoch FROM owner").fetchone()
         connection.execute("UPDATE owner SET epoch=?", (epoch,))
         for key, stored in _rows(old):
-            if key not in plan.drops:
+            # A flipped bit may have given a record the key of another one, which is whole.
+            if key not in plan.drops or is_whole(key, stored):
                 connection.execute("INSERT INTO entries VALUES (?,?)", (key, stored))
             progress(len(key) + len(stored))
         connection.executemany("INSERT INTO entries VALUES (?,?)", plan.puts.items())

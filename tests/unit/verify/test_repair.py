@@ -105,6 +105,22 @@ def test_keys_out_of_order_are_put_in_order(data, expected) -> None:
     assert asyncio.run(small_data.read(data)) == expected
 
 
+def test_record_whose_damaged_key_is_that_of_another_one_is_put_back_and_the_other_stays(data, expected) -> None:
+    path = data / "index" / "container-0.db"
+    copy_wal(path)
+    rows = every_record(data)
+    content = path.read_bytes()
+    key, other = keys.attribute_key(2, small_data.WRITER), keys.attribute_key(3, small_data.WRITER)
+    assert content.count(key) == 1
+    path.write_bytes(content.replace(key, other))
+    with pytest.raises(Corrupt, match="out of order"):
+        asyncio.run(small_data.read(data))
+    code, text = repaired(data, "--yes")
+    assert code == 0, text
+    assert every_record(data) == rows
+    assert asyncio.run(small_data.read(data)) == expected
+
+
 def test_the_name_of_a_segment_is_made_from_its_record(data, expected) -> None:
     edit(data, "DELETE FROM entries WHERE k=?", keys.name_key(STREAM))
     code, text = repaired(data, "--yes")
