@@ -17,9 +17,9 @@ What `--all` leaves out, and why:
   between them every `ZERO_STEP`th.
 - Recycled log files: nothing reads their content.  Every `ZERO_STEP`th byte is tried.
 
-Every flip opens a fresh copy of the directory, with the node's own log, index, storage and store.  They run in this process, and
-the calls of their threads in its loop (`DirectThreads`): nothing here depends on the order of threads, and a flip takes
-half as long.
+Every flip opens a fresh copy of the directory, with the node's own log, index, storage and store.  They run in this
+process, and the calls of their threads in its loop (`DirectThreads`): nothing here depends on the order of threads, and
+a flip takes half as long.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
 
 LOG_FILE_BYTES = 32 << 10
+_POLL_SECONDS = 0.01
 STREAMS = tuple(f"scope/stream{number}/0.#epoch.0" for number in range(3))
 TABLE = "scope/table"
 KEYS = [b"key%d" % number for number in range(6)]
@@ -130,7 +131,10 @@ async def make(directory: Path, *, stop: bool, event_bytes: int = 800) -> Served
 
 
 async def _log_files_at_rest(log: Any) -> None:
-    """Wait until no log file is being made or renamed, so that a copy of the directory is of one moment."""
+    """Wait until the log is idle: a copy of the directory is of one moment then, and the log knows its end."""
+    # The last frames are known to be durable then.  Before, rot in them is taken for what a power cut leaves.
+    while log._writer.watermark < log._writer.durable:
+        await asyncio.sleep(_POLL_SECONDS)
     # The thread works in order.  A file that was made is followed by one in reserve: hence two rounds.
     for _ in range(2):
         await log._file_manager._worker.run(lambda: None)
