@@ -201,6 +201,8 @@ class Streams:
                     continue
                 if changed.pending:
                     await self._execute_steps(name, changed, versions[0])
+                    # By version: whoever replaces the record from here on has read it after our update, so it enters
+                    # its change with a newer version, and keeps its entry.
                     await self.catalog.remove_pending_if_unchanged(entry, entered)
                 return changed
         raise _contended(name)

@@ -99,7 +99,8 @@ class StateSynchronizer(Generic[S]):
     the state for `initial`; with it the stream is compacted automatically, with some probability per write, once
     `compact_after_bytes` follow the newest initial state.
 
-    An error of these functions is raised by the method that called them; the state is then the one before the call.
+    An error of these functions is raised by the method that called them.  Of the entries that were read with the one
+    that failed none is applied: the state is the one before that read.
     """
 
     def __init__(
