@@ -219,3 +219,30 @@ def test_few_containers_open_at_once_and_the_preferred_ones_first():
         await asyncio.gather(slots.acquire(preferred=False), slots.acquire(preferred=False))
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("graceful", [True, False])
+def test_release_interrupts_an_opening_that_does_not_end(graceful):
+    async def main():
+        world = World()
+        store = store_of(world)
+        await store.start()
+        claiming, never = asyncio.Event(), asyncio.Event()
+
+        async def claim(number):
+            claiming.set()
+            await never.wait()
+
+        world.logs.claim = claim
+        store.own(0, 1)
+        await claiming.wait()
+        released = []
+        store.on_released = released.append
+        store.release(0, graceful=graceful)
+        async with asyncio.timeout(HANG_SECONDS):
+            while not released:
+                await asyncio.sleep(0)
+        assert store.health()[0].state is HealthState.ABSENT
+        await store.stop()
+
+    asyncio.run(main())

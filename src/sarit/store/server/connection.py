@@ -17,7 +17,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sarit.core.errors import Unavailable
@@ -295,12 +294,23 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
     async def _answer(self, command: wire.Command) -> None:
+        size = reply_bytes(command)
         try:
-            await self._answer_now(command)
+            if size:
+                # The slot is held until the reply is sent: what waits for a slow client counts.
+                async with self.reply_semaphore.slot(size):
+                    await self._answer_now(command)
+            else:
+                await self._answer_now(command)
         except Opening:
-            # Not inside the slot: others may be answered meanwhile.
+
+            async def again() -> None:
+                # Not inside the slot while it waits: others may be answered meanwhile.
+                async with self.reply_semaphore.slot(size) if size else nullcontext():
+                    await self._answer_now(command)
+
             try:
-                await when_hosted(partial(self._answer_now, command))
+                await when_hosted(again)
             except Unavailable:
                 if self._session is None:
                     self.close()
@@ -308,29 +318,26 @@ class StoreConnection(asyncio.BufferedProtocol):
                     self.send(encode(outcome_unknown(command)))
 
     async def _answer_now(self, command: wire.Command) -> None:
-        size = reply_bytes(command)
-        # The slot is held until the reply is sent: what waits for a slow client counts.
-        async with self.reply_semaphore.slot(size) if size else nullcontext():
-            if isinstance(command, wire.CreateTransientSegment):
-                reply = await self._transients.create(command)
-            elif self._session is not None and self._session.handles(command):
-                reply = await self._session.answer(command)
-            else:
-                reply = await self._control.answer(command)
-                if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
-                    # Before the next await: the connection may end during it, and would try to delete what is merged.
-                    self._transients.merged(command.source)
-            if reply is None and self._session is not None:
-                # A controller has many other requests on this connection: it does not end because of one.
-                reply = outcome_unknown(command)
-            if isinstance(reply, wire.WrongHost) and self.hello_version == RUST_WIRE_VERSION:
-                reply = await self._control.forward(command, reply)
-            await self.wait_writable()
-            if reply is None:
-                # The outcome is unknown, or the protocol has no reply for it (`replies.py`).
-                self.close()
-            else:
-                self.send_parts(encode_parts(reply))
+        if isinstance(command, wire.CreateTransientSegment):
+            reply = await self._transients.create(command)
+        elif self._session is not None and self._session.handles(command):
+            reply = await self._session.answer(command)
+        else:
+            reply = await self._control.answer(command)
+            if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
+                # Before the next await: the connection may end during it, and would try to delete what is merged.
+                self._transients.merged(command.source)
+        if reply is None and self._session is not None:
+            # A controller has many other requests on this connection: it does not end because of one.
+            reply = outcome_unknown(command)
+        if isinstance(reply, wire.WrongHost) and self.hello_version == RUST_WIRE_VERSION:
+            reply = await self._control.forward(command, reply)
+        await self.wait_writable()
+        if reply is None:
+            # The outcome is unknown, or the protocol has no reply for it (`replies.py`).
+            self.close()
+        else:
+            self.send_parts(encode_parts(reply))
 
     async def wait_writable(self) -> None:
         """Wait until the client takes what is sent."""
