@@ -157,7 +157,7 @@ class HostedContainer:
         self._departed: Departure | None = None  # it is closed, and has not sent away who waits
         self._failure = ""  # why it does not serve
         self._decided = asyncio.Event()
-        self._running = False
+        self._running = owned  # by `SegmentStore.start`, which opens it
         self._doing: Work | None = None
         self._step: asyncio.Task[Event] | None = None
         if not owned:
@@ -182,6 +182,11 @@ class HostedContainer:
     def on(self, event: Event) -> None:
         """Change the state, and do what follows from it."""
         self._follow(self.hosting.on(event))
+
+    def started(self, event: Event) -> None:
+        """The store's start has opened it, or found that it is damaged; commands may have come meanwhile."""
+        self._running = False
+        self.on(event)
 
     def failed(self, container: Container, error: BaseException) -> None:
         """The container has failed; nothing when requests do not find it any more."""
@@ -409,7 +414,10 @@ class HostedContainer:
         closing, self._closing = self._closing, None
         await cancel(self.tasks)
         if closing is not None:
-            await close(closing)
+            try:
+                await close(closing)
+            except Exception as error:  # the others are closed all the same
+                _log.warning("container %d cannot be closed: %s", self.number, error)
 
     async def _sweep(self, opened: Opened) -> None:
         """Delete orphan chunks twice: a write of a lost owner may reach long-term storage after the first sweep.

@@ -187,7 +187,7 @@ class SegmentStore:
                 reason = str(error)
         if reason:
             hosted.health.fail(reason)
-        hosted.on(Event.DAMAGED if reason else Event.OPENED)
+        hosted.started(Event.DAMAGED if reason else Event.OPENED)
 
     def health(self) -> list[ContainerHealth]:
         """The state of every container, by number."""

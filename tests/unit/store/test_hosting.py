@@ -246,3 +246,37 @@ def test_release_interrupts_an_opening_that_does_not_end(graceful):
         await store.stop()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("command", ["own", "release"])
+def test_command_during_the_start_opens_nothing_twice(command, monkeypatch):
+    async def main():
+        world, gate = World(), asyncio.Event()
+        openings, store = Openings(monkeypatch), store_of(world, 0)
+        right = world.logs.claim
+
+        async def claim(number):
+            await gate.wait()
+            return await right(number)
+
+        world.logs.claim = claim
+        starting = asyncio.ensure_future(store.start())
+        while not openings.open:
+            await asyncio.sleep(0)
+        if command == "own":
+            store.own(0, 1)
+        else:
+            store.release(0, graceful=True)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        gate.set()
+        await starting
+        expected = HealthState.SERVING if command == "own" else HealthState.ABSENT
+        async with asyncio.timeout(HANG_SECONDS):
+            while store.health()[0].state is not expected:
+                await asyncio.sleep(0)
+        assert openings.most == 1
+        await store.stop()
+        assert openings.open == 0
+
+    asyncio.run(main())
