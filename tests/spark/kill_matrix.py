@@ -3,8 +3,8 @@
     python -m tests.spark.kill_matrix [--kills 40] [--minutes 60] [--seed N] [--scale] [--guarantee at-least-once]
     make spark-kills
 
-The chain is that of examples/pipelines/chain.py, on a Spark of its own with two executors, with speculation.  Events
-are written all the time.  Each kill is `kill -9` of one of
+The chain is that of examples/pipelines/chain.py, on a standalone cluster of Spark with two workers, with speculation.
+Events are written all the time.  Each kill is `kill -9` of one of
 
 * the driver: its JVM, its Python, or both; executors and workers of the dead one run on for a moment;
 * the JVM of an executor;
@@ -12,8 +12,10 @@ are written all the time.  Each kill is `kill -9` of one of
 * the node, which is then started again.
 
 Most kills come at a random moment after the output has grown, the others while the chain still recovers from the one
-before.  Meanwhile a reader follows the output: no part of a batch may ever be visible.  In the end the output must
-equal the result that was computed without Spark, in the order of each key, and no transaction may be open.
+before.  A kill counts if executors worked at a micro-batch.  Before many a kill a worker stands still for some seconds,
+so that its task gets a speculative copy.  Meanwhile a reader follows the output: no part of a batch may ever be
+visible.  In the end the output must equal the result that was computed without Spark, in the order of each key, and no
+transaction may be open.  Ctrl-C ends the kills, and the output is judged; a second one stops at once.
 """
 
 from __future__ import annotations
@@ -148,6 +150,7 @@ class Matrix:
         self._jobs: chain.Jobs | None = None
         self._begun = time.monotonic()
         self._driver_started = 0.0
+        self._ending_early = False
 
     def run(self) -> Report:
         """All of it.  Raises AssertionError when it hangs."""
@@ -169,6 +172,11 @@ class Matrix:
             self._check_parallelism()
         report.seconds = time.monotonic() - self._begun
         return report
+
+    def end_early(self, *_: object) -> None:
+        """For Ctrl-C: no more kills, and the output is judged as ever; the second time stop at once."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._ending_early = True
 
     def _run_chain(self) -> None:
         with sarit.connect(self._node.controller, wait=60, retry_timeout=STUCK_SECONDS) as client:
@@ -213,8 +221,8 @@ class Matrix:
                 self._scale(client, scales.pop(number))
             recovering = bool(number) and self._rng.random() < plan.recovering
             self._wait(follower, recovering=recovering)
-            if time.monotonic() - begun > plan.seconds:
-                self._say("the time is over: no more kills")
+            if time.monotonic() - begun > plan.seconds or self._ending_early:
+                self._say("no more kills: the time is over, or somebody ended the run")
                 return
             working = self._work() if recovering else self._wait_for_work()
             kind, what = self._kill(due[-1])
@@ -404,12 +412,13 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="keep node, checkpoints and logs in this directory")
     options = parser.parse_args()
     plan = Plan(options.kills, options.seed, options.guarantee, scale=options.scale, seconds=options.minutes * 60)
-    for number in (signal.SIGINT, signal.SIGTERM):  # also when a shell starts it in the background
-        signal.signal(number, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         directory = options.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-kills-")))
         directory.mkdir(parents=True, exist_ok=True)
-        report = Matrix(plan, directory, lambda text: print(text, flush=True)).run()
+        matrix = Matrix(plan, directory, lambda text: print(text, flush=True))
+        signal.signal(signal.SIGINT, matrix.end_early)
+        report = matrix.run()
     print(report)
     return 1 if report.wrong else 0
 
