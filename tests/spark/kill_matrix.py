@@ -151,6 +151,7 @@ class Matrix:
         self._begun = time.monotonic()
         self._driver_started = 0.0
         self._ending_early = False
+        self._segments = [SEGMENTS[0] if plan.scale else 2]  # that the input has had
 
     def run(self) -> Report:
         """All of it.  Raises AssertionError when it hangs."""
@@ -180,7 +181,7 @@ class Matrix:
 
     def _run_chain(self) -> None:
         with sarit.connect(self._node.controller, wait=60, retry_timeout=STUCK_SECONDS) as client:
-            chain.create_streams(client, SEGMENTS[0] if self._plan.scale else 2)
+            chain.create_streams(client, self._segments[0])
             follower = Follower(self._node.controller)
             feeder = Feeder(self._node.controller, follower, self._plan.events_ahead)
             for thread in (feeder, follower):
@@ -308,14 +309,16 @@ class Matrix:
 
     def _scale(self, client: sarit.Client, segments: int) -> None:
         client.stream(chain.FLIGHTS).scale(segments)
+        self._segments.append(segments)
         self._say(f"the input has {segments} segments, after {self._seconds()} s")
 
     def _check_parallelism(self) -> None:
         """A micro-batch is read by as many tasks as the input has segments with unread events."""
         tasks = [count for (query, _), count in sorted(self._report.spark.partitions.items()) if query == "clean"]
         self._say(f"Spark partitions of the micro-batches of the first job: {runs(tasks)}")
-        if (max(tasks), tasks[0], tasks[-1] <= SEGMENTS[-1]) != (max(SEGMENTS), SEGMENTS[0], True):
-            self._report.wrong.append(f"the number of tasks did not follow the segments {SEGMENTS}: {runs(tasks)}")
+        had = self._segments
+        if (max(tasks), tasks[0], tasks[-1] <= had[-1]) != (max(had), had[0], True):
+            self._report.wrong.append(f"the number of tasks did not follow the segments {had}: {runs(tasks)}")
 
     # -- processes --------------------------------------------------------------------------------
 
