@@ -25,7 +25,7 @@ prove: setup  ## 500 fresh seeds, 200,000 crash states, a line in benchmarks/res
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
 
 interop-processes: setup  ## the tests with the official clients, on nodes of three store processes (10 minutes)
-	@SARIT_TEST_PROCESSES=3 $(BIN)/pytest tests/interop
+	@SARIT_TEST_PROCESSES=3 $(BIN)/pytest -m "long or not long" tests/interop
 
 soak: setup  ## 2,000 fresh seeds, 200,000 crash states and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (about an hour)
 	@broken=0; \
