@@ -25,6 +25,7 @@ QUICK_BACKLOG_BYTES: Final = 1_000_000_000
 # What the rows fast-1 and fast-16 may write in their 135 s each, on a fast disk.
 FAST_ROW_BYTES: Final = 60_000_000_000
 PROCESS_TURNS: Final = 3
+IDLE_CPU_SECONDS: Final = 0.05  # in a second
 TURNS_SEGMENTS: Final = 50_000
 
 
@@ -102,7 +103,7 @@ def processes(directory: Path, scale: Scale) -> dict[str, Any]:
         for count in (1, 2):
             with SaritNode(directory / f"{turn}-{count}", count).start(plain=True) as node:
                 load("sarit_admin", {"controller": node.endpoint, "streams": {"bench/bulk": 16, "bench/small": 16}})
-                time.sleep(IDLE_SECONDS)  # the spare process loads its program
+                _wait_idle(node)  # the spare process loads its program
                 found[str(count)].append(_process_turn(node, directory, scale))
     medians = {
         f"{name}_{count}": round(statistics.median(one[name] for one in found[count]), 3)
@@ -114,6 +115,13 @@ def processes(directory: Path, scale: Scale) -> dict[str, Any]:
         "small_ratio": medians["appends_per_s_2"] / medians["appends_per_s_1"],
     }
     return medians | ratios | {"turns": found}
+
+
+def _wait_idle(node: SaritNode) -> None:
+    before, now = -1.0, node.cpu_seconds()
+    while now - before > IDLE_CPU_SECONDS:
+        time.sleep(1)
+        before, now = now, node.cpu_seconds()
 
 
 def _process_turn(node: SaritNode, directory: Path, scale: Scale) -> dict[str, float]:
