@@ -9,6 +9,7 @@ import time
 import pytest
 
 import sarit
+import sarit.spark
 from sarit.core.names import SegmentId
 from tests.nodes import RunningNode
 from tests.spark.slow import SPARK_MAY_BE_SLOW
@@ -128,6 +129,33 @@ def test_bounded_read_is_repeatable_to_the_byte(client, load, scope):
     assert load(columns, stream=stream, end=cut, includeCut="true").collect() == first
     assert load(stream=stream, includeCut="true").columns[-1] == "cut"
     assert numbers(load(stream=stream, start=cut)) == list(range(200, 400))
+
+
+def test_frame_has_the_same_events_in_each_query_of_a_session(spark, client, load, scope):
+    """A `where` is no new plan: `tail` stays where it was."""
+    assert sarit.spark.session().conf.get(PUSHDOWN) == "false"
+    stream = f"{scope}/planned"
+    client.create_stream(stream, segments=2)
+    fill(client, stream, range(50))
+    frame = load(stream=stream)
+    before = frame.count()
+    fill(client, stream, range(50, 60))
+    assert (before, frame.where("offset >= 0").count(), frame.count()) == (50, 50, 50)
+    assert load(stream=stream).where("offset >= 0").count() == 60
+
+
+def test_cut_as_end_holds_where_spark_plans_each_where_again(spark, client, load, scope):
+    stream = f"{scope}/planned"
+    client.create_stream(stream, segments=2)
+    fill(client, stream, range(50))
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        frame = load(stream=stream, end=str(client.stream_cut_tail(stream)))
+        before = frame.count()
+        fill(client, stream, range(50, 60))
+        assert (before, frame.where("offset >= 0").count(), frame.count()) == (50, 50, 50)
+    finally:
+        spark.conf.unset(PUSHDOWN)
 
 
 def test_filters_give_the_same_rows_and_read_less(client, load, scope, pushdown):

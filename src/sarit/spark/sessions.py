@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 
-DEFAULTS: Final[Mapping[str, object]] = {
-    # Without it Spark hands no filters to Python sources.
-    "spark.sql.python.filterPushdown.enabled": True,
-}
-
 _ADVICE: Final = (
     "install Sarit there, at the same path on all machines, and set PYSPARK_PYTHON to that Python before Spark starts "
     "(for Spark Connect: before its server starts)"
@@ -45,8 +40,7 @@ def session(
     Sarit, and Spark says `DATA_SOURCE_NOT_FOUND`.  A `PYSPARK_PYTHON` of the environment is left as it is, if Sarit is
     found there.
 
-    `settings`: options of Spark, as `{"spark.sql.shuffle.partitions": 2}`; filters are pushed down unless they say
-    otherwise.  `master`: a cluster, as `spark://host:7077`; `remote`: a Spark Connect server, as `sc://host:15002`,
+    `settings`: options of Spark, as `{"spark.sql.shuffle.partitions": 2}`.  `master`: a cluster, as `spark://host:7077`; `remote`: a Spark Connect server, as `sc://host:15002`,
     whose workers are of the server's choice.  Raises ImportError (no PySpark here; no Sarit in the Python of
     `PYSPARK_PYTHON`), Invalid (PySpark is too old), ValueError (both a master and a remote).
     """
@@ -66,7 +60,7 @@ def session(
         choose_python(os.environ)
     if master is not None:
         builder = builder.master(master)
-    for option, value in {**DEFAULTS, **(settings or {})}.items():
+    for option, value in (settings or {}).items():
         builder = builder.config(option, str(value).lower() if isinstance(value, bool) else str(value))
     return builder.getOrCreate()
 
