@@ -70,7 +70,9 @@ def passes(version: str, tests: Sequence[str]) -> bool:
     python = installed(version)
     clock, env = RealClock(), environment(python)
     began = clock.monotonic()
-    done = subprocess.run([str(python), "-m", "pytest", "-q", *tests], cwd=ROOT, env=env, check=False)
+    # Two processes, each with one Spark session for all its files, as in `make test`.
+    command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *tests]
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False)
     print(f"PySpark {version}: {'passed' if done.returncode == 0 else 'FAILED'} in {clock.monotonic() - began:.0f} s")
     return done.returncode == 0
 

@@ -109,10 +109,14 @@ class PlainStreamReader(_Reader):
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         super().__init__(options, projection)
         self._position: JsonOffset | None = None
-        log.warning(versions.MISSING_IN_4_1.format(version=versions.version()))
+        self._warned = False
 
     def latestOffset(self) -> JsonOffset:  # type: ignore[override]  # the form of Spark 4.1
         """The end of the next micro-batch."""
+        if not self._warned:
+            # Not where it is made: Spark makes two of a query, and asks one of them alone where micro-batches end.
+            self._warned = True
+            log.warning(versions.MISSING_IN_4_1.format(version=versions.version()))
         planner = self._driver.planner
         if self._position is None:
             self._position = planner.initial()
