@@ -20,7 +20,8 @@ def spark():
     # Spark starts dozens of Python processes.  Without bytecode each compiles pandas again: 5 s of processor time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     session = (
-        SparkSession.builder.master("local[2]")
+        # A failed task is tried four times, as on a cluster.
+        SparkSession.builder.master("local[2,4]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")

@@ -1,8 +1,8 @@
 """A Spark driver in a process of its own, to be killed: copies a stream into another one, exactly once.
 
-`python -m tests.spark.sink_child CONTROLLER SOURCE SINK DIRECTORY`: copies what is there now.  It prints "batch N" for
-each micro-batch, and "done".  The file DIRECTORY/dies, if there is one, says where the driver kills itself: before the
-named request of the protocol's commit.  The commit runs in a process of its own, which kills the driver and itself.
+`python -m tests.spark.sink_child CONTROLLER SOURCE SINK DIRECTORY`: copies what is there now, and prints "done".  The
+file DIRECTORY/dies, if there is one, says where the driver kills itself: before the named request of the protocol's
+commit.  The commit runs in a process of its own, which kills the driver and itself.
 """
 
 from __future__ import annotations
@@ -49,6 +49,16 @@ class DyingSource(SaritSource):
         return super().streamWriter(schema, overwrite)
 
 
+def copy_query(spark: Any, name: str, streams: tuple[str, str, str], directory: str) -> Any:
+    """A query that copies a stream into another one; `name`: of the sink's format, `streams`: controller, from, to."""
+    controller, source, sink = streams
+    settings = {"controller": controller, "stream": source, "maxEventsPerTrigger": "500"}
+    rows = spark.readStream.format("sarit").options(**settings).load()
+    rows = rows.selectExpr("event", "cast(segment_id as string) routing_key")
+    writing = rows.writeStream.format(name).options(controller=controller, stream=sink)
+    return writing.option("checkpointLocation", f"{directory}/checkpoint").start()
+
+
 def main(controller: str, source: str, sink: str, directory: str) -> None:
     """Copy until everything that is there now is copied."""
     from pyspark.sql import SparkSession
@@ -58,22 +68,7 @@ def main(controller: str, source: str, sink: str, directory: str) -> None:
     builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
     spark.dataSource.register(DyingSource)
-    frame = (
-        spark.readStream.format("sarit").options(controller=controller, stream=source, maxEventsPerTrigger="500").load()
-    )
-    rows = frame.selectExpr("event", "cast(segment_id as string) routing_key")
-    writing = rows.writeStream.format("dying").options(controller=controller, stream=sink)
-    query = writing.option("checkpointLocation", f"{directory}/checkpoint").start()
-    reported = -1
-    while not query.awaitTermination(0.05):
-        last = query.lastProgress
-        if last is not None and last["batchId"] > reported and last["numInputRows"]:
-            reported = last["batchId"]
-            print(f"batch {reported}", flush=True)
-        if last is not None and not query.status["isTriggerActive"] and not query.status["isDataAvailable"]:
-            query.processAllAvailable()
-            break
-    query.stop()
+    copy_query(spark, "dying", (controller, source, sink), directory).processAllAvailable()
     print("done", flush=True)
 
 

@@ -1,15 +1,13 @@
-"""A batch job in a process of its own, whose tasks go wrong.
+"""A batch job whose tasks go wrong.
 
-`python -m tests.spark.sink_jobs CONTROLLER SINK DIRECTORY`: three partitions.  The first attempt of the first one fails
-in the middle; the first of the second is killed with its Python worker; the first of the third fails when all of its
-rows are written.
+It has three partitions.  The first attempt of the first one fails in the middle; the first of the second is killed with
+its Python worker; the first of the third fails when all of its rows are written.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 
 ROWS = 30_000
 PARTITIONS = 3
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class WrongWriter(BatchWriter):
@@ -68,19 +67,12 @@ class WrongSource(SaritSource):
         return made
 
 
-def main(controller: str, stream: str, directory: str) -> None:
-    """Run the job."""
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
-    spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+def run(spark: Any, controller: str, stream: str, directory: str) -> None:
+    """Run the job; Spark tries a task four times."""
     spark.dataSource.register(WrongSource)
     frame = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("concat(id % 5, ':', id) event")
-    frame.write.format("wrong").options(controller=controller, stream=stream).mode("append").save(directory)
-    print("done", flush=True)
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    spark.conf.set(BATCH_ROWS, "1000")
+    try:
+        frame.write.format("wrong").options(controller=controller, stream=stream).mode("append").save(directory)
+    finally:
+        spark.conf.unset(BATCH_ROWS)

@@ -18,7 +18,7 @@ X = StreamName("s", "x")
 
 @pytest.fixture
 def node(tmp_path):
-    with RunningNode(tmp_path / "data") as node:
+    with RunningNode(tmp_path / "data", "--watermark-interval", "0.1") as node:
         yield node
 
 
@@ -36,7 +36,7 @@ def test_times_that_writers_noted_reach_the_ranges(node):
         tail = dict(client.stream_cut_tail(X).positions)
         access = source.stream(X)
         marks, after = access.watermarks(None)
-        # The controller writes a watermark some seconds later.
+        # The controller writes a watermark a little later.
         while not marks:
             marks, after = access.watermarks(after)
         assert marks[0].lower == 1_700_000_000_000
