@@ -40,9 +40,10 @@ def session(
     Sarit, and Spark says `DATA_SOURCE_NOT_FOUND`.  A `PYSPARK_PYTHON` of the environment is left as it is, if Sarit is
     found there.
 
-    `settings`: options of Spark, as `{"spark.sql.shuffle.partitions": 2}`.  `master`: a cluster, as `spark://host:7077`; `remote`: a Spark Connect server, as `sc://host:15002`,
-    whose workers are of the server's choice.  Raises ImportError (no PySpark here; no Sarit in the Python of
-    `PYSPARK_PYTHON`), Invalid (PySpark is too old), ValueError (both a master and a remote).
+    `settings`: options of Spark, as `{"spark.sql.shuffle.partitions": 2}`.  `master`: a cluster, as
+    `spark://host:7077`; `remote`: a Spark Connect server, as `sc://host:15002`, whose workers are of the server's
+    choice.  Raises ImportError (no PySpark here; no Sarit in the Python of `PYSPARK_PYTHON`), Invalid (PySpark is too
+    old), ValueError (both a master and a remote).
     """
     try:
         from pyspark.sql import SparkSession
