@@ -128,7 +128,7 @@ def test_connection_that_answers_no_ping_is_closed(monkeypatch, caplog) -> None:
 def test_idle_connection_that_answers_pings_stays_open(monkeypatch, caplog) -> None:
     async def main() -> None:
         pings: list[object] = []
-        async with listener_with_short_timeouts(monkeypatch, greeting=0.2, quiet=0.01, ping=10) as (listener, port):
+        async with listener_with_short_timeouts(monkeypatch, greeting=0.2, quiet=0.01, ping=3) as (listener, port):
             channel = Channel("127.0.0.1", port)
             stub = ControllerServiceStub(channel)
             assert (await stub.checkScopeExists(pb.ScopeInfo(scope="s"))).exists
