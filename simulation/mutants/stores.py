@@ -6,8 +6,10 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sarit.core.errors import SaritError
+from sarit.core.errors import SaritError, Unavailable
 from sarit.store import store
+from sarit.store.container.container import Container
+from sarit.store.container.departure import Departure
 from sarit.store.container.group_commit import GroupCommit
 from sarit.store.container.segment import Segment
 from sarit.store.container.state import ContainerState
@@ -120,4 +122,53 @@ def read_before_durable() -> Iterator[None]:
             frame.operations = []
 
     with patched(GroupCommit, GroupCommit._send_batches, wrong):
+        yield
+
+
+@mutant("what is refused as moved did not happen", found_by="tests/unit/store/test_hand_over.py")
+@contextmanager
+def container_left_with_appends_in_flight() -> Iterator[None]:
+    """A container that leaves does not wait until what is in flight is durable."""
+
+    async def wrong(self: Any) -> None:
+        self._container.fail(Unavailable("it leaves"))
+
+    with patched(Departure, Departure.complete_pending, wrong):
+        yield
+
+
+@mutant("every append gets an answer", found_by="tests/unit/store/test_hand_over.py")
+@contextmanager
+def waiting_appends_forgotten() -> Iterator[None]:
+    """A container that has left sends nobody away whose append waited."""
+
+    def wrong(self: Any) -> None:
+        return
+
+    with patched(Departure, Departure.send_away, wrong):
+        yield
+
+
+@mutant("one owner answers", found_by="tests/unit/store/test_right_to_answer.py")
+@contextmanager
+def old_frame_proves_ownership() -> Iterator[None]:
+    """A store without a lease answers when a frame is durable that it had sent before it was asked."""
+    right = GroupCommit.prove
+
+    def wrong(self: Any, done: Any) -> None:
+        (GroupCommit.barrier if self._in_flight else right)(self, done)
+
+    with patched(GroupCommit, right, wrong):
+        yield
+
+
+@mutant("one owner answers", found_by="tests/unit/store/test_right_to_answer.py")
+@contextmanager
+def answer_without_a_lease() -> Iterator[None]:
+    """A store without a lease answers without a proof that no other store has its container."""
+
+    async def wrong(self: Any) -> None:
+        return
+
+    with patched(Container, Container.confirm, wrong):
         yield
