@@ -200,6 +200,9 @@ class Member:
         self._incarnations.add(incarnation)
         self._address = replace(self._address, incarnation=incarnation)
         self._membership = await self._members.join(self.name, encode_store(self._address), self._on_state)
+        # The map may have named this start before the answer came.
+        if self.watch.map is not None:
+            self._follow(self.watch.map)
         return True
 
     def _on_state(self, state: MemberState) -> None:

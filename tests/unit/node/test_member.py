@@ -62,6 +62,19 @@ class Cluster:
         self.member = Member("a", address, client, client.members(STORES), real_env(), LEASE_SECONDS)
         self.hosting.member = self.member
 
+    def hold_the_answer_to_the_join(self) -> None:
+        """Until `answer` is set."""
+        self.answer = asyncio.Event()
+        members = self.member._members
+        join = members.join
+
+        async def held(*given):
+            membership = await join(*given)
+            await self.answer.wait()
+            return membership
+
+        members.join = held
+
     async def joined(self, *but: StoreAddress) -> StoreAddress:
         """The address of `a` as a member, in an incarnation that is not one of `but`."""
         changed = asyncio.Event()
@@ -99,10 +112,12 @@ class Cluster:
             await changed.wait()
 
 
-def run(main) -> None:
+def run(main, *, held: bool = False) -> None:
     @asynccontextmanager
     async def started():
         cluster = Cluster()
+        if held:
+            cluster.hold_the_answer_to_the_join()
         cluster.member.start(cluster.hosting)
         try:
             yield cluster
@@ -217,6 +232,19 @@ def test_lost_lease_closes_everything_and_the_member_joins_again():
         await cluster.hosting.until("own", 0, 2)
 
     run(main)
+
+
+def test_map_that_comes_before_the_answer_to_the_join_is_followed():
+    async def main(cluster):
+        await cluster.joined()  # as others see it; the member has no answer yet
+        await cluster.write(["a", "b", "b"])
+        await cluster.member.watch.read()
+        assert cluster.member._membership is None
+        assert cluster.hosting.commands == []
+        cluster.answer.set()
+        await cluster.hosting.until("own", 0, 1)
+
+    run(main, held=True)
 
 
 def test_store_gives_up_when_another_process_has_its_name(caplog):
