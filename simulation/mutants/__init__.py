@@ -15,6 +15,7 @@ from simulation.mutants import (
     damage,
     groups,
     logs,
+    ownership,
     segments,
     stores,
     tiering,
@@ -24,6 +25,6 @@ from simulation.mutants.registry import Mutant, registered
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "logs", "segments",
-    "stores", "tiering",
+    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "logs", "ownership",
+    "segments", "stores", "tiering",
 ]  # fmt: skip

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 class Mutant:
     """`apply()` replaces the right function by the wrong one for the length of a `with`.
 
-    `found_by`: the test that finds it, where few seeds reach the moment at which it does harm."""
+    `found_by`: the test that finds it, where few seeds reach the moment at which it does harm.  `stores`: how many the
+    seeds have that find it; 0: one node."""
 
     name: str
     invariant: str
     fault: str
     apply: Callable[[], AbstractContextManager[None]]
     found_by: str = ""
+    stores: int = 0
 
 
 _all: dict[str, Mutant] = {}
@@ -29,13 +31,16 @@ _all: dict[str, Mutant] = {}
 def mutant(
     invariant: str,
     found_by: str = "",
+    stores: int = 0,
 ) -> Callable[[Callable[[], AbstractContextManager[None]]], Callable[[], AbstractContextManager[None]]]:
     """Register a context manager; its name and docstring are the mutant's."""
 
     def register(apply: Callable[[], AbstractContextManager[None]]) -> Callable[[], AbstractContextManager[None]]:
         name = apply.__name__.replace("_", "-")
         assert name not in _all, name
-        _all[name] = Mutant(name, invariant, " ".join((apply.__doc__ or "").split()).removesuffix("."), apply, found_by)
+        _all[name] = Mutant(
+            name, invariant, " ".join((apply.__doc__ or "").split()).removesuffix("."), apply, found_by, stores
+        )
         return apply
 
     return register

@@ -9,6 +9,7 @@ import pytest
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
 from sarit.coordination.map_register import STORES, change_map, read_map, write_map
 from sarit.coordination.memory import MemoryCoordination
+from sarit.coordination.port import MemberState
 from sarit.core.errors import Fenced, Unavailable
 from sarit.env.real import real_env
 from sarit.node.map_watch import MapWatch
@@ -230,6 +231,15 @@ def test_lost_lease_closes_everything_and_the_member_joins_again():
         assert again.incarnation != first.incarnation
         await cluster.write(["a", "a", "a"], a=again)
         await cluster.hosting.until("own", 0, 2)
+
+    run(main)
+
+
+def test_lease_that_ends_closes_everything_at_once():
+    async def main(cluster):
+        await cluster.joined()
+        cluster.member._on_state(MemberState.LOST)
+        assert cluster.hosting.commands == [("lost",)]
 
     run(main)
 
