@@ -16,10 +16,10 @@ import sarit
 from sarit.core.names import SegmentId, StreamName
 from sarit.store.store import container_of
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, RunningNode
+from tests.nodes import READY, SARIT, RunningNode, hears_signals
 
 
-def children(node: RunningNode) -> dict[str, int]:
+def children(node: RunningNode | subprocess.Popen[str]) -> dict[str, int]:
     """The processes of a node: their names and ids."""
     found = {}
     for pid in Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split():
@@ -86,6 +86,40 @@ def test_others_serve_on_while_one_store_is_away_and_it_starts_again(tmp_path):
     assert "store-1 (containers 1) was ended by signal 9 (SIGKILL); it starts again in 0.1 s" in log
     assert "the controller was ended by signal 9 (SIGKILL); it starts again in 0.1 s" in log
     assert "Traceback" not in log, log
+
+
+def test_signal_to_all_processes_stops_them_in_order_and_any_number_serves_the_directory(tmp_path):
+    def own_group() -> None:
+        os.setsid()
+        hears_signals()
+
+    ports = ["--controller-port", "0", "--store-port", "0"]
+    node = subprocess.Popen(
+        [SARIT, "standalone", "--data-dir", str(tmp_path / "data"), "--processes", "2", *ports],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=own_group,
+    )  # fmt: skip
+    try:
+        assert node.stdout is not None
+        found = READY.search(node.stdout.readline())
+        assert found is not None
+        with sarit.connect(found[1]) as client:
+            client.create_scope("s")
+            client.create_stream("s/t", segments=4)
+            with client.writer("s/t") as writer:
+                for number in range(1000):
+                    writer.write(str(number), key=str(number))
+        for pid in children(node).values():  # as a service manager does
+            os.kill(pid, signal.SIGTERM)
+        os.killpg(node.pid, signal.SIGINT)  # as a terminal does
+        out, err = node.communicate(timeout=HANG_SECONDS)
+    finally:
+        node.kill()
+    assert node.returncode == 0, err
+    assert "sarit stopped; everything acknowledged is on disk" in out
+    assert "Traceback" not in err
+    assert "not flushed" not in err
+    with RunningNode(tmp_path / "data") as alone, sarit.connect(alone.controller) as client:
+        assert sorted(int(event) for event in client.reader("s/t", end="tail")) == list(range(1000))
 
 
 def test_children_end_with_a_parent_that_is_killed(tmp_path):

@@ -83,7 +83,10 @@ class Spare:
 
 async def _spawn() -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(sys.executable, "-m", "sarit.node.child", stdin=pipe, stdout=pipe)
+    # A session of its own: Ctrl-C of the terminal reaches it not even before it can ignore signals.
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "sarit.node.child", stdin=pipe, stdout=pipe, start_new_session=True
+    )
 
 
 class Child:
