@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
-    from sarit.store.container.container import Container, ContainerLimits
+    from sarit.store.container.container import Container, ContainerLimits, Leaving
     from sarit.store.container.reads import ChunkReader
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.write_limiter import RateLimiters
@@ -154,7 +154,7 @@ class HostedContainer:
         self.tasks: list[asyncio.Task[None]] = []
         self._store = store
         self._closing: Opened | None = None  # it is open, and requests do not find it
-        self._departed: Departure | None = None  # it is closed, and has not sent away who waits
+        self._departed: Leaving | None = None  # it is closed, and has not sent away who waits
         self._failure = ""  # why it does not serve
         self._decided = asyncio.Event()
         self._running = owned  # by `SegmentStore.start`, which opens it

@@ -23,7 +23,7 @@ import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Exists, Invalid, Moved, NotFound, SaritError, Unavailable
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from sarit.index.port import Index
     from sarit.log.port import DurableLog
     from sarit.storage.port import ChunkStorage
-    from sarit.store.container.departure import Departure
     from sarit.store.container.segment import Segment
     from sarit.store.container.writer_session import WriterSession
     from sarit.store.flow_control.memory_budget import MemoryBudget
@@ -77,6 +76,19 @@ class ContainerLimits:
     entry_cache_bytes: int = TABLE_CACHE_BYTES
     recovery_window_bytes: int = RECOVERY_WINDOW_BYTES
     metadata_bytes: int = METADATA_BYTES
+
+
+class Leaving(Protocol):
+    """How a container leaves for another store: `departure.py`, which imports this module."""
+
+    def moved(self) -> Moved:
+        """The refusal of what comes from now on."""
+
+    async def complete_pending(self) -> None:
+        """Wait for what is in flight, then refuse the rest."""
+
+    def send_away(self) -> None:
+        """Refuse what has waited."""
 
 
 class Container:
@@ -109,7 +121,7 @@ class Container:
         self.failure: BaseException | None = None
         # Whether the store's lease runs; None: no other store can own this container.
         self.lease: Callable[[], bool] | None = None
-        self.departure: Departure | None = None
+        self.departure: Leaving | None = None
         self._compaction_ended = asyncio.Event()
         # The first epoch whose commits record the highest chunk number they resolve.
         self.resolved_from = log.epoch
