@@ -215,18 +215,18 @@ class OthersCpu:
 
     def __init__(self) -> None:
         self._machine, self._idle, _ = _cpu()
-        self._ours = _ours()
+        self._ours = own_ticks()
 
     def percent(self) -> float:
         """Percent of all CPUs."""
         machine, idle, _ = _cpu()
         all_ticks = max(machine - self._machine, 1)
         busy = all_ticks - (idle - self._idle)
-        ours = _ours() - self._ours
+        ours = own_ticks() - self._ours
         return round(max(100 * (busy - ours) / all_ticks, 0.0), 1)
 
 
-def _ours() -> int:
+def own_ticks() -> int:
     """Ticks used so far by this process, its living descendants (a peer's server is one) and those it has reaped."""
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = {}

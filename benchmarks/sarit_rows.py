@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import spark_rows
+from benchmarks import spark_growth, spark_rows
 from benchmarks.harness import Load, SaritNode, affordable_events, load
 
 if TYPE_CHECKING:
@@ -314,5 +314,6 @@ ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "spark": _spark(spark_rows.count),
     "spark-stream": _spark(spark_rows.stream),
     "spark-tail": _spark(spark_rows.tail),
+    "spark-growth": spark_growth.growth,
     "spark-sink": _spark(lambda side, scale: spark_rows.sink(side, scale, ("at-least-once", "exactly-once"))),
 }

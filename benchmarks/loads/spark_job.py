@@ -9,6 +9,7 @@ path for the driver.  Modes:
 * "tail": a query at the tail for `seconds`, while somebody else writes; the duration of its micro-batches;
 * "sink": a batch write of `rows` rows of 100 bytes, twice; the second counts;
 * "stream sink": `batches` micro-batches of `rows` rows each; rows/s of all but the first;
+* "growth": reads of streams, micro-batches and exactly-once writes of growing sizes: the median of some runs of each;
 * "sink cost": batch writes of each of `sizes` rows, exactly once and at least once in turn, `turns` times; the medians.
 """
 
@@ -20,15 +21,22 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from benchmarks.harness import own_ticks
 from benchmarks.loads.open_loop import now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SINK_PARTITIONS = 4
 KEYS = 1000
+GROWTH_BATCHES = 9
+SEGMENT_BATCH_EVENTS = 10_000
 
 
 def _session(options: dict[str, Any]) -> SparkSession:
@@ -75,6 +83,9 @@ def _stream(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
 def _tail(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
     query = _frame(spark, options, {}).writeStream.format("noop")
     query = query.option("checkpointLocation", options["directory"]).start()
+    # The first trigger, without rows, starts the driver's side.
+    while not query.recentProgress and not query.awaitTermination(0.1):
+        pass
     print("ready", flush=True)
     query.awaitTermination(options["seconds"])
     found = [one for one in query.recentProgress if one["numInputRows"]]
@@ -146,7 +157,66 @@ def _sink_cost(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _timed(runs: int, work: Callable[[], Any]) -> dict[str, float]:
+    """The medians of some runs after a first one: seconds, and processor seconds of Spark's processes."""
+    work()
+    found = []
+    for _ in range(runs):
+        start, used = now(), own_ticks()
+        work()
+        found.append((now() - start, (own_ticks() - used) / os.sysconf("SC_CLK_TCK")))
+    seconds, cpu = (sorted(values)[runs // 2] for values in zip(*found, strict=True))
+    return {"seconds": round(seconds, 3), "cpu_s": round(cpu, 2)}
+
+
+def _growth(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {"read": {}, "micro_batch": {}, "write": {}}
+
+    def read(stream: str) -> None:
+        frame = spark.read.format("sarit").options(**options["options"], stream=stream).load()
+        frame.agg(f.count("*"), f.sum(f.length("event"))).collect()
+
+    def write(rows: int) -> None:
+        numbers = spark.range(0, rows, 1, SINK_PARTITIONS).select(f.col("id").alias("value"))
+        frame = _rows(numbers, options).write.format("sarit").options(**options["options"])
+        frame.option("stream", options["writes"]["stream"]).mode("append").save()
+
+    for stream in options["reads"]:
+        result["read"][stream] = _timed(3, partial(read, stream))
+    for size in options["batches"]["sizes"]:
+        result["micro_batch"][size] = _micro_batches(spark, options, options["batches"]["stream"], size)
+    for stream in options["follow"]:
+        result["micro_batch"][stream] = _micro_batches(spark, options, stream, SEGMENT_BATCH_EVENTS)
+    for size in options["writes"]["sizes"]:
+        result["write"][size] = _timed(3, partial(write, size))
+    return result
+
+
+def _micro_batches(spark: SparkSession, options: dict[str, Any], stream: str, events: int) -> dict[str, Any]:
+    """Micro-batches of so many events from the head of a stream: the medians of the first ones but one."""
+    limits = {"stream": stream, "start": "earliest", "maxEventsPerTrigger": str(events)}
+    with tempfile.TemporaryDirectory(prefix="sarit-spark-bench") as directory:
+        query = _frame(spark, options, limits).writeStream.format("noop")
+        query = query.option("checkpointLocation", directory).start()
+        # A stream of one such batch has no more.
+        wanted = 1 if events == options["batches"]["sizes"][-1] else GROWTH_BATCHES
+        while len(found := [one for one in query.recentProgress if one["numInputRows"]]) < wanted:
+            query.awaitTermination(0.2)
+        query.stop()
+    found = found[1:wanted] or found
+    middle = len(found) // 2
+    planning = sorted(
+        sum(one["durationMs"].get(name, 0) for name in ("latestOffset", "queryPlanning", "getBatch")) for one in found
+    )
+    return {
+        "events": sorted(one["numInputRows"] for one in found)[middle],
+        "ms": sorted(one["batchDuration"] for one in found)[middle],
+        "planning_ms": planning[middle],
+    }
+
+
 MODES = {
+    "growth": _growth,
     "sink cost": _sink_cost,
     "count": _count,
     "stream": _stream,
