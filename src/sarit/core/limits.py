@@ -467,6 +467,7 @@ INTERRUPT_POLL_SECONDS: Final = 0.1
 SPARK_WAIT_SECONDS: Final = 60  # the default of the connector's option waitSeconds
 SPARK_SAMPLE_SECONDS: Final = 2  # the default of the connector's option sampleSeconds
 SPARK_TASK_BYTES: Final = 256 * KIB  # a micro-batch's range of a segment that is worth a task of its own
+SPARK_STREAMS_AT_ONCE: Final = 16  # a driver asks about so many streams at the same time
 SPARK_SAMPLE_BYTES: Final = 64 * KIB  # what a driver reads of a segment to estimate its events
 SPARK_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000  # the default of the connector's option maxTriggerDelay
 SPARK_DISCOVERY_SECONDS: Final = 30  # the default of the connector's option discoverySeconds

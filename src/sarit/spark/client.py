@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import sarit
 from sarit.client.groups.values import Retention
@@ -11,6 +12,7 @@ from sarit.client.streams import watermarks
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Conflict, NotFound, Unavailable
 from sarit.core.keyspace import KeyRange
+from sarit.core.limits import SPARK_STREAMS_AT_ONCE
 from sarit.core.names import MARK_PREFIX, StreamName
 from sarit.env.real import RealClock
 from sarit.spark.source.position import SegmentState
@@ -18,7 +20,7 @@ from sarit.spark.source.starts import HEAD, TAIL, Places, resolve
 from sarit.spark.worker_process import PerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from sarit.spark.options import Target
     from sarit.spark.source.options import ReadOptions
     from sarit.spark.source.position import Position
+
+T = TypeVar("T")
 
 
 def connect(target: Target) -> Client:
@@ -147,6 +151,7 @@ class ConnectedSource:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._client = connect(target)
+        self._threads: ThreadPoolExecutor | None = None
 
     def stream(self, name: StreamName) -> ConnectedStream:
         """One stream."""
@@ -178,12 +183,24 @@ class ConnectedSource:
             found.reset(cuts, config=wanted)
         found.update_retention_cut(*cuts.values())
 
+    def at_once(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of calls, made at the same time."""
+        if len(calls) < 2:
+            return [call() for call in calls]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(SPARK_STREAMS_AT_ONCE, "sarit-streams")
+        made = [self._threads.submit(call) for call in calls]
+        wait(made)
+        return [one.result() for one in made]
+
     def monotonic(self) -> float:
         """Seconds, of a clock that never goes back."""
         return RealClock().monotonic()
 
     def close(self) -> None:
         """Release the connections."""
+        if self._threads is not None:
+            self._threads.shutdown()
         self._client.close()
 
 

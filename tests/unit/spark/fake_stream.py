@@ -141,6 +141,9 @@ class FakeSource:
             raise Unavailable("no controller replies")
         self.published.append((group, position))
 
+    def at_once(self, calls):
+        return [call() for call in calls]
+
     def monotonic(self):
         return self.now
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from sarit.core.keyspace import KeyRange
     from sarit.core.names import SegmentId, StreamName
     from sarit.spark.source.position import Position, SegmentState
+
+
+T = TypeVar("T")
 
 
 class StreamAccess(Protocol):
@@ -66,6 +69,10 @@ class SourceAccess(Protocol):
 
     def publish(self, group: str, position: Mapping[StreamName, Position]) -> None:
         """Set the position of a reader group ("scope/group") that has no readers; it is created when there is none."""
+
+    def at_once(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """The results of calls of its streams, made at the same time.  All have ended when the first error is raised,
+        in their order."""
 
     def monotonic(self) -> float:
         """Seconds, of a clock that never goes back."""

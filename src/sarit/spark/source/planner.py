@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.core.cuts import StreamCut, to_text
@@ -38,7 +39,7 @@ from sarit.spark.source.position import (
 from sarit.spark.source.ranges import TruncationGuard, clamp_to_start, remaining_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sarit.core.names import SegmentId, StreamName
     from sarit.spark.source.access import SourceAccess, StreamAccess
@@ -125,13 +126,17 @@ class QueryPlanner:
 
     def initial(self) -> JsonOffset:
         """The offset at which a new query begins.  Raises NotFound (a stream), Invalid."""
-        start = self._options.start
-        streams = {stream: StreamPosition(self.follower(stream).access.cut(start)) for stream in self._select()}
-        return to_json(Offset(streams, initial=True))
+        cuts = self._cuts(self._select(), self._options.start)
+        return to_json(Offset({stream: StreamPosition(cut) for stream, cut in cuts.items()}, initial=True))
 
     def prepare_available_now(self) -> None:
         """Read what is there now, and nothing beyond it."""
-        self._target = {stream: self.follower(stream).access.cut("tail") for stream in self._select()}
+        self._target = self._cuts(self._select(), "tail")
+
+    def _cuts(self, streams: Sequence[StreamName], which: str) -> dict[StreamName, Position]:
+        """A cut of each stream."""
+        calls = [partial(self.follower(stream).access.cut, which) for stream in streams]
+        return dict(zip(streams, self._source.at_once(calls), strict=True))
 
     def latest(self, start: JsonOffset, limits: Limits) -> JsonOffset:
         """The end of the micro-batch that begins at `start`; `start` itself when there is nothing to read yet.
@@ -139,10 +144,11 @@ class QueryPlanner:
         Raises NotFound, Truncated, Invalid."""
         before = from_json(start)
         here, entered = self._entered(before)
-        reaches = {
-            stream: self.follower(stream).reach(at, None if self._target is None else self._target[stream])
+        calls = [
+            partial(self.follower(stream).reach, at, None if self._target is None else self._target[stream])
             for stream, at in here.items()
-        }
+        ]
+        reaches = dict(zip(here, self._source.at_once(calls), strict=True))
         waiting = {
             (stream, segment): (reach.position[segment], end)
             for stream, reach in reaches.items()
@@ -172,13 +178,15 @@ class QueryPlanner:
         if start == end or (end.get("initial") and start.get("initial")):
             return []
         before, upto = from_json(start), from_json(end)
-        found: list[Range] = []
+        calls = []
         for stream, at in sorted(upto.streams.items()):
             known = before.streams.get(stream)
             begin = upto.entered.get(stream, {} if known is None else known.segments)
             wanted = [(segment, begin.get(segment, 0), offset) for segment, offset in sorted(at.segments.items())]
             access = self.follower(stream).access
-            parts = remaining_ranges(wanted, access, fail=self._options.fail_on_data_loss)
+            calls.append(partial(remaining_ranges, wanted, access, fail=self._options.fail_on_data_loss))
+        found: list[Range] = []
+        for (stream, at), parts in zip(sorted(upto.streams.items()), self._source.at_once(calls), strict=True):
             if self._options.streaming.include_cut:
                 cut = to_text(StreamCut(stream, at.segments))
                 parts = [replace(part, cut=cut) for part in parts]
