@@ -1,4 +1,4 @@
-"""The newest container map that a process knows, kept by a watch and a poll beside it."""
+"""The newest container map that a process knows, kept by a watch and a poll beside it; a `Router` of controllers."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ class MapWatch:
 
     def __repr__(self) -> str:
         return f"<MapWatch version {self.map.version if self.map is not None else None}>"
+
+    @property
+    def containers(self) -> int:
+        """How many containers there are.  Raises Unavailable before the first map."""
+        if self.map is None:
+            raise Unavailable("there is no container map yet, try again")
+        return len(self.map.owners)
 
     def address(self, container: int) -> tuple[str, int]:
         """Host and port of the store that clients should ask for a container, without I/O.  Raises Unavailable."""

@@ -363,10 +363,12 @@ def test_lost_watches_are_made_up_for_by_polls():
 
 def test_router_names_the_store_that_serves_a_moving_container():
     watch = MapWatch(MemoryCoordination().client("x", real_env().clock), real_env().clock)
-    with pytest.raises(Unavailable):
-        watch.address(0)
+    for ask in (lambda: watch.address(0), lambda: watch.containers):
+        with pytest.raises(Unavailable):
+            ask()
     stores = {name: StoreAddress(f"10.0.0.{at}", at, name, 1) for at, name in enumerate("ab", 1)}
     watch.learn(ContainerMap(2, stores, ("a", "b", None), {1: "a"}))
+    assert watch.containers == 3
     assert watch.address(0) == ("10.0.0.1", 1)
     assert watch.address(1) == ("10.0.0.1", 1)
     with pytest.raises(Unavailable, match="container 2"):
