@@ -128,11 +128,13 @@ class Child:
         waiting = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._ended.wait())]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            # Not the event: the process may have ended since, which clears it.
+            happened = waiting[0].done()
         finally:
             for each in waiting:
                 each.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-        if not event.is_set():
+        if not happened:
             raise self.failure or Unavailable(f"{self.name} ended before it was ready (see the log)")
 
     def skip(self) -> None:
