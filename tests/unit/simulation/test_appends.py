@@ -24,7 +24,7 @@ class _Connections:
         self._sink = None
         self.dropped = 0
 
-    async def connection(self):
+    async def connection(self, segment):
         return self
 
     def drop(self) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from simulation.damage import damaged_storage
 
-SEEDS = range(1, 5)
+# Of these a read meets a damaged chunk; of seed 2 compaction and deletion come first.
+SEEDS = (1, 3, 4, 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
