@@ -6,7 +6,7 @@ import pytest
 
 from simulation.damage import damaged_storage
 
-# Of these a read meets a damaged chunk; of seed 2 compaction and deletion come first.
+# In these a read meets a damaged chunk; in seed 2 none does.
 SEEDS = (1, 3, 4, 5)
 
 
