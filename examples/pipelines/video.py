@@ -76,8 +76,9 @@ def watching(controller: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
                     if last[0] != number - 1 and number:  # frames of another key lie between
                         reader.seek(place["offset"] - size)
                         last = (number - 1, np.frombuffer(reader.read_exactly(size), np.uint8).reshape(HEIGHT, WIDTH))
-                    elif not number:
+                    elif not number:  # the first frame, maybe after frames of another key
                         reader.seek(0)
+                        last = (-1, None)
                     now = np.frombuffer(reader.read_exactly(size), np.uint8).reshape(HEIGHT, WIDTH)
                     found.append(json.dumps(features(number, now, last[1])))
                     last = (number, now)
