@@ -45,9 +45,9 @@ def log_truncated_before_commit() -> Iterator[None]:
     """The log is truncated after the chunks are written, before the commit of the index."""
     right = BatchBuilder.build
 
-    async def wrong(self: Any, snapshots: Any, frame: int, *rest: Any) -> Any:
-        self._container.log.truncate(frame + 1)
-        return await right(self, snapshots, frame, *rest)
+    async def wrong(self: Any, snapshot: Any, *rest: Any) -> Any:
+        self._container.log.truncate(snapshot.frame + 1)
+        return await right(self, snapshot, *rest)
 
     with patched(BatchBuilder, BatchBuilder.build, wrong):
         yield
