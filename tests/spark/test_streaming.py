@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import sarit
-from sarit.spark import lag
+from sarit.spark import lag, sessions
 from sarit.spark.versions import has_admission_control, version
 from tests.nodes import RunningNode
 from tests.spark.slow import SPARK_MAY_BE_SLOW
@@ -105,6 +105,22 @@ def test_running_query_follows_scales_with_its_partitions(spark, node, client, t
     finally:
         query.stop()
     seen.check_once_and_in_order(range(total))
+
+
+def test_a_query_puts_no_name_into_the_environment_that_the_session_left_out(spark, node, client, tmp_path):
+    """Two queries that put the same new name at once damage the map for all queries of the driver."""
+    sources = spark._jsparkSession.sessionState().dataSourceManager()
+    variables = sources.lookupDataSource("sarit").dataSourceCls().envVars()
+    for name in sessions.STREAMING_NAMES:
+        variables.remove(name)
+    sessions.name_environment(spark)
+    names = set(variables)
+    client.create_stream("s/names", segments=1)
+    fill(client, "s/names", range(10))
+    query = run(frame(spark, node, stream="s/names"), Seen(), tmp_path, availableNow=True)
+    assert query.awaitTermination(600)
+    assert set(variables) == names > set(sessions.STREAMING_NAMES)
+    assert variables.get("SPARK_BUFFER_SIZE")  # its reader has put its own
 
 
 def test_small_segments_share_a_task_unless_more_are_wanted(spark, node, client, tmp_path):

@@ -7,6 +7,7 @@ the driver (or the Connect server) starts, else `python3` of PATH.  If that one 
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
+
+log = logging.getLogger("sarit.spark")
+
+# The names that Spark puts into the environment of its streaming readers, for each query that starts.
+STREAMING_NAMES: Final = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_LOCAL_DIRS", "SPARK_PYTHON_RUNTIME")
 
 _ADVICE: Final = (
     "install Sarit there, at the same path on all machines, and set PYSPARK_PYTHON to that Python before Spark starts "
@@ -63,7 +69,26 @@ def session(
         builder = builder.master(master)
     for option, value in (settings or {}).items():
         builder = builder.config(option, str(value).lower() if isinstance(value, bool) else str(value))
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if remote is None:
+        name_environment(spark)
+    return spark
+
+
+def name_environment(spark: SparkSession) -> None:
+    """Let two streaming queries start at the same moment in one driver.
+
+    Spark keeps one map of environment variables for each data source, and all queries put the same names into it,
+    without a lock.  Two first queries can leave the map with a size that is not its own; from then on every job fails
+    (`Task not serializable`, `Illegal size 5 of collection`) until the driver ends.  Once the names are in the map, a
+    put replaces a value and changes no size."""
+    try:
+        manager = spark._jsparkSession.sessionState().dataSourceManager()
+        variables = manager.lookupDataSource("sarit").dataSourceCls().envVars()
+        for name in STREAMING_NAMES:
+            variables.putIfAbsent(name, "")
+    except Exception as error:  # no public interface of Spark: another version may have none of it
+        log.debug("the environment of Spark's streaming readers has no names yet: %s", error)
 
 
 def choose_python(environment: MutableMapping[str, str]) -> None:

@@ -16,7 +16,6 @@ from sarit.client.groups.position import Checkpoint
 from sarit.client.groups.shared import GroupName, SharedState
 from sarit.client.groups.state import Init
 from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
-from sarit.client.streams import history
 from sarit.core.cuts import StreamCut, from_text
 from sarit.core.errors import Exists, Invalid
 from sarit.core.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS
@@ -142,17 +141,13 @@ def end_cuts(config: GroupConfig) -> list[StreamCut | None]:
 async def unread_bytes_after(session: Session, positions: Offsets, ends: Mapping[StreamName, StreamCut]) -> int:
     """The bytes between positions and ends (tails, where there are none)."""
     total = 0
-    for start in await stream_cuts.cuts_of(session, positions):
-        end = ends.get(start.stream) or await tail_cut(session, start.stream)
-        wanted = await history.between(session, start, end)
-        infos = await segment_infos(session, start.stream, wanted)
-        for segment in wanted:
-            info = infos.get(segment)
-            if info is None:
-                continue  # truncated away
+    for stream, wanted in await stream_cuts.unread(session, positions, ends):
+        end = ends[stream].positions if stream in ends else {}
+        # Deleted segments have none, and count nothing.
+        for segment, info in (await segment_infos(session, stream, list(wanted))).items():
             # What was truncated counts as read: nobody can read it any more.
-            first = max(start.positions.get(segment, 0), info.start_offset)
-            last = min(end.positions.get(segment, info.end_offset), info.end_offset)
+            first = max(wanted[segment], info.start_offset)
+            last = min(end.get(segment, info.end_offset), info.end_offset)
             total += max(0, last - first)
     return total
 

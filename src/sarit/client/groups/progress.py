@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sarit.client.core.segments import segment_infos, tail_cut
+from sarit.client.core.segments import segment_infos
 from sarit.client.groups import stream_cuts
 from sarit.client.groups.values import GroupSegment
-from sarit.client.streams import history
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sarit.client.core.session import Session
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Offsets
-    from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
 
 
@@ -40,8 +40,8 @@ class SegmentProgress:
 async def of(session: Session, state: GroupState) -> list[SegmentProgress]:
     """Sorted by stream and segment.  Segments that were read to their end, or deleted, are left out."""
     found: list[SegmentProgress] = []
-    for cut in await stream_cuts.cuts_of(session, newest_positions(state)):
-        found += await _of_stream(session, state, cut)
+    for stream, positions in await stream_cuts.unread(session, newest_positions(state), {}):
+        found += await _of_stream(session, state, stream, positions)
     return sorted(found, key=lambda one: (one.stream, one.segment))
 
 
@@ -55,18 +55,18 @@ def newest_positions(state: GroupState) -> dict[GroupSegment, int]:
     }
 
 
-async def _of_stream(session: Session, state: GroupState, cut: StreamCut) -> list[SegmentProgress]:
-    wanted = await history.between(session, cut, await tail_cut(session, cut.stream))
-    infos = await segment_infos(session, cut.stream, wanted)
+async def _of_stream(
+    session: Session, state: GroupState, stream: StreamName, positions: Mapping[SegmentId, int]
+) -> list[SegmentProgress]:
+    infos = await segment_infos(session, stream, list(positions))
     ends, found = state.config.end_offsets(), list[SegmentProgress]()
     for segment, info in infos.items():
-        name = GroupSegment(cut.stream, segment)
+        name = GroupSegment(stream, segment)
         reader = state.owner(name)
-        # A segment between the cut and the tails, which nobody reads yet, begins at 0.
-        position = max(cut.positions.get(segment, 0), info.start_offset)
+        position = max(positions[segment], info.start_offset)
         end = min(ends.get(name, info.end_offset), info.end_offset)
         phase = "assigned" if reader else "unassigned" if name in state.unassigned else "later"
         # Of those that the group reads now also the ones that it has read to their tails.
         if phase != "later" or position < end:
-            found.append(SegmentProgress(cut.stream, segment, phase, reader, position, end))
+            found.append(SegmentProgress(stream, segment, phase, reader, position, end))
     return found

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from sarit.client.core.segments import segment_infos
+from sarit.client.core.segments import segment_infos, tail_cut
+from sarit.client.streams import history
 from sarit.client.streams.event_time import TimeWindow, TimeWindows
 from sarit.client.streams.history import Ranges
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import Conflict, Invalid
+from sarit.core.errors import Conflict, Corrupt, Invalid
 from sarit.core.keyspace import tiles
 from sarit.core.names import SegmentId
 
@@ -34,10 +35,32 @@ async def cuts_of(session: Session, positions: Offsets, *, exact: bool = False) 
 
     That happens while readers are between two scales of a stream: a segment is not read to its end, others beside it
     have continued with successors, and a merged segment waits.  The cut then lies before some of what was read."""
+    return [await _cut(session, stream, offsets, exact) for stream, offsets in _by_stream(positions).items()]
+
+
+async def unread(
+    session: Session, positions: Offsets, ends: Mapping[StreamName, StreamCut]
+) -> list[tuple[StreamName, dict[SegmentId, int]]]:
+    """For each stream the segments from the positions to its end (its tail, when it has none), and where the group is
+    in each.  Raises NotFound."""
+    found: list[tuple[StreamName, dict[SegmentId, int]]] = []
+    for stream, offsets in _by_stream(positions).items():
+        start = await _cut(session, stream, offsets, exact=False)
+        wanted = await history.between(session, start, ends.get(stream) or await tail_cut(session, stream))
+        if not offsets.keys() <= start.positions.keys():
+            # No cut exists at the positions.  Some segments after the one before them have been read.
+            wanted = await _ahead(session, stream, offsets, frozenset(wanted))
+        at = start.positions | {segment: offset for segment, offset in offsets.items() if offset >= 0}
+        # A segment that nobody reads yet begins at 0.
+        found.append((stream, {segment: at.get(segment, 0) for segment in wanted}))
+    return found
+
+
+def _by_stream(positions: Offsets) -> dict[StreamName, dict[SegmentId, int]]:
     streams: dict[StreamName, dict[SegmentId, int]] = {}
     for segment, offset in sorted(positions.items()):
         streams.setdefault(segment.stream, {})[segment.segment] = offset
-    return [await _cut(session, stream, offsets, exact) for stream, offsets in streams.items()]
+    return streams
 
 
 async def _cut(session: Session, stream: StreamName, offsets: dict[SegmentId, int], exact: bool) -> StreamCut:
@@ -46,11 +69,47 @@ async def _cut(session: Session, stream: StreamName, offsets: dict[SegmentId, in
         raise Conflict(
             f"the readers are between two scales of {stream}, where no cut exists: try again when they have read on"
         )
+    if not whole:
+        return await _cut_before(session, stream, offsets)
     # Two kinds of ended segments: those that no set of the group contains any more, and deleted ones, at offset -1.
     ended = [*missing, *(segment for segment, offset in offsets.items() if offset < 0)]
     infos = await segment_infos(session, stream, ended)
     unfinished = {segment: offset for segment, offset in offsets.items() if offset >= 0}
     return StreamCut(stream, unfinished | {segment: info.end_offset for segment, info in infos.items()})
+
+
+async def _cut_before(session: Session, stream: StreamName, offsets: dict[SegmentId, int]) -> StreamCut:
+    """The segments of the newest epoch that the group has read past nowhere: a cut before all positions.
+
+    Each segment of that epoch has a position, or was read to its end: had it waited for another, that one would have
+    a position, and would have been sealed before this epoch."""
+    newest: int | None = None
+    for segment in (segment for segment, offset in offsets.items() if offset >= 0):
+        # All successors of a segment begin in the epoch after its last one.
+        for successor in await session.controller.successors(stream, segment):
+            last = successor.segment.epoch - 1
+            newest = last if newest is None else min(newest, last)
+    if newest is None:
+        raise Corrupt(f"the positions of the group do not cover {stream}, and no segment among them has a successor")
+    segments = [one.segment for one in (await history.epoch(session, stream, newest)).segments]
+    ended = await segment_infos(session, stream, [one for one in segments if offsets.get(one, -1) < 0])
+    # A deleted segment was truncated away: a reader finds that out at any offset.
+    at = {one: offsets.get(one, -1) for one in segments}
+    ends = {one: ended[one].end_offset if one in ended else 0 for one in segments}
+    return StreamCut(stream, {one: ends[one] if offset < 0 else offset for one, offset in at.items()})
+
+
+async def _ahead(
+    session: Session, stream: StreamName, offsets: dict[SegmentId, int], among: frozenset[SegmentId]
+) -> list[SegmentId]:
+    """The segments that are read now, and those of `among` that come after them."""
+    ahead, seen = deque(sorted(offsets)), set(offsets)
+    while ahead:
+        for successor in await session.controller.successors(stream, ahead.popleft()):
+            if successor.segment in among - seen:
+                seen.add(successor.segment)
+                ahead.append(successor.segment)
+    return sorted(seen & among)
 
 
 async def _none_begun(session: Session, stream: StreamName, ended: list[SegmentId]) -> bool:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sarit.client.groups import calls, generations
+from sarit.client.groups.progress import newest_positions
 from sarit.client.groups.shared import _snapshot
 from sarit.client.groups.state import (
     AddReader,
@@ -89,6 +90,47 @@ async def test_no_cut_exists_between_two_scales(local):
         await asyncio.gather(one.read_batch(1000, 0.01), two.read_batch(1000, 0.01))
     (found,) = (await cuts(one, two)).values()
     assert [segment.epoch for segment in found.positions] == [2]
+
+
+@on_node
+async def test_between_two_scales_progress_is_right_and_a_reset_loses_nothing(local):
+    """One reader is in the third epoch; the other is in the first, so a segment of the second waits."""
+    await local.client.create_stream("s/t", segments=2)
+    first = await fill(local.client, "s/t", 200)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    one, two = await group.reader("one"), await group.reader("two")
+    read: list[bytes] = []
+
+    async def read_on(*readers):
+        for reader in readers:
+            batch = await reader.read_batch(20, 0.01)
+            read.extend(batch.events if batch else [])
+
+    while len(one.segments) != 1 or len(two.segments) != 1:
+        await read_on(one, two)
+    events = list(first)
+    for segments in (3, 6):
+        assert await local.client.stream("s/t").scale(segments)
+        events += await fill(local.client, "s/t", 100, len(events))
+    while not any(segment.segment.epoch == 2 for segment in one.segments):
+        await read_on(one)
+    await one.close()
+    await two.close()
+    with pytest.raises(Conflict, match="between two scales"):
+        await group.stream_cuts()
+    rows = await group.progress()
+    assert {row.segment.epoch for row in rows} == {0, 1, 2}
+    left = set(events) - set(read)
+    assert sum(row.unread for row in rows) == await group.unread_bytes() == sum(8 + len(event) for event in left)
+    here = newest_positions(await group._shared.fetch())
+    passed = [AddReader("r"), CreateCheckpoint("here"), CheckpointReader("here", "r", here)]
+    await group._shared.update(lambda _: passed)
+    await group.reset()
+    worker = await Worker(group, "again").start()
+    again = left | set(events[len(first) :])  # all of the later epochs: no cut is between them
+    await until(lambda: len(worker.done) >= len(again))
+    assert sorted(worker.done) == sorted(again)
+    await worker.leave()
 
 
 @on_node
