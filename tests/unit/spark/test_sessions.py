@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sarit.spark.sessions import choose_python, session
+from sarit.spark.sessions import choose_python, name_environment, session
 
 
 def environment(**more):
@@ -52,3 +52,9 @@ def test_notebook_named_as_python_of_the_driver_is_replaced(tmp_path):
 def test_master_and_remote_exclude_each_other():
     with pytest.raises(ValueError, match="not both"):
         session(master="local[1]", remote="sc://127.0.0.1")
+
+
+def test_session_without_the_inner_interface_of_spark_stays_as_it_is(caplog):
+    with caplog.at_level("DEBUG", "sarit.spark"):
+        name_environment(object())
+    assert "no names yet" in caplog.text

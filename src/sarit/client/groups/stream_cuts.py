@@ -50,7 +50,7 @@ async def unread(
         if not offsets.keys() <= start.positions.keys():
             # No cut exists at the positions.  Some segments after the one before them have been read.
             wanted = await _ahead(session, stream, offsets, frozenset(wanted))
-        at = start.positions | {segment: offset for segment, offset in offsets.items() if offset >= 0}
+        at = {**start.positions, **{segment: offset for segment, offset in offsets.items() if offset >= 0}}
         # A segment that nobody reads yet begins at 0.
         found.append((stream, {segment: at.get(segment, 0) for segment in wanted}))
     return found
