@@ -1,0 +1,1 @@
+"""The durable log of a container on the ledgers of Apache BookKeeper."""

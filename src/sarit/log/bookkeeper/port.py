@@ -1,0 +1,100 @@
+"""The border between the wire of BookKeeper and what is built on it: bookies, and the metadata of ledgers.
+
+A *ledger* is an append-only sequence of entries, numbered 0, 1, 2 ..., that one writer fills.  A *bookie* is a server
+that stores entries.  The ledger's metadata says which bookies hold which of its entries, and how it ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.coordination.port import Watch
+    from sarit.env.ports import Buffer
+    from sarit.log.bookkeeper.metadata import LedgerMetadata
+
+
+class Code(Enum):
+    """How a bookie answered.
+
+    FAILED: any other error code.  LOST: the connection is gone, or was never there; the outcome is unknown."""
+
+    OK = "ok"
+    NO_LEDGER = "no ledger"
+    NO_ENTRY = "no entry"
+    FENCED = "fenced"
+    READ_ONLY = "read-only"
+    TOO_MANY_REQUESTS = "too many requests"
+    UNAUTHORIZED = "unauthorized"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReply:
+    """The answer to a read.
+
+    `payload`: verified against its digest; None unless the code is OK.  A wrong digest is FAILED, with a line in the
+    log.  `last_add_confirmed`: -1 when unknown.  `length`: of the payloads up to this entry, in bytes."""
+
+    code: Code
+    payload: memoryview | None = None
+    last_add_confirmed: int = -1
+    entry: int = -1
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddPacket:
+    """The bytes of one ADD for one entry, built once for all bookies (`wire.add_packet`).
+
+    `parts`: the frame with its length field, in pieces.  `size`: their bytes."""
+
+    parts: tuple[Buffer, ...]
+    size: int
+
+
+class Bookies(Protocol):
+    """Requests to bookies, all on the event loop.
+
+    `done` is called exactly once, later, never from within the call.  Bookies are named as their registration and the
+    metadata of ledgers name them: "host:port"."""
+
+    def add(self, bookie: str, ledger: int, entry: int, packet: AddPacket, done: Callable[[Code], None]) -> None:
+        """Store an entry."""
+
+    def read(self, bookie: str, ledger: int, entry: int, *, fence: bool, done: Callable[[EntryReply], None]) -> None:
+        """Read an entry; entry -1: the last one that this bookie has.
+
+        `fence`: it refuses the adds of the writer from now on."""
+
+    def queued_bytes(self, bookie: str) -> int:
+        """Bytes of adds that its socket has not taken yet."""
+
+    def writable(self) -> frozenset[str]:
+        """The bookies that are registered read-write, by the last snapshot."""
+
+    def watch(self, changed: Callable[[], None]) -> Watch:
+        """Have `changed` called on the event loop after `writable` has changed."""
+
+
+class LedgerStore(Protocol):
+    """The metadata of ledgers.
+
+    Errors are those of `coordination.port.Registers`: Exists, Conflict, NotFound, Unavailable (unknown outcome)."""
+
+    async def create(self, metadata: LedgerMetadata) -> tuple[int, int]:
+        """Store a new ledger; its id, and the version of its metadata."""
+
+    async def get(self, ledger: int) -> tuple[LedgerMetadata, int]:
+        """The metadata, and its version.  Raises NotFound."""
+
+    async def set(self, ledger: int, metadata: LedgerMetadata, expected: int) -> int:
+        """Replace the metadata at the version `expected`; the new version.  Raises Conflict, NotFound."""
+
+    async def delete(self, ledger: int, expected: int | None = None) -> None:
+        """Delete the metadata; the bookies collect the entries in time.  Raises Conflict, NotFound."""
