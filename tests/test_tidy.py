@@ -80,7 +80,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
 }
 
 # Where bounds, intervals and sizes are written: what an operator chooses, and all others.
-LITERAL_HOMES = ("src/sarit/core/limits.py", "src/sarit/node/settings.py")
+LITERAL_HOMES = ("src/sarit/core/limits.py", "src/sarit/core/limits_cluster.py", "src/sarit/node/settings.py")
 
 
 def _is_generated(path: Path) -> bool:

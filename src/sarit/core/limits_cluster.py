@@ -1,0 +1,14 @@
+"""Bounds, intervals, sizes of a cluster: of ZooKeeper, BookKeeper and shared storage.  The rest: `core/limits.py`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import KIB, MIB
+
+# -- BookKeeper: wire and metadata -------------------------------------------------------------
+# What ZooKeeper takes for one node by default.
+BOOKKEEPER_MAX_METADATA_BYTES: Final = 1 * MIB - KIB
+BOOKKEEPER_MAX_ENSEMBLE_SIZE: Final = 256
+BOOKKEEPER_MAX_ENSEMBLES: Final = 10_000
+BOOKKEEPER_MAX_CUSTOM_ENTRIES: Final = 1000
