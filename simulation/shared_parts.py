@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
 from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.log.memory import StoredLog
 from sarit.log.port import Frame
 
 if TYPE_CHECKING:
@@ -25,13 +26,11 @@ _NOTHING: Final = -1
 
 
 @dataclass(slots=True)
-class StoredLog:
+class SharedLog:
     """The durable part of one container's log.  `claims`: rises with each claim, as an epoch does."""
 
-    identity: bytes = b""
-    epoch: int = 0
+    stored: StoredLog = field(default_factory=lambda: StoredLog(b""))
     claims: int = 0
-    frames: dict[int, Frame] = field(default_factory=dict)
     truncated: int = _NOTHING
 
 
@@ -41,11 +40,11 @@ class SharedLogs:
     def __init__(self, delay: Callable[[], float], fails: Callable[[], bool]) -> None:
         self.delay = delay
         self.fails = fails
-        self._stored: dict[int, StoredLog] = {}
+        self._logs: dict[int, SharedLog] = {}
 
-    def stored(self, container: int) -> StoredLog:
+    def of(self, container: int) -> SharedLog:
         """The log of a container."""
-        return self._stored.setdefault(container, StoredLog())
+        return self._logs.setdefault(container, SharedLog())
 
 
 class ProcessLogs:
@@ -62,9 +61,9 @@ class ProcessLogs:
     async def claim(self, container: int) -> ProcessClaim:
         """See `LogProvider`."""
         await self.call()
-        stored = self.logs.stored(container)
-        stored.claims += 1
-        return ProcessClaim(self, stored, stored.claims)
+        log = self.logs.of(container)
+        log.claims += 1
+        return ProcessClaim(self, log, log.claims)
 
     async def call(self) -> None:
         """A call to the log: it takes time, and fails when the process has died."""
@@ -76,24 +75,24 @@ class ProcessLogs:
 class ProcessClaim:
     """See `ClaimedLog`: a later claim wins, whichever of the two is opened first."""
 
-    def __init__(self, process: ProcessLogs, stored: StoredLog, claim: int) -> None:
+    def __init__(self, process: ProcessLogs, log: SharedLog, claim: int) -> None:
         self._process = process
-        self._stored = stored
+        self._log = log
         self._claim = claim
 
     async def open(self, history: LogHistory, *, accept_loss: bool = False) -> ProcessLog:
         """See `ClaimedLog`."""
         await self._process.call()
-        stored = self._stored
-        if stored.claims != self._claim:
+        stored = self._log.stored
+        if self._log.claims != self._claim:
             raise Fenced("another owner has claimed the log")
-        if history.identity is None and stored.frames and stored.truncated != _NOTHING:
+        if history.identity is None and stored.frames and self._log.truncated != _NOTHING:
             raise Corrupt("the index is missing")
         if history.identity is not None and history.identity != stored.identity:
             raise Corrupt("a log of another history")
         stored.epoch += 1
         stored.identity = stored.identity or stored.epoch.to_bytes(LOG_IDENTITY_BYTES, "big")
-        return ProcessLog(self._process, stored, self._claim)
+        return ProcessLog(self._process, self._log, self._claim)
 
     async def release(self) -> None:
         """See `ClaimedLog`."""
@@ -102,11 +101,12 @@ class ProcessClaim:
 class ProcessLog:
     """See `DurableLog`."""
 
-    def __init__(self, process: ProcessLogs, stored: StoredLog, claim: int) -> None:
+    def __init__(self, process: ProcessLogs, log: SharedLog, claim: int) -> None:
         self._process = process
-        self._stored = stored
+        self._log = log
+        self._stored = log.stored
         self._claim = claim
-        self._epoch = stored.epoch
+        self._epoch = log.stored.epoch
         self._failure: Exception | None = None
         self._loop = asyncio.get_running_loop()
         self._arrives = 0.0
@@ -130,7 +130,7 @@ class ProcessLog:
 
     def _arrive(self, frame: Frame, done: FrameDone) -> None:
         if self._failure is None:
-            if self._stored.claims != self._claim:
+            if self._log.claims != self._claim:
                 self._failure = Fenced("another owner has claimed the log")
             elif self._process.logs.fails():
                 self._failure = Unavailable("the log failed")
@@ -147,20 +147,19 @@ class ProcessLog:
     async def replay(self, after: int) -> AsyncIterator[Frame]:
         """See `DurableLog`."""
         await self._process.call()
-        stored = self._stored
-        if stored.truncated > after + 1:
-            raise Corrupt(f"frames below {stored.truncated} are truncated, and those above {after} are needed")
-        for number in sorted(stored.frames):
+        frames, truncated = self._stored.frames, self._log.truncated
+        if truncated > after + 1:
+            raise Corrupt(f"frames below {truncated} are truncated, and those above {after} are needed")
+        for number in sorted(frames):
             if number > after:
-                yield stored.frames[number]
+                yield frames[number]
 
     def truncate(self, below: int) -> None:
         """See `DurableLog`."""
-        if self._process.dead or self._stored.claims != self._claim:
+        if self._process.dead or self._log.claims != self._claim:
             return
-        self._stored.truncated = max(self._stored.truncated, below)
-        for number in [number for number in self._stored.frames if number < below]:
-            del self._stored.frames[number]
+        self._log.truncated = max(self._log.truncated, below)
+        self._stored.truncate(below)
 
     @property
     def short_of_space(self) -> bool:
@@ -169,7 +168,7 @@ class ProcessLog:
 
     def backlog_bytes(self) -> int:
         """See `DurableLog`."""
-        return sum(len(frame.payload) for frame in self._stored.frames.values())
+        return self._stored.backlog_bytes()
 
     def release_recycled_files(self) -> None:
         """See `DurableLog`: there are none."""

@@ -90,16 +90,29 @@ def test_table_is_created_once_and_deleted_once(run):
     run(test)
 
 
-def test_calls_to_a_missing_table_raise_not_found(run):
+# Calls about a table, or about a segment, that is missing.
+ON_MISSING = {
+    "get entries": lambda ports: ports.tables.get(TABLE, [b"a"]),
+    "update entries": lambda ports: ports.tables.update(TABLE, [TableUpdate(b"a", b"1", NO_VERSION)]),
+    "scan": lambda ports: ports.tables.scan(TABLE, b"", None, 10),
+    "position": lambda ports: ports.tables.position(TABLE),
+    "seal": lambda ports: ports.segments.seal(SEGMENT),
+    "truncate": lambda ports: ports.segments.truncate(SEGMENT, 0),
+    "info": lambda ports: ports.segments.info(SEGMENT),
+    "update the policy": lambda ports: ports.segments.update_policy(SEGMENT, scale_type=0, target_rate=0),
+    "read": lambda ports: ports.segments.read(SEGMENT, 0, 10),
+    "write": lambda ports: ports.segments.write(SEGMENT, b"x", 0),
+    "get an attribute": lambda ports: ports.segments.get_attribute(SEGMENT, KEY),
+    "update an attribute": lambda ports: ports.segments.update_attribute(SEGMENT, KEY, 1, NULL_ATTRIBUTE_VALUE),
+    "merge": lambda ports: ports.segments.merge(SEGMENT, [transaction_segment(SEGMENT, 1)]),
+}
+
+
+def test_calls_on_what_is_missing_raise_not_found(run):
     async def test(ports):
-        for call in (
-            ports.tables.get(TABLE, [b"a"]),
-            ports.tables.update(TABLE, [TableUpdate(b"a", b"1", NO_VERSION)]),
-            ports.tables.scan(TABLE, b"", None, 10),
-            ports.tables.position(TABLE),
-        ):
+        for name, call in ON_MISSING.items():
             with pytest.raises(NotFound):
-                await call
+                pytest.fail(f"{name} returned {await call(ports)}")
 
     run(test)
 
@@ -206,26 +219,6 @@ def test_segment_is_created_once_and_deleted_once(run):
         await segments.delete(SEGMENT)
         with pytest.raises(NotFound):
             await segments.delete(SEGMENT)
-
-    run(test)
-
-
-def test_calls_to_a_missing_segment_raise_not_found(run):
-    async def test(ports):
-        segments = ports.segments
-        for call in (
-            segments.seal(SEGMENT),
-            segments.truncate(SEGMENT, 0),
-            segments.info(SEGMENT),
-            segments.update_policy(SEGMENT, scale_type=0, target_rate=0),
-            segments.read(SEGMENT, 0, 10),
-            segments.write(SEGMENT, b"x", 0),
-            segments.get_attribute(SEGMENT, KEY),
-            segments.update_attribute(SEGMENT, KEY, 1, NULL_ATTRIBUTE_VALUE),
-            segments.merge(SEGMENT, [transaction_segment(SEGMENT, 1)]),
-        ):
-            with pytest.raises(NotFound):
-                await call
 
     run(test)
 

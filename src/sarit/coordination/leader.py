@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING
 from sarit.coordination.assign import Recent, assign
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
 from sarit.coordination.map_register import MAP, read_map, write_map
+from sarit.coordination.polling import poll
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Conflict, Invalid, Unavailable
-from sarit.core.limits import (
-    COORDINATION_POLL_SECONDS,
-    COORDINATION_RETRY_SECONDS,
-    FIRST_MAP_SECONDS,
-    STORE_LEASE_SECONDS,
-)
-from sarit.core.repeated_log import RepeatedLog
+from sarit.core.errors import Conflict, Invalid
+from sarit.core.limits import FIRST_MAP_SECONDS, STORE_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,26 +53,18 @@ class Leader:
     async def run(self) -> None:
         """Until cancelled."""
         watches = [self._members.watch(self._wake.set), self._registers.watch(MAP, self._wake.set)]
-        repeated = RepeatedLog(_log, self._clock.monotonic)
         try:
-            while True:
-                self._wake.clear()
-                pause = COORDINATION_POLL_SECONDS
-                try:
-                    await self.evaluate()
-                    repeated.ended("")
-                except Conflict:
-                    coverage_probe("map_conflict")
-                    continue  # somebody else changed the map: decide again
-                except Unavailable as error:
-                    pause = COORDINATION_RETRY_SECONDS
-                    repeated.warning("", f"containers cannot be assigned now: {error}")
-                except Invalid as error:
-                    repeated.critical("", f"containers cannot be assigned: {error}")
-                await self._woken(pause)
+            await poll(self._decide, self._wake, self._clock, _log, "containers cannot be assigned")
         finally:
             for watch in watches:
                 watch.close()
+
+    async def _decide(self) -> None:
+        while True:
+            try:
+                return await self.evaluate()
+            except Conflict:  # somebody else changed the map: decide again
+                coverage_probe("map_conflict")
 
     async def evaluate(self) -> None:
         """Write the next map if there is one.  Raises Conflict, Unavailable, Invalid."""
@@ -110,13 +97,6 @@ class Leader:
             self._first_member_at = now
         enough = self._expected is not None and usable >= self._expected
         return not enough and now < self._first_member_at + FIRST_MAP_SECONDS
-
-    async def _woken(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
 
 
 def _log_changes(before: ContainerMap, after: ContainerMap) -> None:

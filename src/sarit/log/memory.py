@@ -27,6 +27,15 @@ class StoredLog:
     epoch: int = 0
     frames: dict[int, Frame] = field(default_factory=dict)
 
+    def truncate(self, below: int) -> None:
+        """Drop frames with a number less than `below`."""
+        for number in [number for number in self.frames if number < below]:
+            del self.frames[number]
+
+    def backlog_bytes(self) -> int:
+        """Bytes of the frames that are not truncated."""
+        return sum(len(frame.payload) for frame in self.frames.values())
+
 
 class MemoryLogProvider:
     """Logs by container; `delay_seconds` is how long a frame takes to become durable."""
@@ -132,9 +141,8 @@ class MemoryLog:
                 yield self._stored.frames[number]
 
     def truncate(self, below: int) -> None:
-        """Drop frames with a number less than `below`."""
-        for number in [number for number in self._stored.frames if number < below]:
-            del self._stored.frames[number]
+        """See `DurableLog`."""
+        self._stored.truncate(below)
 
     @property
     def short_of_space(self) -> bool:
@@ -142,8 +150,8 @@ class MemoryLog:
         return False
 
     def backlog_bytes(self) -> int:
-        """Bytes of the frames that are not truncated."""
-        return sum(len(frame.payload) for frame in self._stored.frames.values())
+        """See `DurableLog`."""
+        return self._stored.backlog_bytes()
 
     def release_recycled_files(self) -> None:
         """See `DurableLog`: there are none."""

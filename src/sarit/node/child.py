@@ -34,7 +34,7 @@ from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import CHILD_STORES_RETRY_SECONDS, SWITCH_INTERVAL_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.node.gc_scheduler import GcScheduler
-from sarit.node.signals import run_unless
+from sarit.node.signals import serve_until_stopped
 from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address, naming_port
 from sarit.node.volume import storage_directory
 
@@ -87,7 +87,7 @@ class Part(Protocol):
     async def serve(self) -> int:
         """Listen; the port.  Raises SaritError, OSError."""
 
-    def skip(self) -> None:
+    def skip_flush(self) -> None:
         """Let `stop` end its flush."""
 
     async def stop(self) -> None:
@@ -143,7 +143,7 @@ class StorePart:
         self._metering = asyncio.ensure_future(meters.run())
         return port
 
-    def skip(self) -> None:
+    def skip_flush(self) -> None:
         """Let `stop` end its flush."""
         if self._store is not None:
             self._store.skip_flush()
@@ -211,7 +211,7 @@ class ControllerPart:
         self._controller.advertised = (self._controller.advertised[0], port)
         return port
 
-    def skip(self) -> None:
+    def skip_flush(self) -> None:
         """Nothing is flushed."""
 
     async def stop(self) -> None:
@@ -226,26 +226,29 @@ class ControllerPart:
 
 
 class Parent:
-    """The commands of the parent, and reports to it."""
+    """The commands of the parent, and reports to it.  `first`: to stop; `again`: without the flush (`Stops`)."""
 
     def __init__(self, commands: int, reports: int) -> None:
         self._commands = commands
         self._reports = reports
         self.serve = asyncio.Event()
-        self.stop = asyncio.Event()
-        self.skip = asyncio.Event()
+        self.first = asyncio.Event()
+        self.again = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def listen(self) -> None:
         """Take commands from now on, on a thread: the end of the parent counts even while the event loop is busy."""
         threading.Thread(target=self._read, name="parent", daemon=True).start()
 
+    def noticed(self, *, ready: bool) -> None:
+        """See `Stops`: the parent says it."""
+
     def report(self, kind: str, **values: object) -> None:
         """Report one event."""
         os.write(self._reports, json.dumps({"kind": kind, **values}).encode() + b"\n")
 
     def _read(self) -> None:
-        events = {b"serve": self.serve, b"stop": self.stop, b"skip": self.skip}
+        events = {b"serve": self.serve, b"stop": self.first, b"skip": self.again}
         while line := read_line(self._commands):
             self._loop.call_soon_threadsafe(events[line].set)
         # The parent is gone.  Another node may start on the directory at any moment: nothing may be written any more.
@@ -272,20 +275,7 @@ async def run_part(part: Part, parent: Parent) -> None:
         parent.report("ready", port=await part.serve())
         GcScheduler().start()
 
-    async def hurry() -> None:
-        await parent.skip.wait()
-        part.skip()
-
-    hurrying = asyncio.ensure_future(hurry())
-    ready = False
-    try:
-        ready = await run_unless(parent.stop, start())
-        await parent.stop.wait()
-    finally:
-        if not ready:
-            part.skip()  # nothing was acknowledged
-        await part.stop()
-        hurrying.cancel()
+    await serve_until_stopped(part, start(), parent)
 
 
 async def _run(spec: ChildSpec, reports: int) -> None:

@@ -7,9 +7,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.coordination.map_register import MAP, read_map
-from sarit.core.errors import Invalid, Unavailable
-from sarit.core.limits import COORDINATION_POLL_SECONDS, COORDINATION_RETRY_SECONDS
-from sarit.core.repeated_log import RepeatedLog
+from sarit.coordination.polling import poll
+from sarit.core.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,20 +54,8 @@ class MapWatch:
     async def run(self) -> None:
         """Until cancelled."""
         watch = self._registers.watch(MAP, self._wake.set)
-        repeated = RepeatedLog(_log, self._clock.monotonic)
         try:
-            while True:
-                self._wake.clear()
-                pause = COORDINATION_POLL_SECONDS
-                try:
-                    await self.read()
-                    repeated.ended("")
-                except Unavailable as error:
-                    pause = COORDINATION_RETRY_SECONDS
-                    repeated.warning("", f"the container map cannot be read now: {error}")
-                except Invalid as error:
-                    repeated.critical("", f"the container map cannot be read: {error}")
-                await woken(self._wake, pause)
+            await poll(self.read, self._wake, self._clock, _log, "the container map cannot be read")
         finally:
             watch.close()
 
@@ -86,12 +73,3 @@ class MapWatch:
         if self.map is None or record.version > self.map.version:
             self.map = record
             self._on_map(record)
-
-
-async def woken(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, so many seconds at most."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return

@@ -15,24 +15,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.coordination.container_map import decode_store, encode_store
 from sarit.coordination.map_register import change_map
+from sarit.coordination.polling import poll
 from sarit.coordination.port import MemberState
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Fenced, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.errors import Fenced, NotFound, SaritError, Unavailable
 from sarit.core.limits import (
-    COORDINATION_POLL_SECONDS,
     COORDINATION_RETRY_SECONDS,
     LEAVE_STORE_SECONDS,
     STORE_INCARNATION_BYTES,
     STORE_LEASE_MARGIN_SECONDS,
     STORE_LEASE_SECONDS,
 )
-from sarit.core.repeated_log import RepeatedLog
-from sarit.node.map_watch import MapWatch, woken
+from sarit.node.map_watch import MapWatch
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -62,6 +62,10 @@ _LEASE_PROBES = {
     MemberState.SUSPENDED: "lease_suspended",
     MemberState.LOST: "lease_lost",
 }
+
+
+class _ReplacedError(Exception):
+    """Another process has taken this store's place."""
 
 
 class Member:
@@ -169,25 +173,16 @@ class Member:
     # -- tasks ------------------------------------------------------------------------------------
 
     async def _keep_joined(self) -> None:
-        repeated = RepeatedLog(_log, self._env.clock.monotonic)
-        while True:
-            self._lease_changed.clear()
-            pause = COORDINATION_POLL_SECONDS
-            if self._is_lost():
-                try:
-                    if not await self._join():
-                        return
-                    repeated.ended("")
-                except (Unavailable, Invalid) as error:
-                    pause = COORDINATION_RETRY_SECONDS
-                    repeated.warning("", f"store {self.name} cannot join now: {error}")
-            await woken(self._lease_changed, pause)
+        with suppress(_ReplacedError):
+            await poll(self._join, self._lease_changed, self._env.clock, _log, f"store {self.name} cannot join")
 
     def _is_lost(self) -> bool:
         return self._membership is None or self._membership.state is MemberState.LOST
 
-    async def _join(self) -> bool:
-        """Join as a new incarnation; False when another process has taken this store's place."""
+    async def _join(self) -> None:
+        """Join as a new incarnation, unless the lease runs.  Raises _ReplacedError, Unavailable, Invalid."""
+        if not self._is_lost():
+            return
         found = (await self._members.list()).get(self.name)
         if (
             self._membership is not None
@@ -195,7 +190,7 @@ class Member:
             and decode_store(found).incarnation not in self._incarnations
         ):
             _log.critical("another process has joined as store %s: stop one of the two", self.name)
-            return False
+            raise _ReplacedError
         incarnation = int.from_bytes(self._env.random.bytes(STORE_INCARNATION_BYTES), "big")
         self._incarnations.add(incarnation)
         self._address = replace(self._address, incarnation=incarnation)
@@ -203,7 +198,6 @@ class Member:
         # The map may have named this start before the answer came.
         if self.watch.map is not None:
             self._follow(self.watch.map)
-        return True
 
     def _on_state(self, state: MemberState) -> None:
         _log.info("the lease of store %s is %s", self.name, state.value)
@@ -231,17 +225,9 @@ class Member:
         return any(self.is_mine(number) for number in range(len(record.owners)))
 
     async def _keep_reporting(self) -> None:
-        repeated = RepeatedLog(_log, self._env.clock.monotonic)
-        while True:
-            self._wake.clear()
-            pause = COORDINATION_POLL_SECONDS
-            try:
-                await self._report()
-                repeated.ended("")
-            except (Unavailable, Invalid) as error:
-                pause = COORDINATION_RETRY_SECONDS
-                repeated.warning("", f"store {self.name} cannot change the container map now: {error}")
-            await woken(self._wake, pause)
+        await poll(
+            self._report, self._wake, self._env.clock, _log, f"store {self.name} cannot change the container map"
+        )
 
     async def _report(self) -> None:
         """Change the map by what the store gave up.  Raises Unavailable (repeat it), Invalid."""

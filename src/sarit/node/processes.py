@@ -31,7 +31,7 @@ from sarit.core.limits import (
 )
 from sarit.node.child import ChildSpec
 from sarit.node.ownership import claim_directory, claim_long_term_storage
-from sarit.node.signals import StopSignals, run_unless
+from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.standalone import say, warn_of_addresses
 from sarit.node.volume import fit_to_volume
 
@@ -330,20 +330,10 @@ async def _serve(config: NodeConfig, machine_bytes: int, descriptors: int, env: 
     config = fit_to_volume(config, env.files)
     parts = config.divided(machine_bytes, descriptors)
     claim = claim_directory(config, env)
-    node = ProcessNode(config, parts, env, claim)
-    ready = False
     try:
-        ready = await run_unless(signals.first, _start(config, env, claim, node))
-        if ready:
-            say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
-            await signals.first.wait()
-            _log.info("stopping: flushing to long-term storage (a second signal skips that)")
-        else:
-            _log.info("stopping before it was ready")
+        node = ProcessNode(config, parts, env, claim)
+        await serve_until_stopped(node, _start(config, env, claim, node), signals)
     finally:
-        if not ready:
-            signals.again.set()
-        await _stop(node, signals)
         # Last: another node may start on the directory from here on.
         claim.lock.close()
     say("sarit stopped; everything acknowledged is on disk")
@@ -358,18 +348,7 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Proc
     finally:
         await storage.close()
     await node.start()
-
-
-async def _stop(node: ProcessNode, signals: StopSignals) -> None:
-    async def hurry() -> None:
-        await signals.again.wait()
-        node.skip_flush()
-
-    hurrying = asyncio.ensure_future(hurry())
-    try:
-        await node.stop()
-    finally:
-        hurrying.cancel()
+    say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
 
 
 def run(config: NodeConfig) -> None:

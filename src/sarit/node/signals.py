@@ -1,10 +1,11 @@
-"""SIGTERM and SIGINT stop a node; a second one stops it at once."""
+"""How a node runs until it is asked to stop.  SIGTERM and SIGINT ask; a second one does not wait for the flush."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.core.limits import REPEATED_SIGNAL_SECONDS
 
@@ -13,7 +14,29 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Clock
 
+_log = logging.getLogger("sarit.node")
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stops(Protocol):
+    """Who asks a node to stop."""
+
+    first: asyncio.Event
+    again: asyncio.Event
+
+    def noticed(self, *, ready: bool) -> None:
+        """The node stops because of `first`; `ready`: it had served."""
+
+
+class Stoppable(Protocol):
+    """What runs until it is asked to stop."""
+
+    async def stop(self) -> None:
+        """Stop serving, flush to long-term storage, close everything."""
+
+    def skip_flush(self) -> None:
+        """Let `stop` end its flush: what was acknowledged is in the durable log, and the next start flushes it."""
 
 
 class StopSignals:
@@ -42,6 +65,39 @@ class StopSignals:
             self.again.set()
         # Of every signal, also an ignored one: a burst counts as one, however long it is.
         self._last = now
+
+    def noticed(self, *, ready: bool) -> None:
+        """See `Stops`."""
+        if ready:
+            _log.info("stopping: flushing to long-term storage (a second signal skips that)")
+        else:
+            _log.info("stopping before it was ready")
+
+
+async def serve_until_stopped(node: Stoppable, start: Coroutine[Any, Any, None], stops: Stops) -> None:
+    """Start a node, and stop it after `stops.first`; `stops.again`: without the flush.
+
+    Raises what `start` raises, after the node has stopped."""
+
+    async def hurry() -> None:
+        await stops.again.wait()
+        node.skip_flush()
+
+    hurrying = asyncio.ensure_future(hurry())
+    ready = False
+    try:
+        # A recovery may take long.  It may be cancelled at any moment, since nothing was acknowledged yet.
+        ready = await run_unless(stops.first, start)
+        await stops.first.wait()
+        stops.noticed(ready=ready)
+    finally:
+        if not ready:
+            # Nothing was acknowledged, so there is nothing to flush.
+            node.skip_flush()
+        try:
+            await node.stop()
+        finally:
+            hurrying.cancel()
 
 
 async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

@@ -16,7 +16,7 @@ from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.ownership import claim_directory, claim_long_term_storage
-from sarit.node.signals import StopSignals, run_unless
+from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.volume import fit_to_volume, storage_directory
 from sarit.store.flow_control.load_meters import LoadMeters
 from sarit.store.server.listener import StoreListener
@@ -117,6 +117,10 @@ class Node:
         await self.server.close()
         await self.store.stop()
 
+    def skip_flush(self) -> None:
+        """Let `stop` end its flush."""
+        self.store.skip_flush()
+
 
 @contextmanager
 def naming_port(option: str, host: str, port: int) -> Iterator[None]:
@@ -183,23 +187,11 @@ async def _serve(config: NodeConfig, env: Env) -> None:
     config = fit_to_volume(config, env.files)
     # Before anything else reads or writes the directory.
     claim = claim_directory(config, env)
-    nodes: list[Node] = []
-    ready = False
     try:
-        # A recovery may take long.  It may be cancelled at any moment, since nothing was acknowledged yet.
-        ready = await run_unless(signals.first, _start(config, env, claim, nodes))
-        if ready:
-            say(f"sarit is ready: {nodes[0].addresses()}, data in {config.data_dir}")
-            await signals.first.wait()
-            _log.info("stopping: flushing to long-term storage (a second signal skips that)")
-        else:
-            _log.info("stopping before it was ready")
+        # Its storage has threads from here on, even if it never starts.
+        node = await open_node(config, env, claim)
+        await serve_until_stopped(node, _start(config, env, claim, node), signals)
     finally:
-        if not ready:
-            # Nothing was acknowledged, so there is nothing to flush.
-            signals.again.set()
-        for node in nodes:
-            await _stop(node, signals)
         # Last: another node may start on the directory from here on.
         claim.lock.close()
     say("sarit stopped; everything acknowledged is on disk")
@@ -213,29 +205,13 @@ def say(text: str) -> None:
         sys.stdout = None  # otherwise flushing it at exit fails the process
 
 
-async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, nodes: list[Node]) -> None:
-    """Start the node; it is added to `nodes` as soon as it needs to be stopped."""
-    node = await open_node(config, env, claim)
-    # Its storage has threads from here on, even if the next line fails.
-    nodes.append(node)
+async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node) -> None:
     await claim_long_term_storage(config, env, node.storage, claim)
     # After both claims: a store that runs writes chunks, and collects those that it does not know.
     await node.start(claim)
     # After recovery, so that what it made is frozen.
     GcScheduler().start()
-
-
-async def _stop(node: Node, signals: StopSignals) -> None:
-    async def hurry() -> None:
-        await signals.again.wait()
-        # What was acknowledged is in the durable log; the next start flushes it.
-        node.store.skip_flush()
-
-    hurrying = asyncio.ensure_future(hurry())
-    try:
-        await node.stop()
-    finally:
-        hurrying.cancel()
+    say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
 
 
 def warn_of_addresses(config: NodeConfig) -> None:

@@ -100,6 +100,12 @@ class Cluster:
         await write_map(self.registers, record, version)
         return record
 
+    async def own_all_validly(self) -> None:
+        """Give all containers to `a`, whose lease runs."""
+        await self.write(["a"] * CONTAINERS)
+        await self.hosting.until("own", 0, 1)
+        assert self.member.valid()
+
     async def map_where(self, holds) -> ContainerMap:
         """The first map for which `holds(map)`."""
         changed = asyncio.Event()
@@ -222,9 +228,7 @@ def test_reports_are_repeated_until_their_outcome_is_known():
 def test_lost_lease_closes_everything_and_the_member_joins_again():
     async def main(cluster):
         first = await cluster.joined()
-        await cluster.write(["a", "a", "a"])
-        await cluster.hosting.until("own", 0, 1)
-        assert cluster.member.valid()
+        await cluster.own_all_validly()
         cluster.service.expire(STORES, "a")
         await cluster.hosting.until("lost")
         again = await cluster.joined(first)
@@ -275,9 +279,7 @@ def test_store_gives_up_when_another_process_has_its_name(caplog):
 
 def test_lease_is_not_trusted_while_coordination_is_away():
     async def main(cluster):
-        await cluster.write(["a", "a", "a"])
-        await cluster.hosting.until("own", 0, 1)
-        assert cluster.member.valid()
+        await cluster.own_all_validly()
         cluster.service.faults.cut_off.add("a")
         while cluster.member.valid():
             await asyncio.sleep(0.01)
@@ -289,9 +291,7 @@ def test_lease_is_not_trusted_while_coordination_is_away():
 
 def test_lease_is_not_trusted_without_a_recent_map():
     async def main(cluster):
-        await cluster.write(["a", "a", "a"])
-        await cluster.hosting.until("own", 0, 1)
-        assert cluster.member.valid()
+        await cluster.own_all_validly()
         cluster.member.watch.read_at -= LEASE_SECONDS
         assert not cluster.member.valid()
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from sarit.core.limits import REPEATED_SIGNAL_SECONDS
-from sarit.node.signals import StopSignals, run_unless
+from sarit.node.signals import StopSignals, run_unless, serve_until_stopped
+from tests.limits import HANG_SECONDS
 
 
 class Clock:
@@ -50,3 +51,70 @@ def test_work_is_cancelled_once_the_event_is_set():
         assert await run_unless(asyncio.Event(), asyncio.sleep(0))
 
     asyncio.run(main())
+
+
+class Node:
+    """Flushes until it may skip that."""
+
+    def __init__(self):
+        self.calls = []
+        self.skipped = asyncio.Event()
+
+    def skip_flush(self):
+        self.calls.append("skip")
+        self.skipped.set()
+
+    async def stop(self):
+        self.calls.append("stop")
+        await self.skipped.wait()
+
+
+def test_second_signal_skips_the_flush_of_a_node_that_stops(caplog):
+    caplog.set_level("INFO")
+    node = Node()
+
+    async def main():
+        clock = Clock()
+        stops = StopSignals(clock)
+        serving = asyncio.ensure_future(serve_until_stopped(node, asyncio.sleep(0), stops))
+        stops.on_signal()
+        while node.calls != ["stop"]:
+            await asyncio.sleep(0)
+        clock.now += REPEATED_SIGNAL_SECONDS
+        stops.on_signal()
+        async with asyncio.timeout(HANG_SECONDS):
+            await serving
+
+    asyncio.run(main())
+    assert node.calls == ["stop", "skip"]
+    assert "flushing to long-term storage (a second signal skips that)" in caplog.text
+
+
+def test_node_that_is_stopped_while_it_starts_does_not_flush(caplog):
+    caplog.set_level("INFO")
+    node = Node()
+
+    async def main():
+        stops = StopSignals(Clock())
+        stops.first.set()
+        async with asyncio.timeout(HANG_SECONDS):
+            await serve_until_stopped(node, asyncio.sleep(1000), stops)
+
+    asyncio.run(main())
+    assert node.calls == ["skip", "stop"]
+    assert "stopping before it was ready" in caplog.text
+
+
+def test_node_that_cannot_start_is_stopped_and_says_why():
+    node = Node()
+
+    async def fails():
+        raise OSError("port taken")
+
+    async def main():
+        async with asyncio.timeout(HANG_SECONDS):
+            await serve_until_stopped(node, fails(), StopSignals(Clock()))
+
+    with pytest.raises(OSError, match="port taken"):
+        asyncio.run(main())
+    assert node.calls == ["skip", "stop"]

@@ -6,7 +6,7 @@ One method per command; each returns the reply or raises a kind of `core.errors`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +21,16 @@ from sarit.core.limits import (
 from sarit.core.names import transient_segment
 from sarit.store.container.operations import KIND_TABLE_FIXED, Entry
 from sarit.store.container.segment import AttributeUpdate
-from sarit.store.health import Opening
-from sarit.store.server.held_requests import answer_of_owner
+from sarit.store.server.held_requests import answer_request
 from sarit.store.server.replies import error_reply, table_error_reply
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.store.container.container import Container
+    from sarit.store.server.held_requests import Handler
     from sarit.store.store import SegmentStore
 
-Handler = Callable[[Any], Coroutine[Any, Any, wire.Command]]
 # Sends a request to the store that owns its container; its reply, or None: close the connection.
 AskOwner = Callable[[wire.Command], Awaitable[wire.Command | None]]
 
@@ -82,18 +81,14 @@ class ControlHandler:
 
     async def answer(self, command: Any) -> wire.Command | None:
         """The reply; None: close the connection."""
-        handler = self._handlers[type(command)]
-        try:
-            if self._store.placed:
-                return await answer_of_owner(self._store, _subject(command), handler(command))
-            return await handler(command)
-        except Opening:  # nothing was done: the connection lets the request wait
-            raise
-        except (SaritError, NotImplementedError) as error:
-            segment = _subject(command)
+        segment = _subject(command)
+
+        def refusal(error: Exception) -> wire.Command | None:
             if isinstance(command, wire.TruncateSegment):
                 return error_reply(error, command.request_id, segment, command.truncation_offset)
             return error_reply(error, command.request_id, segment)
+
+        return await answer_request(self._store, segment, self._handlers[type(command)], command, refusal)
 
     async def forward(self, command: wire.Command, wrong_host: wire.WrongHost) -> wire.Command | None:
         """The owner's reply to a request on a table that has moved; `wrong_host` for any other request.

@@ -9,19 +9,41 @@ of the connection (`connection.py`), and nothing else: no reply slot, no segment
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import OPENING_WAIT_SECONDS
 from sarit.store.health import Opening
+from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable
 
     from sarit.store.store import SegmentStore
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+# Answers requests of one command, or raises a kind of `core.errors`.
+Handler = Callable[[Any], Coroutine[Any, Any, wire.Command]]
+
+
+async def answer_request(
+    store: SegmentStore, segment: str, handler: Handler, command: Any, refusal: Callable[[Exception], R]
+) -> wire.Command | R:
+    """The reply of `handler`, or `refusal(error)`; as the owner of `segment`, if the request is about one.
+
+    Raises Opening: nothing was done, and the connection lets the request wait."""
+    try:
+        if segment and store.placed:
+            return await answer_of_owner(store, segment, handler(command))
+        return await handler(command)
+    except Opening:
+        raise
+    except (SaritError, NotImplementedError) as error:
+        return refusal(error)
 
 
 async def answer_of_owner(store: SegmentStore, segment: str, answering: Coroutine[Any, Any, T]) -> T:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Conflict, Exists, Invalid, SaritError
@@ -22,8 +21,7 @@ from sarit.core.limits import (
 from sarit.core.metering import NO_RATES, ScaleAdvice
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.flow_control.growth import GrowthMonitor
-from sarit.store.health import Opening
-from sarit.store.server.held_requests import answer_of_owner
+from sarit.store.server.held_requests import answer_request
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.frames import Append
@@ -31,9 +29,8 @@ from sarit.wire.frames import Append
 if TYPE_CHECKING:
     from sarit.core.metering import Rates
     from sarit.store.flow_control.load_meters import LoadMeters
+    from sarit.store.server.held_requests import Handler
     from sarit.store.store import SegmentStore
-
-Handler = Callable[[Any], Coroutine[Any, Any, wire.Command]]
 
 # The writer id of appends by controllers: of two concurrent ones, one is refused.
 _WRITER: Final = b"sarit-controller"
@@ -115,18 +112,14 @@ class InternalSession:
     async def answer(self, command: Any) -> wire.Command:
         """The reply to an internal request.  Raises Opening: nothing was done."""
         segment = getattr(command, "segment", "")
-        handler = self._handlers[type(command)]
-        try:
-            if segment and self._store.placed:
-                return await answer_of_owner(self._store, segment, handler(command))
-            return await handler(command)
-        except Opening:
-            raise
-        except Conflict as error:
-            return wire.ConditionFailed(command.request_id, segment, str(error))
-        except SaritError as error:
+
+        def refusal(error: Exception) -> wire.Command:
+            if isinstance(error, Conflict):
+                return wire.ConditionFailed(command.request_id, segment, str(error))
             reply = error_reply(error, command.request_id, segment)
             return reply or wire.OutcomeUnknown(command.request_id, segment, str(error))
+
+        return await answer_request(self._store, segment, self._handlers[type(command)], command, refusal)
 
     def close(self) -> None:
         """The connection has ended."""
