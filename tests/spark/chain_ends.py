@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STUCK_SECONDS = 600  # only a hang takes that long
+EVENT_BYTES = 8000  # a micro-batch of 500 over 8 segments: each has more than 256 KiB, the size of a task
 FLEETS = 4  # of an airline
 
 
@@ -118,11 +119,12 @@ class Feeder(threading.Thread):
 
 def endless(events: list[inputs.Event]) -> Iterator[inputs.Event]:
     """The events over and over, with numbers that rise, and the flights of each airline in several fleets: there are
-    few airlines, and each segment of the input is to have events."""
+    few airlines, and each segment of the input is to have events.  They are large, so that it gets a task, too."""
     bodies = [json.loads(event.body) for event in events]
     number = 0
     while True:
         for event, body in zip(events, bodies, strict=True):
             fleet = f"{event.key}-{number % FLEETS}"
-            yield inputs.Event(json.dumps(body | {"n": number, "airline": fleet}), fleet)
+            text = json.dumps(body | {"n": number, "airline": fleet})
+            yield inputs.Event(text.ljust(EVENT_BYTES), fleet)
             number += 1
