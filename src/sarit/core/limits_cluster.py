@@ -12,3 +12,11 @@ BOOKKEEPER_MAX_METADATA_BYTES: Final = 1 * MIB - KIB
 BOOKKEEPER_MAX_ENSEMBLE_SIZE: Final = 256
 BOOKKEEPER_MAX_ENSEMBLES: Final = 10_000
 BOOKKEEPER_MAX_CUSTOM_ENTRIES: Final = 1000
+
+# -- ZooKeeper --------------------------------------------------------------------------------
+# ZooKeeper: until the first connection; until a call finds one; until its answer; of one attempt; between attempts.
+ZOOKEEPER_CONNECT_SECONDS: Final = 5.0
+ZOOKEEPER_WAIT_SECONDS: Final = 2.0
+ZOOKEEPER_CALL_SECONDS: Final = 5.0
+ZOOKEEPER_SOCKET_SECONDS: Final = 1.0
+ZOOKEEPER_RETRY_SECONDS: Final = 0.5

@@ -1,0 +1,311 @@
+"""One session of a process with ZooKeeper.  `zookeeper_ports.py` has the ports of coordination on it.
+
+kazoo runs in threads of its own.  Each call is sent from the event loop, and its answer comes back to the loop.
+
+*Outcomes.*  A call waits for the connection, and is Unavailable when there is none for ZOOKEEPER_WAIT_SECONDS.  A call
+that was sent and not answered is Unavailable, too, and its outcome is unknown.  Nothing is repeated here.
+
+*The session.*  A connection that is lost suspends the session.  Only ZooKeeper ends it: kazoo reports that after it
+could connect again, and begins a new session.  While no server can be reached, no session ends.
+
+*Heartbeats* are calls of `sync`, which the leader of the servers answers.  A server reports the heartbeats of its
+sessions to the leader only now and then.  So an answer proves that the server was connected to the leader, and that
+the heartbeat *before* it has counted.  New connections count at once: the leader confirms their session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from sarit.coordination.port import MemberState, Versioned
+from sarit.coordination.zookeeper_client import (
+    ZooKeeperWatch,
+    deliver,
+    drop_connection,
+    errors,
+    make_client,
+    report_sessions,
+    stop_client,
+    translate,
+)
+from sarit.core.errors import NotFound, SaritError, Unavailable
+from sarit.core.limits import STORE_HEARTBEATS_PER_LEASE, STORE_LEASE_MARGIN_SECONDS
+from sarit.core.limits_cluster import (
+    ZOOKEEPER_CALL_SECONDS,
+    ZOOKEEPER_CONNECT_SECONDS,
+    ZOOKEEPER_RETRY_SECONDS,
+    ZOOKEEPER_WAIT_SECONDS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.env.ports import Env
+
+    class SessionStates(Protocol):
+        """What follows the states of the session."""
+
+        def on_session_state(self, state: MemberState) -> None:
+            """Called with every state, until LOST."""
+
+
+_log = logging.getLogger("sarit.coordination")
+
+_NO_TIME: Final = float("-inf")
+
+
+class ZooKeeper:
+    """One session.  Paths are absolute; a version is that of the node's value.
+
+    Calls raise Unavailable, and then the outcome of a change is unknown."""
+
+    def __init__(self, hosts: str, session_seconds: float, env: Env) -> None:
+        """`hosts`: HOST:PORT of the servers, with commas.  `session_seconds`: asked for; servers have bounds of theirs.
+
+        Raises Invalid: kazoo is not installed."""
+        self.hosts = hosts
+        self.session_seconds = session_seconds
+        self._env = env
+        self._clock = env.clock
+        self._client = make_client(hosts, session_seconds)
+        self._client.add_listener(self._on_kazoo_state)
+        report_sessions(self._client, partial(self._post, self._on_session))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = False
+        self._connected = asyncio.Event()
+        self._proven = asyncio.Event()
+        self._sessions = 0
+        self._disconnected_at = _NO_TIME
+        self._heartbeat_at = _NO_TIME
+        self._certain_at = _NO_TIME
+        self._beat_now = asyncio.Event()
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._watches: set[ZooKeeperWatch] = set()
+        self._memberships: set[SessionStates] = set()
+
+    def __repr__(self) -> str:
+        state = "connected" if self._connected.is_set() else "not connected"
+        return f"<ZooKeeper {self.hosts} {state}>"
+
+    @classmethod
+    async def connect(cls, hosts: str, session_seconds: float, env: Env) -> ZooKeeper:
+        """A session that is connected.  Raises Unavailable after ZOOKEEPER_CONNECT_SECONDS, Invalid."""
+        found = cls(hosts, session_seconds, env)
+        found.start()
+        try:
+            async with asyncio.timeout(ZOOKEEPER_CONNECT_SECONDS):
+                await found._proven.wait()
+        except BaseException as error:
+            await found.close()
+            if isinstance(error, TimeoutError):
+                raise Unavailable(
+                    f"no ZooKeeper answers at {hosts} within {ZOOKEEPER_CONNECT_SECONDS:g} s: is the address "
+                    "right, and does it run?"
+                ) from None
+            raise
+        return found
+
+    def start(self) -> None:
+        """Connect in the background."""
+        self._loop = asyncio.get_running_loop()
+        self._disconnected_at = self._clock.monotonic()
+        self._client.start_async()
+        self._spawn(self._send_heartbeats())
+
+    async def close(self) -> None:
+        """End the session, and with it its members."""
+        if self._closing:
+            return
+        self._closing = True
+        for membership in list(self._memberships):
+            membership.on_session_state(MemberState.LOST)
+        for watch in list(self._watches):
+            watch.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _run_blocking(self._env, partial(stop_client, self._client))
+
+    @property
+    def certain_until(self) -> float:
+        """Until then, on the monotonic clock, ZooKeeper does not end the session: less a margin."""
+        return self._certain_at + self.session_seconds - STORE_LEASE_MARGIN_SECONDS
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    async def get(self, path: str) -> Versioned | None:
+        """The value of a node; None when there is none."""
+        try:
+            value, stat = await self.call(path, self._client.get_async, path)
+        except NotFound:
+            return None
+        return Versioned(value, stat.version)
+
+    async def create(
+        self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False
+    ) -> str:
+        """Create a node; its path.  Raises Exists, NotFound (the parent).
+
+        `ephemeral`: until the session ends.  `sequence`: a number is added.  `parents`: create those, too."""
+        make = partial(
+            self._client.create_async, path, bytes(value), ephemeral=ephemeral, sequence=sequence, makepath=parents
+        )
+        return str(await self.call(path, make))
+
+    async def create_ephemeral(self, path: str, value: bytes) -> int:
+        """Create a node until the session ends; the number of its creation.  Raises Exists."""
+        make = partial(self._client.create_async, path, bytes(value), ephemeral=True, makepath=True, include_data=True)
+        _, stat = await self.call(path, make)
+        return int(stat.czxid)
+
+    async def set(self, path: str, value: bytes, expected: int | None) -> int:
+        """Replace a value at the version `expected` (None: any); its new version.  Raises Conflict, NotFound."""
+        version = -1 if expected is None else expected
+        stat = await self.call(path, self._client.set_async, path, bytes(value), version)
+        return int(stat.version)
+
+    async def delete(self, path: str, expected: int | None = None) -> None:
+        """Delete a node at the version `expected` (None: any).  Raises Conflict, NotFound, Exists (it has children)."""
+        await self.call(path, self._client.delete_async, path, -1 if expected is None else expected)
+
+    async def children(self, path: str) -> list[str]:
+        """The names directly below a node, sorted; empty when there is no node."""
+        try:
+            return sorted(await self.call(path, self._client.get_children_async, path))
+        except NotFound:
+            return []
+
+    async def creation(self, path: str) -> tuple[int, int] | None:
+        """The number of a node's creation, and its version; None when there is none."""
+        stat = await self.call(path, self._client.exists_async, path)
+        return None if stat is None else (int(stat.czxid), int(stat.version))
+
+    def watch(self, path: str, changed: Callable[[], None]) -> ZooKeeperWatch:
+        """Have `changed` called after a node was created, set or deleted, and after each new connection."""
+        return self._add_watch(path, changed, children=False)
+
+    def watch_children(self, path: str, changed: Callable[[], None]) -> ZooKeeperWatch:
+        """Have `changed` called after a child was created or deleted, and after each new connection."""
+        return self._add_watch(path, changed, children=True)
+
+    async def call(self, path: str, begin: Callable[..., Any], *arguments: Any) -> Any:
+        """The answer to one call of kazoo.  Raises the errors of the port."""
+        await self._wait_until_connected()
+        answer = asyncio.get_running_loop().create_future()
+        begin(*arguments).rawlink(lambda result: self._post(deliver, answer, result))
+        try:
+            async with asyncio.timeout(ZOOKEEPER_CALL_SECONDS):
+                return await answer
+        except TimeoutError:
+            raise Unavailable(f"ZooKeeper did not answer within {ZOOKEEPER_CALL_SECONDS:g} s") from None
+        except errors() as error:
+            raise translate(error, path) from None
+
+    async def _wait_until_connected(self) -> None:
+        if self._closing:
+            raise Unavailable("the session with ZooKeeper is closed")
+        try:
+            async with asyncio.timeout(ZOOKEEPER_WAIT_SECONDS):
+                await self._connected.wait()
+        except TimeoutError:
+            raise Unavailable(f"ZooKeeper cannot be reached at {self.hosts}") from None
+
+    # -- the session: on the event loop -----------------------------------------------------------
+
+    def add_membership(self, membership: SessionStates) -> None:
+        """Report the session's states to it until it is LOST."""
+        self._memberships.add(membership)
+
+    def _on_state(self, state: str, at: float, ended: bool) -> None:
+        if state == "CONNECTED":
+            # The leader has confirmed or made the session since the connection was lost.
+            self._certain_at = max(self._certain_at, self._disconnected_at)
+            self._connected.set()
+            self._beat_now.set()
+            for watch in list(self._watches):
+                watch.on_connected()
+            return
+        self._connected.clear()
+        self._disconnected_at = at
+        if state == "SUSPENDED":
+            self._report(MemberState.SUSPENDED)
+            return
+        self._sessions += 1
+        self._certain_at = self._heartbeat_at = _NO_TIME
+        self._report(MemberState.LOST)
+        if ended and not self._closing:
+            self._spawn(self._start_again())
+
+    def _on_session(self, seconds: float) -> None:
+        if seconds != self.session_seconds:
+            _log.info("ZooKeeper gives a session of %g s, not %g s", seconds, self.session_seconds)
+        self.session_seconds = seconds
+
+    def _report(self, state: MemberState) -> None:
+        for membership in list(self._memberships):
+            membership.on_session_state(state)
+            if state is MemberState.LOST:
+                self._memberships.discard(membership)
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            await self._connected.wait()
+            self._beat_now.clear()
+            session, sent = self._sessions, self._clock.monotonic()
+            try:
+                async with asyncio.timeout(self.session_seconds / 3):
+                    await self.call("/", self._client.sync_async, "/")
+                if session == self._sessions:
+                    self._certain_at = max(self._certain_at, self._heartbeat_at)
+                    self._heartbeat_at = sent
+                    self._proven.set()
+                    self._report(MemberState.CONNECTED)
+            except TimeoutError:
+                # kazoo itself would not find out: its own heartbeats are left out while there are calls.
+                _log.warning("ZooKeeper does not answer: connecting again")
+                drop_connection(self._client)
+            except SaritError as error:
+                _log.debug("no heartbeat: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.session_seconds / STORE_HEARTBEATS_PER_LEASE):
+                    await self._beat_now.wait()
+
+    async def _start_again(self) -> None:
+        """kazoo gives up after an error that it does not expect, as of a server that is no ZooKeeper."""
+        await asyncio.sleep(ZOOKEEPER_RETRY_SECONDS)
+        await _run_blocking(self._env, self._client.start_async)
+
+    def _add_watch(self, path: str, changed: Callable[[], None], *, children: bool) -> ZooKeeperWatch:
+        watch = ZooKeeperWatch(self._client, self._watches, partial(self._post), path, changed, children=children)
+        self._watches.add(watch)
+        if self._connected.is_set():
+            watch.arm()
+        return watch
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- on the threads of kazoo -----------------------------------------------------------------
+
+    def _on_kazoo_state(self, state: str) -> None:
+        self._post(self._on_state, str(state), self._clock.monotonic(), self._client.client_state == "CLOSED")
+
+    def _post(self, function: Callable[..., object], *arguments: object) -> None:
+        """Have a function called on the event loop."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(function, *arguments)
+
+
+async def _run_blocking(env: Env, function: Callable[[], object]) -> None:
+    worker = env.threads.worker("zookeeper")
+    try:
+        await worker.run(function)
+    finally:
+        await worker.close()

@@ -1,0 +1,155 @@
+"""What leans on kazoo: its client, its errors, watches.  kazoo calls back on threads of its own."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.limits_cluster import ZOOKEEPER_RETRY_SECONDS, ZOOKEEPER_SOCKET_SECONDS
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+
+class ZooKeeperWatch:
+    """See `Watch`.  ZooKeeper's own watches fire once: this one is armed again before `changed` is called.
+
+    Calls of one session are carried out in order, so what is read in `changed` is read after that."""
+
+    def __init__(
+        self, client: Any, watches: set[ZooKeeperWatch], post: Callable[..., None], path: str,
+        changed: Callable[[], None], *, children: bool,
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._watches = watches
+        self._post = post
+        self._path = path
+        self._changed = changed
+        self._children = children
+        self._armed = 0
+
+    def close(self) -> None:
+        """See `Watch`."""
+        self._watches.discard(self)
+
+    def arm(self) -> None:
+        """Ask ZooKeeper for the next change."""
+        self._armed += 1
+        fired = partial(self._on_event, self._armed)
+        if not self._children:
+            self._client.exists_async(self._path, watch=fired)
+            return
+        self._client.get_children_async(self._path, watch=fired).rawlink(
+            lambda result: self._arm_for_parent(result, fired)
+        )
+
+    def on_connected(self) -> None:
+        """Whatever has changed meanwhile."""
+        self.arm()
+        self._changed()
+
+    def _arm_for_parent(self, result: Any, fired: Callable[[Any], None]) -> None:
+        """On a thread of kazoo.  Without a parent there is nothing to have children: it is watched instead."""
+        from kazoo.exceptions import NoNodeError
+
+        if isinstance(result.exception, NoNodeError):
+            self._client.exists_async(self._path, watch=fired)
+
+    def _on_event(self, armed: int, event: Any) -> None:
+        """On a thread of kazoo."""
+        if event.type != "NONE":  # the connection was lost: armed again with the next one
+            self._post(self._on_fired, armed)
+
+    def _on_fired(self, armed: int) -> None:
+        if self in self._watches and armed == self._armed:
+            self.arm()
+            self._changed()
+
+
+def make_client(hosts: str, session_seconds: float) -> Any:
+    """A client of kazoo, not started.  Raises Invalid: kazoo is not installed."""
+    try:
+        from kazoo.client import KazooClient
+        from kazoo.handlers.threading import SequentialThreadingHandler
+    except ImportError:
+        raise Invalid("ZooKeeper needs the package kazoo: install sarit[cluster]") from None
+    logger = logging.getLogger("sarit.coordination.kazoo")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)  # states are reported here; kazoo has a line for every attempt
+    handler = SequentialThreadingHandler()
+    create_connection = handler.create_connection
+
+    def create_soon(*arguments: Any, **options: Any) -> Any:
+        # A machine that does not answer must not use up the session: there are others.
+        options["timeout"] = min(options.get("timeout") or ZOOKEEPER_SOCKET_SECONDS, ZOOKEEPER_SOCKET_SECONDS)
+        return create_connection(*arguments, **options)
+
+    handler.create_connection = create_soon
+    retry = {"max_tries": -1, "delay": ZOOKEEPER_RETRY_SECONDS / 5, "max_delay": ZOOKEEPER_RETRY_SECONDS}
+    return KazooClient(hosts, session_seconds, handler=handler, connection_retry=retry, logger=logger)
+
+
+def report_sessions(client: Any, report: Callable[[float], None]) -> None:
+    """Report the length of every session: that is the server's choice, which kazoo keeps to itself."""
+    connect = client._connection._connect
+
+    def noting(*arguments: Any) -> Any:
+        read_timeout_ms, connect_timeout_ms = connect(*arguments)
+        report(read_timeout_ms * 1.5 / 1000)  # kazoo reads for two thirds of the session
+        return read_timeout_ms, connect_timeout_ms
+
+    client._connection._connect = noting
+
+
+def drop_connection(client: Any) -> None:
+    """Have kazoo connect again."""
+    from kazoo.protocol.connection import _CONNECTION_DROP
+
+    client._call(_CONNECTION_DROP, client.handler.async_result())
+
+
+def stop_client(client: Any) -> None:
+    """End the session.  Blocks."""
+    with suppress(Exception):  # it may be in any state
+        client.stop()
+    with suppress(Exception):
+        client.close()
+
+
+def deliver(future: asyncio.Future[Any], result: Any) -> None:
+    """Give the result of a call to who waits for it."""
+    if future.done():
+        return
+    error = result.exception
+    if error is None:
+        future.set_result(result.value)
+    else:
+        future.set_exception(error)
+
+
+def errors() -> tuple[type[Exception], ...]:
+    """What calls of kazoo raise."""
+    from kazoo.exceptions import KazooException
+
+    return (KazooException,)
+
+
+def translate(error: Exception, path: str) -> SaritError:
+    """The error of the port for one of kazoo."""
+    from kazoo import exceptions as kazoo
+
+    if isinstance(error, kazoo.NoNodeError):
+        return NotFound(f"ZooKeeper has no node {path}")
+    if isinstance(error, kazoo.NodeExistsError):
+        return Exists(f"ZooKeeper has a node {path} already")
+    if isinstance(error, kazoo.NotEmptyError):
+        return Exists(f"the node {path} of ZooKeeper has children")
+    if isinstance(error, kazoo.BadVersionError):
+        return Conflict(f"the node {path} of ZooKeeper was changed")
+    if isinstance(error, (kazoo.NoAuthError, kazoo.AuthFailedError, kazoo.InvalidACLError)):
+        return Invalid(f"ZooKeeper does not allow {path}: {type(error).__name__}")
+    return Unavailable(f"ZooKeeper: {type(error).__name__} {error}".rstrip())

@@ -1,0 +1,207 @@
+"""The ports `Registers` and `Members` on one session of ZooKeeper.
+
+*Versions.*  ZooKeeper counts versions of a node that is deleted and created again from 0.  A register's old version
+must never return, so its node stays: a deleted register is a node without a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from sarit.coordination.port import MemberState, Versioned
+from sarit.core.errors import Conflict, Exists, NotFound, SaritError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sarit.coordination.zookeeper import ZooKeeper
+    from sarit.coordination.zookeeper_client import ZooKeeperWatch
+
+_DELETED: Final = b""
+_LIVE: Final = b"\x01"
+
+
+class ZooKeeperRegisters:
+    """See `Registers`: nodes below a root."""
+
+    def __init__(self, zookeeper: ZooKeeper, root: str) -> None:
+        self._zookeeper = zookeeper
+        self._root = root.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperRegisters {self._root} of {self._zookeeper!r}>"
+
+    async def get(self, name: str) -> Versioned | None:
+        """See `Registers`."""
+        found = await self._zookeeper.get(self._path(name))
+        if found is None or not found.value.startswith(_LIVE):
+            return None
+        return Versioned(found.value[len(_LIVE) :], found.version)
+
+    async def create(self, name: str, value: bytes) -> int:
+        """See `Registers`."""
+        path = self._path(name)
+        while True:
+            found = await self._zookeeper.get(path)
+            if found is not None and found.value.startswith(_LIVE):
+                raise Exists(f"the register {name} exists")
+            try:
+                if found is not None:
+                    return await self._zookeeper.set(path, _LIVE + value, found.version)
+                await self._zookeeper.create(path, _LIVE + value, parents=True)
+            except (Exists, Conflict):
+                continue  # somebody else created it, or something below it
+            return 0
+
+    async def set(self, name: str, value: bytes, expected: int) -> int:
+        """See `Registers`."""
+        return await self._replace(name, _LIVE + value, expected)
+
+    async def delete(self, name: str, expected: int) -> None:
+        """See `Registers`."""
+        await self._replace(name, _DELETED, expected)
+
+    async def children(self, name: str) -> list[str]:
+        """See `Registers`."""
+        found = []
+        for child in await self._zookeeper.children(self._path(name)):
+            below = f"{name}/{child}" if name else child
+            if await self.get(below) is not None or await self.children(below):
+                found.append(child)
+        return found
+
+    def watch(self, name: str, changed: Callable[[], None]) -> ZooKeeperWatch:
+        """See `Registers`."""
+        return self._zookeeper.watch(self._path(name), changed)
+
+    async def _replace(self, name: str, value: bytes, expected: int) -> int:
+        # A node without a value has had one under a lower version only, so this finds no old version there.
+        try:
+            return await self._zookeeper.set(self._path(name), value, expected)
+        except Conflict:
+            if await self.get(name) is None:
+                raise NotFound(f"there is no register {name}") from None
+            raise
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+
+class ZooKeeperMembers:
+    """See `Members`: ephemeral nodes below a root."""
+
+    def __init__(self, zookeeper: ZooKeeper, root: str) -> None:
+        self._zookeeper = zookeeper
+        self._root = root.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperMembers {self._root} of {self._zookeeper!r}>"
+
+    async def join(self, member: str, value: bytes, on_state: Callable[[MemberState], None]) -> ZooKeeperMembership:
+        """See `Members`."""
+        path = f"{self._root}/{member}"
+        while True:
+            try:
+                creation = await self._zookeeper.create_ephemeral(path, value)
+            except Exists:
+                with suppress(NotFound):
+                    await self._zookeeper.delete(path)
+                continue
+            return ZooKeeperMembership(self._zookeeper, path, creation, on_state)
+
+    async def list(self) -> Mapping[str, bytes]:
+        """See `Members`."""
+        names = await self._zookeeper.children(self._root)
+        values = await asyncio.gather(*(self._zookeeper.get(f"{self._root}/{name}") for name in names))
+        return {name: found.value for name, found in zip(names, values, strict=True) if found is not None}
+
+    def watch(self, changed: Callable[[], None]) -> _TwoWatches:
+        """See `Members`."""
+        # A member that changes its value changes the root, too.
+        return _TwoWatches(
+            self._zookeeper.watch_children(self._root, changed), self._zookeeper.watch(self._root, changed)
+        )
+
+
+class _TwoWatches:
+    def __init__(self, *watches: ZooKeeperWatch) -> None:
+        self._parts = watches
+
+    def close(self) -> None:
+        for watch in self._parts:
+            watch.close()
+
+
+class ZooKeeperMembership:
+    """See `Membership`.  The number of its node's creation tells it from a later member of the same id."""
+
+    def __init__(self, zookeeper: ZooKeeper, path: str, creation: int, on_state: Callable[[MemberState], None]) -> None:
+        self._zookeeper = zookeeper
+        self._path = path
+        self._creation = creation
+        self._on_state = on_state
+        self._state = MemberState.CONNECTED
+        self._checking: asyncio.Task[None] | None = None
+        zookeeper.add_membership(self)
+        self._watch = zookeeper.watch(path, self._on_change)
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperMembership {self._path} {self._state.value}>"
+
+    @property
+    def state(self) -> MemberState:
+        """See `Membership`."""
+        return self._state
+
+    @property
+    def valid_until(self) -> float:
+        """See `Membership`."""
+        return float("-inf") if self._state is MemberState.LOST else self._zookeeper.certain_until
+
+    async def update(self, value: bytes) -> None:
+        """See `Membership`."""
+        found = None if self._state is MemberState.LOST else await self._zookeeper.creation(self._path)
+        if found is None or found[0] != self._creation:
+            raise NotFound(f"the membership of {self._path} has ended")
+        try:
+            await self._zookeeper.set(self._path, value, found[1])
+        except Conflict as error:
+            raise Unavailable(f"two changes of the member at once: {error}") from None
+        with suppress(NotFound):
+            await self._zookeeper.set(self._path.rpartition("/")[0], b"", None)
+
+    async def leave(self) -> None:
+        """See `Membership`."""
+        lost = self._state is MemberState.LOST
+        self.on_session_state(MemberState.LOST)
+        found = None if lost else await self._zookeeper.creation(self._path)
+        if found is not None and found[0] == self._creation:
+            with suppress(NotFound, Conflict):
+                await self._zookeeper.delete(self._path, found[1])
+
+    def on_session_state(self, state: MemberState) -> None:
+        """Called with every state of the session."""
+        if state is self._state or self._state is MemberState.LOST:
+            return
+        self._state = state
+        if state is MemberState.LOST:
+            self._watch.close()
+            if self._checking is not None:
+                self._checking.cancel()
+        self._on_state(state)
+
+    def _on_change(self) -> None:
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.ensure_future(self._check())
+
+    async def _check(self) -> None:
+        """LOST when the node is not there any more, or is another's."""
+        try:
+            found = await self._zookeeper.creation(self._path)
+        except SaritError:
+            return  # asked again with the next connection
+        if found is None or found[0] != self._creation:
+            self._checking = None
+            self.on_session_state(MemberState.LOST)
