@@ -111,7 +111,11 @@ class StoreConnections:
         backoff = Backoff(self._env, self._policy).begin()
         while True:
             try:
-                return await self._attempt(self.address_of(segment), segment, make, purpose)
+                try:
+                    address = self.address_of(segment)
+                except Unavailable as error:  # nobody owns it now: its next owner will take the request
+                    raise NotSent(str(error)) from None
+                return await self._attempt(address, segment, make, purpose)
             except NotSent as error:
                 await backoff.wait(error)
             except Unavailable as error:

@@ -103,6 +103,32 @@ def test_router_is_asked_again_after_wrong_host():
     run(test)
 
 
+def test_request_waits_while_nobody_owns_the_container():
+    async def test():
+        store = await Store(World(), {0, 1}).start()
+        asked = []
+
+        class Late:
+            """Knows no owner until the third question."""
+
+            containers = 2
+
+            def address(self, container):
+                asked.append(container)
+                if len(asked) < 3:
+                    raise Unavailable("nobody")
+                return store.address
+
+        connections = StoreConnections(store.env, Late(), SECRET)
+        # Not repeatable: no store has seen it, so it goes on all the same.
+        await RemoteSegments(connections).create(SEGMENTS[0])
+        assert len(asked) == 3
+        await connections.close()
+        await store.stop()
+
+    run(test)
+
+
 def test_requests_are_repeated_until_no_store_was_there_for_long():
     async def test():
         store = await Store(World(), {0, 1}).start()

@@ -1,0 +1,97 @@
+"""A controller of a cluster: a leader, and the controller's services on stores that come and go.
+
+It holds nothing: its tables are segments of the stores, which it reaches over connections, where the container map says
+they are.  Any number of them run at the same time; each answers every call, and does the background work of its share
+of the streams (`controller/assignment.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from sarit.controller.server import DEFAULT_TIMES, Controller
+from sarit.coordination.leader import Leader
+from sarit.coordination.map_register import STORES
+from sarit.core.errors import Unavailable
+from sarit.core.limits import CHILD_STORES_RETRY_SECONDS, STORE_LEASE_SECONDS
+from sarit.core.repeated_log import RepeatedLog
+from sarit.node.controller_members import CONTROLLERS, ControllerMembers
+from sarit.node.map_watch import MapWatch
+from sarit.node.remote_adapter import RemoteSegments, RemoteTables, ScaleRequestWatch, StoreConnections
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from sarit.controller.times import Times
+    from sarit.coordination.port import Members, Registers
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.node")
+
+
+class ClusterController:
+    """See the head of the module.
+
+    `members(kind)`: the members of the coordination service of one kind.  `secret`: what the stores of this
+    installation know, too.  `containers`, `expected`, `lease_seconds`: see `Leader`."""
+
+    def __init__(
+        self, registers: Registers, members: Callable[[str], Members], env: Env, secret: bytes, containers: int,
+        expected: int | None = None, times: Times = DEFAULT_TIMES, lease_seconds: float = STORE_LEASE_SECONDS,
+    ) -> None:  # fmt: skip
+        self._env = env
+        self.leader = Leader(registers, members(STORES), env.clock, containers, expected, lease_seconds)
+        self.watch = MapWatch(registers, env.clock)
+        self.members = ControllerMembers(members(CONTROLLERS), env)
+        self._stores = StoreConnections(env, self.watch, secret)
+        self.controller = Controller(
+            RemoteTables(self._stores), RemoteSegments(self._stores), env, ("", 0), times, self.members.addresses
+        )
+        self._scaling = ScaleRequestWatch(self._stores, env, self.controller.autoscale.request)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<ClusterController {self.controller!r}, {self.watch!r}>"
+
+    async def open(self) -> None:
+        """Lead, and start the controller as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""
+        self._tasks += [self._spawn(self.leader.run()), self._spawn(self.watch.run())]
+        repeated = RepeatedLog(_log, self._env.clock.monotonic)
+        while True:
+            try:
+                await self.controller.start()
+                break
+            except Unavailable as error:
+                repeated.warning("", f"the controller waits for the stores: {error}")
+                await asyncio.sleep(CHILD_STORES_RETRY_SECONDS)
+        self._tasks.append(self._spawn(self._scaling.run()))
+
+    def services(self) -> list[Any]:
+        """The services for a grpclib server."""
+        return self.controller.services()
+
+    def serves(self, address: tuple[str, int]) -> None:
+        """Clients reach it at `address` from now on: become known."""
+        self.controller.advertised = address
+        self.members.start(address)
+
+    async def stop(self) -> None:
+        """Stop the background work, and close everything."""
+        await self.members.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.controller.stop()
+        await self._stores.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(_log_error)
+        return task
+
+
+def _log_error(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.critical("background work of the controller failed: internal error", exc_info=task.exception())

@@ -1,0 +1,101 @@
+"""The controllers of a cluster: each joins as a member, and knows the addresses of all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import TYPE_CHECKING, Final
+
+from sarit.coordination.polling import poll
+from sarit.coordination.port import MemberState
+from sarit.core.errors import Invalid, SaritError
+from sarit.core.limits import STORE_INCARNATION_BYTES
+
+if TYPE_CHECKING:
+    from sarit.coordination.port import Members, Membership
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.node")
+
+CONTROLLERS: Final = "controllers"
+
+Address = tuple[str, int]
+
+
+class ControllerMembers:
+    """One controller's membership, and its view of the others; `addresses()` is for `Controller(members=...)`.
+
+    A controller that stands still loses its lease, and joins again.  Until then others do its background work, too."""
+
+    def __init__(self, members: Members, env: Env) -> None:
+        self._members = members
+        self._env = env
+        self._address: Address = ("", 0)
+        self._known: tuple[Address, ...] = ()
+        self._membership: Membership | None = None
+        self._lease_changed = asyncio.Event()
+        self._members_changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<ControllerMembers {self._known}, this one at {self._address}>"
+
+    def addresses(self) -> tuple[Address, ...]:
+        """All controllers as known now, without I/O; empty before the first answer of the service."""
+        return self._known
+
+    def start(self, address: Address) -> None:
+        """Join as the controller at `address`, which serves, and follow the others; in the background."""
+        self._address = address
+        self._tasks = [asyncio.ensure_future(self._keep_joined()), asyncio.ensure_future(self._follow())]
+
+    async def stop(self) -> None:
+        """End the membership now."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._membership is not None:
+            try:
+                await self._membership.leave()
+            except SaritError as error:  # then the lease ends by itself
+                _log.warning("the controller could not leave: %s", error)
+
+    async def _keep_joined(self) -> None:
+        await poll(self._join, self._lease_changed, self._env.clock, _log, "the controller cannot join")
+
+    async def _join(self) -> None:
+        if self._membership is not None and self._membership.state is not MemberState.LOST:
+            return
+        # A name of its own for each start: nobody's place is taken, and an old one goes with its lease.
+        number = self._env.random.bytes(STORE_INCARNATION_BYTES).hex()
+        host, port = self._address
+        self._membership = await self._members.join(f"{host}:{port}-{number}", encode(self._address), self._on_state)
+
+    def _on_state(self, state: MemberState) -> None:
+        _log.info("the lease of the controller is %s", state.value)
+        self._lease_changed.set()
+
+    async def _follow(self) -> None:
+        watch = self._members.watch(self._members_changed.set)
+        try:
+            await poll(self._read, self._members_changed, self._env.clock, _log, "the controllers cannot be listed")
+        finally:
+            watch.close()
+
+    async def _read(self) -> None:
+        self._known = tuple(sorted({decode(value) for value in (await self._members.list()).values()}))
+
+
+def encode(address: Address) -> bytes:
+    """The value of a member."""
+    return json.dumps({"host": address[0], "port": address[1]}).encode()
+
+
+def decode(value: bytes) -> Address:
+    """Raises Invalid."""
+    try:
+        found = json.loads(value)
+        return str(found["host"]), int(found["port"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Invalid(f"a controller's address cannot be read: {error}") from None

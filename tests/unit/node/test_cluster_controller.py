@@ -1,0 +1,151 @@
+"""Controllers of a cluster: they know each other, share the tables, and follow the container map."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from sarit.coordination.container_map import StoreAddress
+from sarit.coordination.map_register import STORES, change_map
+from sarit.coordination.memory import MemoryCoordination
+from sarit.core.errors import Exists, Invalid
+from sarit.env.real import RealNetwork
+from sarit.node.cluster_controller import ClusterController
+from sarit.node.controller_members import CONTROLLERS, ControllerMembers, decode
+from sarit.node.member import ConfirmedLogs, Member
+from sarit.store.server.internal_handler import InternalHandler
+from sarit.store.server.listener import StoreListener
+from sarit.store.store import SegmentStore
+from tests.limits import HANG_SECONDS
+from tests.unit.store.harness import SMALL, World, memory_env
+
+SECRET = b"of this installation"
+
+
+class Fleet:
+    """Stores and controllers on one coordination service."""
+
+    def __init__(self) -> None:
+        self.service = MemoryCoordination()
+        self.world = World()
+        self.env = replace(memory_env(), network=RealNetwork())
+        self.stack = AsyncExitStack()
+
+    async def store(self, name) -> Member:
+        client = self.service.client(name, self.env.clock)
+        store = SegmentStore(
+            self.env, self.world.logs, self.world.indexes, self.world.storage, SMALL, owned=frozenset()
+        )
+        listener = StoreListener(store, internal=InternalHandler(store, SECRET))
+        port = await listener.listen("127.0.0.1", 0)
+        address = StoreAddress("127.0.0.1", port, name, 0)
+        member = Member(name, address, client, client.members(STORES), self.env)
+        store.parts.logs = ConfirmedLogs(self.world.logs, member)
+        store.placement, store.on_fenced, store.on_released = member, member.fenced, member.released
+        await store.start()
+        member.start(store)
+        for stop in (store.stop, listener.close, member.stop):
+            self.stack.push_async_callback(stop)
+        return member
+
+    def controller(self, name) -> ClusterController:
+        client = self.service.client(name, self.env.clock)
+        made = ClusterController(client, client.members, self.env, SECRET, SMALL.containers, expected=1)
+        self.stack.push_async_callback(made.stop)
+        return made
+
+
+@asynccontextmanager
+async def started():
+    fleet = Fleet()
+    async with asyncio.timeout(HANG_SECONDS), fleet.stack:
+        yield fleet
+
+
+async def until(holds) -> None:
+    while not holds():
+        await asyncio.sleep(0.01)
+
+
+def test_controllers_share_the_tables_and_know_each_other():
+    async def main():
+        async with started() as fleet:
+            first, second = (fleet.controller(name) for name in "xy")
+            opening = [asyncio.ensure_future(each.open()) for each in (first, second)]  # before there is a store
+            await fleet.store("a")
+            await asyncio.gather(*opening)
+            for port, each in enumerate((first, second), 9090):
+                each.serves(("127.0.0.1", port))
+            both = (("127.0.0.1", 9090), ("127.0.0.1", 9091))
+            await until(lambda: first.members.addresses() == second.members.addresses() == both)
+            assert first.controller.assignment.members() == both
+            names = [f"s/t{number}" for number in range(100)]
+            mine = [[each.controller.assignment.is_mine(name) for name in names] for each in (first, second)]
+            assert all(one != other for one, other in zip(*mine, strict=True))
+            await first.controller.scopes.create("s")
+            with pytest.raises(Exists):
+                await second.controller.scopes.create("s")
+            await first.members.stop()
+            await until(lambda: second.members.addresses() == both[1:])
+
+    asyncio.run(main())
+
+
+def test_calls_follow_containers_that_move_to_another_store():
+    async def main():
+        async with started() as fleet:
+            controller = fleet.controller("x")
+            opening = asyncio.ensure_future(controller.open())
+            await fleet.store("a")
+            await opening
+            await controller.controller.scopes.create("before")
+            await fleet.store("b")
+            await until(lambda: "b" in controller.watch.map.stores)
+            registers = fleet.service.client("test", fleet.env.clock)
+
+            def all_to(store):
+                def change(record):
+                    moving = {number: owner for number, owner in enumerate(record.owners) if owner != store}
+                    return replace(
+                        record, version=record.version + 1, owners=(store,) * len(record.owners), moving=moving
+                    )
+
+                return change
+
+            for store in ("b", "a", "b"):
+                await until(lambda: not controller.watch.map.moving)
+                await change_map(registers, all_to(store))
+                await controller.controller.scopes.create(f"during-{store}-{controller.watch.map.version}")
+            with pytest.raises(Exists):
+                await controller.controller.scopes.create("before")
+
+    asyncio.run(main())
+
+
+def test_controller_joins_again_after_a_lost_lease():
+    async def main():
+        service = MemoryCoordination()
+        env = memory_env()
+        client = service.client("x", env.clock)
+        members = ControllerMembers(client.members(CONTROLLERS), env)
+        members.start(("127.0.0.1", 9090))
+        async with asyncio.timeout(HANG_SECONDS):
+            await until(lambda: members.addresses())
+            (name,) = await client.members(CONTROLLERS).list()
+            service.expire(CONTROLLERS, name)
+            await until(lambda: not members.addresses())
+            await until(lambda: members.addresses() == (("127.0.0.1", 9090),))
+            assert name not in await client.members(CONTROLLERS).list()
+            await members.stop()
+            assert not await client.members(CONTROLLERS).list()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b'{"host": "x"}', b'{"host": "x", "port": "y"}', b"\xff"])
+def test_address_that_cannot_be_read_is_invalid(value):
+    with pytest.raises(Invalid, match="address cannot be read"):
+        decode(value)
