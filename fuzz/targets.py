@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from fuzz import bookkeeper
 from fuzz.clients import DECODERS
 from sarit.controller import keys as controller_keys
 from sarit.controller.model import codec
@@ -350,5 +351,5 @@ TARGETS: Final[dict[str, Target]] = {
         f"controller_{name}": Target(_record(decode, encode), (Corrupt,), (codec.encode_number(5),))
         for name, (decode, encode) in CODEC.items()
     },
-    **{name: Target(*parts) for name, parts in DECODERS.items()},
+    **{name: Target(*parts) for name, parts in (DECODERS | bookkeeper.DECODERS).items()},
 }

@@ -12,6 +12,11 @@ BOOKKEEPER_MAX_METADATA_BYTES: Final = 1 * MIB - KIB
 BOOKKEEPER_MAX_ENSEMBLE_SIZE: Final = 256
 BOOKKEEPER_MAX_ENSEMBLES: Final = 10_000
 BOOKKEEPER_MAX_CUSTOM_ENTRIES: Final = 1000
+# A bookie closes a connection that sends more (its nettyMaxFrameSizeBytes, by default).
+BOOKKEEPER_MAX_FRAME_BYTES: Final = 5 * MIB
+BOOKKEEPER_RECEIVE_WINDOW_BYTES: Final = 64 * KIB
+# A response from this size on is received into a buffer of its own.
+BOOKKEEPER_LARGE_RESPONSE_BYTES: Final = 16 * KIB
 
 # -- ZooKeeper --------------------------------------------------------------------------------
 # ZooKeeper: until the first connection; until a call finds one; until its answer; of one attempt; between attempts.

@@ -1,0 +1,64 @@
+"""What protects an entry and a ledger: digests of entries, and the master key.  Pure.
+
+Sarit writes CRC-32C and an empty password.  The other kinds are there to read ledgers of other clients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from sarit.log.bookkeeper.metadata import DigestType
+from sarit.log.records import extend_crc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sarit.env.ports import Buffer
+
+_LENGTHS: Final = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
+
+
+def master_key(password: bytes) -> bytes:
+    """The 20 bytes with which a bookie lets a client write to a ledger, or fence it; the digest does not matter."""
+    return hashlib.sha1(b"ledger" + password).digest()
+
+
+class EntryDigest:
+    """The digest of one ledger's entries."""
+
+    __slots__ = ("_key", "kind", "length")
+
+    def __init__(self, kind: DigestType, password: bytes = b"") -> None:
+        self.kind = kind
+        self.length = _LENGTHS[kind]
+        self._key = hashlib.sha1(b"mac" + password).digest()
+
+    def __repr__(self) -> str:
+        return f"EntryDigest({self.kind.name})"
+
+    def of(self, parts: Iterable[Buffer]) -> bytes:
+        """The digest of the parts one after the other: the header of the entry, then its payload."""
+        if self.kind is DigestType.DUMMY:
+            return b""
+        if self.kind is DigestType.HMAC:
+            code = hmac.new(self._key, digestmod="sha1")
+            for part in parts:
+                code.update(part)
+            return code.digest()
+        value = 0
+        extend = extend_crc if self.kind is DigestType.CRC32C else _extend_crc32
+        for part in parts:
+            value = extend(value, part)
+        return value.to_bytes(self.length, "big")
+
+
+def _extend_crc32(crc: int, part: Buffer) -> int:
+    return zlib.crc32(part, crc)
+
+
+# Of the ledgers that Sarit writes.
+OUR_DIGEST: Final = EntryDigest(DigestType.CRC32C)
+OUR_MASTER_KEY: Final = master_key(b"")
