@@ -7,10 +7,13 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import pytest
+
 from benchmarks.peers.maven import class_path
 from benchmarks.peers.process import Process, free_ports
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 START_SECONDS = 120  # only a hang takes that long
@@ -75,6 +78,11 @@ class Gate:
         self._transports: set[asyncio.WriteTransport] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._transports) // 2
+
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
 
@@ -121,3 +129,13 @@ class Gate:
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError
+
+
+@pytest.fixture(scope="module")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A server for the tests of a module."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    try:
+        yield server.start()
+    finally:
+        server.kill()

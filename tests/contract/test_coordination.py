@@ -7,8 +7,11 @@ import pytest
 
 from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
 from sarit.coordination.port import MemberState, Versioned
+from sarit.coordination.zookeeper import ZooKeeper
+from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Conflict, Exists, NotFound, Unavailable
 from sarit.env.real import real_env
+from tests.components.zookeeper import Gate, zookeeper_server  # noqa: F401
 
 LEASE_SECONDS = 0.3
 HANG_SECONDS = 60  # only a hang takes that long
@@ -17,7 +20,9 @@ HANG_SECONDS = 60  # only a hang takes that long
 class Memory:
     """The service in memory.  A service of its own, with `client(name)`, is all that the suite needs."""
 
-    def __init__(self) -> None:
+    lease_seconds = LEASE_SECONDS
+
+    def __init__(self, request) -> None:
         self.service = MemoryCoordination(lease_seconds=LEASE_SECONDS)
 
     def client(self, name: str):
@@ -30,15 +35,60 @@ class Memory:
         self.service.faults.cut_off.discard(name)
 
 
-@pytest.fixture(params=[Memory])
+class RealZooKeeper:
+    """A real ZooKeeper.  Each client connects through a gate of its own, which cuts it off."""
+
+    lease_seconds = 4.0
+
+    def __init__(self, request) -> None:
+        self.server = request.getfixturevalue("zookeeper_server")
+        self._root = f"/sarit/{request.node.name}"
+        self._clients = {}
+
+    def client(self, name: str) -> "RealClient":
+        if name not in self._clients:
+            gate = Gate(self.server.port)
+            # The first attempts to connect may find it closed.
+            starting = asyncio.ensure_future(gate.start())
+            self._clients[name] = gate, RealClient(f"127.0.0.1:{gate.port}", self.lease_seconds, self._root), starting
+        return self._clients[name][1]
+
+    def cut_off(self, name: str) -> None:
+        self._clients[name][0].shut()
+
+    def reconnect(self, name: str) -> None:
+        self._clients[name][0].open()
+
+
+class RealClient(ZooKeeperRegisters):
+    def __init__(self, hosts: str, session_seconds: float, root: str) -> None:
+        self.zookeeper = ZooKeeper(hosts, session_seconds, real_env())
+        self.zookeeper.start()
+        CLOSED_AFTER_TEST.append(self.zookeeper.close)
+        self._members = f"{root}-members"
+        super().__init__(self.zookeeper, root)
+
+    def members(self, folder: str) -> ZooKeeperMembers:
+        return ZooKeeperMembers(self.zookeeper, f"{self._members}/{folder}")
+
+
+CLOSED_AFTER_TEST = []
+
+
+@pytest.fixture(params=[Memory, pytest.param(RealZooKeeper, marks=pytest.mark.long)])
 def service(request):
-    return request.param()
+    CLOSED_AFTER_TEST.clear()
+    return request.param(request)
 
 
 def run(main) -> None:
     async def bounded():
-        async with asyncio.timeout(HANG_SECONDS):
-            await main
+        try:
+            async with asyncio.timeout(HANG_SECONDS):
+                await main
+        finally:
+            for close in CLOSED_AFTER_TEST:
+                await close()
 
     asyncio.run(bounded())
 
@@ -216,8 +266,8 @@ def test_heartbeats_keep_a_member_longer_than_its_lease(service):
         client = service.client("a")
         membership = await client.members("stores").join("s1", b"", States())
         first = membership.valid_until
-        while membership.valid_until < first + 3 * LEASE_SECONDS:
-            await asyncio.sleep(LEASE_SECONDS / 10)
+        while membership.valid_until < first + 3 * service.lease_seconds:
+            await asyncio.sleep(service.lease_seconds / 10)
         assert await _lists(client.members("stores"), {"s1": b""})
 
     run(main())

@@ -73,13 +73,12 @@ class ZooKeeper:
         self._clock = env.clock
         self._client = make_client(hosts, session_seconds)
         self._client.add_listener(self._on_kazoo_state)
-        report_sessions(self._client, partial(self._post, self._on_session))
+        report_sessions(self._client, env.clock, partial(self._post, self._on_session))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
         self._connected = asyncio.Event()
         self._proven = asyncio.Event()
         self._sessions = 0
-        self._disconnected_at = _NO_TIME
         self._heartbeat_at = _NO_TIME
         self._certain_at = _NO_TIME
         self._beat_now = asyncio.Event()
@@ -112,7 +111,6 @@ class ZooKeeper:
     def start(self) -> None:
         """Connect in the background."""
         self._loop = asyncio.get_running_loop()
-        self._disconnected_at = self._clock.monotonic()
         self._client.start_async()
         self._spawn(self._send_heartbeats())
 
@@ -220,17 +218,14 @@ class ZooKeeper:
         """Report the session's states to it until it is LOST."""
         self._memberships.add(membership)
 
-    def _on_state(self, state: str, at: float, ended: bool) -> None:
+    def _on_state(self, state: str, ended: bool) -> None:
         if state == "CONNECTED":
-            # The leader has confirmed or made the session since the connection was lost.
-            self._certain_at = max(self._certain_at, self._disconnected_at)
             self._connected.set()
             self._beat_now.set()
             for watch in list(self._watches):
                 watch.on_connected()
             return
         self._connected.clear()
-        self._disconnected_at = at
         if state == "SUSPENDED":
             self._report(MemberState.SUSPENDED)
             return
@@ -240,7 +235,9 @@ class ZooKeeper:
         if ended and not self._closing:
             self._spawn(self._start_again())
 
-    def _on_session(self, seconds: float) -> None:
+    def _on_session(self, seconds: float, asked_at: float) -> None:
+        # The leader has made or confirmed the session for this connection.
+        self._certain_at = max(self._certain_at, asked_at)
         if seconds != self.session_seconds:
             _log.info("ZooKeeper gives a session of %g s, not %g s", seconds, self.session_seconds)
         self.session_seconds = seconds
@@ -294,7 +291,7 @@ class ZooKeeper:
     # -- on the threads of kazoo -----------------------------------------------------------------
 
     def _on_kazoo_state(self, state: str) -> None:
-        self._post(self._on_state, str(state), self._clock.monotonic(), self._client.client_state == "CLOSED")
+        self._post(self._on_state, str(state), self._client.client_state == "CLOSED")
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
         """Have a function called on the event loop."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from sarit.env.ports import Clock
+
 
 class ZooKeeperWatch:
     """See `Watch`.  ZooKeeper's own watches fire once: this one is armed again before `changed` is called.
@@ -93,13 +95,16 @@ def make_client(hosts: str, session_seconds: float) -> Any:
     return KazooClient(hosts, session_seconds, handler=handler, connection_retry=retry, logger=logger)
 
 
-def report_sessions(client: Any, report: Callable[[float], None]) -> None:
-    """Report the length of every session: that is the server's choice, which kazoo keeps to itself."""
+def report_sessions(client: Any, clock: Clock, report: Callable[[float, float], None]) -> None:
+    """Report the length of the session, and when it was asked for, with every new connection.
+
+    The length is the server's choice, which kazoo keeps to itself."""
     connect = client._connection._connect
 
     def noting(*arguments: Any) -> Any:
+        asked = clock.monotonic()
         read_timeout_ms, connect_timeout_ms = connect(*arguments)
-        report(read_timeout_ms * 1.5 / 1000)  # kazoo reads for two thirds of the session
+        report(read_timeout_ms * 1.5 / 1000, asked)  # kazoo reads for two thirds of the session
         return read_timeout_ms, connect_timeout_ms
 
     client._connection._connect = noting

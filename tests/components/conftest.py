@@ -1,0 +1,1 @@
+from tests.components.zookeeper import zookeeper_server  # noqa: F401

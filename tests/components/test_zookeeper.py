@@ -1,0 +1,163 @@
+"""Sessions with a real ZooKeeper under faults: it is killed, cut off, stopped, or not there."""
+
+import asyncio
+
+import pytest
+
+from sarit.coordination.container_map import StoreAddress, decode_store
+from sarit.coordination.map_register import STORES
+from sarit.coordination.port import MemberState
+from sarit.coordination.zookeeper import ZooKeeper
+from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
+from sarit.core.errors import Unavailable
+from sarit.env.real import real_env
+from sarit.node.member import Member
+from tests.components.zookeeper import Gate, ZooKeeperServer
+from tests.contract.test_coordination import States
+
+pytestmark = pytest.mark.long
+
+SESSION_SECONDS = 4.0
+HANG_SECONDS = 120
+
+
+def run(main) -> None:
+    async def bounded():
+        async with asyncio.timeout(HANG_SECONDS):
+            await main
+
+    asyncio.run(bounded())
+
+
+class Hosting:
+    """A store that notes its commands."""
+
+    def __init__(self) -> None:
+        self.lost_containers = asyncio.Event()
+
+    def own(self, number: int, map_version: int) -> None:
+        pass
+
+    def release(self, number: int, *, graceful: bool) -> None:
+        pass
+
+    def lost(self) -> None:
+        self.lost_containers.set()
+
+
+def test_sessions_outlive_a_zookeeper_that_is_away_for_longer_than_a_session(tmp_path):
+    async def main(server):
+        zookeeper = await ZooKeeper.connect(server.hosts, SESSION_SECONDS, real_env())
+        members, states = ZooKeeperMembers(zookeeper, "/sarit/t/stores"), States()
+        membership = await members.join("s1", b"up", states)
+        server.kill()
+        await states.reached(MemberState.SUSPENDED)
+        await asyncio.sleep(5)
+        with pytest.raises(Unavailable):
+            await members.list()
+        assert real_env().clock.monotonic() > membership.valid_until
+        await real_env().threads.worker("start").run(server.start)
+        served = real_env().clock.monotonic()
+        await states.reached(MemberState.CONNECTED)
+        assert real_env().clock.monotonic() < served + SESSION_SECONDS
+        assert states.seen == [MemberState.SUSPENDED, MemberState.CONNECTED]
+        assert dict(await members.list()) == {"s1": b"up"}
+        assert membership.valid_until > served
+        await zookeeper.close()
+
+    server = ZooKeeperServer(tmp_path / "zookeeper").start()
+    try:
+        run(main(server))
+    finally:
+        server.kill()
+
+
+def test_store_whose_session_expired_closes_its_containers_and_joins_as_a_new_incarnation(zookeeper_server):
+    async def main():
+        gate = Gate(zookeeper_server.port)
+        await gate.start()
+        env = real_env()
+        zookeeper = await ZooKeeper.connect(f"127.0.0.1:{gate.port}", SESSION_SECONDS, env)
+        other = await ZooKeeper.connect(zookeeper_server.hosts, SESSION_SECONDS, env)
+        root = "/sarit/expired"
+        seen = ZooKeeperMembers(other, f"{root}/{STORES}")
+        hosting = Hosting()
+        address = StoreAddress("127.0.0.1", 1, "m", 0)
+        member = Member(
+            "s1", address, ZooKeeperRegisters(zookeeper, root), ZooKeeperMembers(zookeeper, f"{root}/{STORES}"), env,
+            SESSION_SECONDS,
+        )  # fmt: skip
+        member.start(hosting)
+        first = await _member(seen, lambda found: found is not None)
+        gate.shut()
+        await _member(seen, lambda found: found is None)
+        assert not hosting.lost_containers.is_set()  # it cannot know yet, but does not trust its lease any more
+        assert not member.valid()
+        gate.open()
+        await hosting.lost_containers.wait()
+        second = await _member(seen, lambda found: found is not None)
+        assert decode_store(second).incarnation != decode_store(first).incarnation
+        await member.stop()
+        await _member(seen, lambda found: found is None)
+        await zookeeper.close()
+        await other.close()
+
+    run(main())
+
+
+async def _member(members, holds):
+    while not holds(found := (await members.list()).get("s1")):
+        await asyncio.sleep(0.05)
+    return found
+
+
+def test_session_goes_on_at_another_server_when_one_stops_answering(zookeeper_server):
+    async def main():
+        gates = [Gate(zookeeper_server.port) for _ in range(2)]
+        for gate in gates:
+            await gate.start()
+        hosts = ",".join(f"127.0.0.1:{gate.port}" for gate in gates)
+        zookeeper = await ZooKeeper.connect(hosts, 6.0, real_env())
+        states = States()
+        members = ZooKeeperMembers(zookeeper, "/sarit/frozen/stores")
+        await members.join("s1", b"up", states)
+        used = next(gate for gate in gates if gate.connections)
+        used.freeze()  # its connections stay open
+        await states.reached(MemberState.SUSPENDED)
+        await states.reached(MemberState.CONNECTED)
+        assert MemberState.LOST not in states.seen
+        assert dict(await members.list()) == {"s1": b"up"}
+        used.thaw()
+        await zookeeper.close()
+
+    run(main())
+
+
+def test_session_is_as_long_as_the_server_allows(zookeeper_server):
+    async def main():
+        zookeeper = await ZooKeeper.connect(zookeeper_server.hosts, 60.0, real_env())
+        assert zookeeper.session_seconds == 10.0
+        assert zookeeper.certain_until < real_env().clock.monotonic() + 10
+        await zookeeper.close()
+
+    run(main())
+
+
+def test_address_without_a_zookeeper_is_one_error_within_seconds():
+    async def main():
+        async def greet(reader, writer) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            await writer.drain()
+            writer.close()
+
+        other = await asyncio.start_server(greet, "127.0.0.1", 0)
+        silent = await asyncio.start_server(lambda reader, writer: asyncio.Event().wait(), "127.0.0.1", 0)
+        ports = [each.sockets[0].getsockname()[1] for each in (other, silent)]
+        for hosts in ("127.0.0.1:1", "no-such-host.invalid:2181", *(f"127.0.0.1:{port}" for port in ports)):
+            clock = real_env().clock
+            began = clock.monotonic()
+            with pytest.raises(Unavailable, match=f"no ZooKeeper answers at {hosts}"):
+                await ZooKeeper.connect(hosts, SESSION_SECONDS, real_env())
+            assert clock.monotonic() < began + 15, hosts
+
+    run(main())
