@@ -1,4 +1,4 @@
-"""One suite for every durable log: local files on a real and on a simulated disk, and the fake in memory."""
+"""One suite for every durable log: local files on a real and on a simulated disk, simulated bookies, and the fake."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sarit.core.errors import Fenced, SaritError, Unavailable
 from sarit.env.real import real_env
 from sarit.log.local import LocalLogProvider
 from sarit.log.memory import MemoryLogProvider
+from tests.unit.log.bookkeeper.world import BookKeeperWorld
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate, start
 
 
@@ -21,9 +22,10 @@ class World:
         self._directory = str(directory)
         self._machine = Machine()
         self._memory = MemoryLogProvider(0.0001)
+        self._bookkeeper = BookKeeperWorld()
 
     def run(self, main) -> None:
-        if self.kind == "simulated":
+        if self.kind in ("simulated", "bookkeeper"):
             simulate(main)
         else:
             asyncio.run(main())
@@ -31,12 +33,14 @@ class World:
     def provider(self):
         if self.kind == "memory":
             return self._memory
+        if self.kind == "bookkeeper":
+            return self._bookkeeper.provider()
         if self.kind == "simulated":
             return LocalLogProvider(self._machine.env(), "/log", FILE_BYTES)
         return LocalLogProvider(real_env(), self._directory, FILE_BYTES)
 
 
-@pytest.fixture(params=["disk", "simulated", "memory"])
+@pytest.fixture(params=["disk", "simulated", "memory", "bookkeeper"])
 def world(request, tmp_path):
     return World(request.param, tmp_path)
 

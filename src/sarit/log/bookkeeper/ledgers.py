@@ -1,0 +1,382 @@
+"""Ledgers on bookies: what the pure machines decide is carried out here.
+
+`LedgerWriter` carries out `writing.py`, `recover_ledger` carries out `recovering.py`, and `read_entries` reads a closed
+ledger with many reads ahead.  All on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Conflict, Corrupt, NotFound, Unavailable
+from sarit.core.limits_cluster import (
+    BUSY_BOOKIE_SECONDS,
+    LEDGER_READ_TIMEOUT_SECONDS,
+    LEDGER_RECOVERY_TIMEOUT_SECONDS,
+    MAX_BOOKIE_QUEUE_BYTES,
+    METADATA_RETRY_SECONDS,
+    REPLAY_READS_AHEAD,
+    SECOND_BOOKIE_SECONDS,
+)
+from sarit.log.bookkeeper import wire
+from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
+from sarit.log.bookkeeper.port import Code, EntryReply
+from sarit.log.bookkeeper.recovering import AddAgain, Close, Inconclusive, LedgerRecovering, Read
+from sarit.log.bookkeeper.recovering import Effect as RecoveryEffect
+from sarit.log.bookkeeper.writing import AskOwner, Done, Ended, LedgerWriting, Send, State, Store, write_set
+from sarit.log.bookkeeper.writing import Effect as WritingEffect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from sarit.env.ports import Buffer, Clock
+    from sarit.log.bookkeeper.port import AddPacket, Bookies, LedgerStore
+
+
+@dataclass(frozen=True, slots=True)
+class WriterCalls:
+    """What a writer reports.
+
+    `done`: all entries up to this one are durable.  `ended`: nothing more becomes durable; see `LedgerWriter.state`.
+    `ask_owner`: somebody must find out who owns the log, and call `LedgerWriter.owner_confirmed` or `fence`."""
+
+    done: Callable[[int], None]
+    ended: Callable[[str], None]
+    ask_owner: Callable[[], object]
+
+
+class LedgerWriter:
+    """One ledger, from its creation to its end.  `now`: a time before which its owner was the owner."""
+
+    def __init__(
+        self, clock: Clock, bookies: Bookies, store: LedgerStore, ledger: int, metadata: LedgerMetadata, version: int,
+        calls: WriterCalls, now: float,
+    ) -> None:  # fmt: skip
+        self.ledger = ledger
+        self._clock = clock
+        self._bookies = bookies
+        self._store = store
+        self._version = version
+        self._calls = calls
+        self._loop = asyncio.get_running_loop()
+        self._machine = LedgerWriting(metadata, now)
+        # Of the entries that are not done: they may have to be sent again, to another bookie.
+        self._packets: dict[int, AddPacket] = {}
+        self._forgotten = 0  # packets below are gone
+        self._storing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
+        self._abandoned = False
+
+    def __repr__(self) -> str:
+        return f"<LedgerWriter of {self.ledger} {self._machine!r}>"
+
+    @property
+    def state(self) -> State:
+        """See `State`."""
+        return self._machine.state
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata as it is stored, as far as it is known."""
+        return self._machine.metadata
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return self._machine.length
+
+    @property
+    def confirmed(self) -> tuple[int, int]:
+        """The last entry that is done, and the bytes up to it."""
+        return self._machine.last_add_confirmed, self._machine.confirmed_length
+
+    @property
+    def changes(self) -> int:
+        """Changes of the ensemble."""
+        return self._machine.changes
+
+    def add(self, payload: Sequence[Buffer]) -> int:
+        """Send an entry; its number.  `calls.done` is called later, never from within."""
+        entry, effects = self._machine.add(sum(map(len, payload)), self._clock.monotonic())
+        self._packets[entry] = wire.add_packet(
+            self.ledger, entry, self._machine.last_add_confirmed, self._machine.length, payload, recovery=False
+        )
+        self._execute(effects)
+        return entry
+
+    def tick(self) -> None:
+        """To be called a few times a second."""
+        now = self._clock.monotonic()
+        self._machine.spares(sorted(self._bookies.writable()))
+        effects = self._machine.tick(now)
+        for bookie in self._machine.ensemble:
+            if self._bookies.queued_bytes(bookie) > MAX_BOOKIE_QUEUE_BYTES:
+                effects = [*effects, *self._machine.bookie_failed(bookie, now)]
+        self._execute(effects)
+
+    def owner_confirmed(self, asked_at: float) -> None:
+        """The log was ours at a moment not before `asked_at`."""
+        self._execute(self._machine.owner_confirmed(asked_at, self._clock.monotonic()))
+
+    def fence(self, reason: str) -> None:
+        """The log has another owner."""
+        self._execute(self._machine.fenced(reason))
+
+    def give_up(self, reason: str) -> None:
+        """Nothing more becomes done."""
+        self._execute(self._machine.give_up(reason))
+
+    async def close(self) -> None:
+        """End the ledger after the last entry that is done.  `state` is CLOSED then, or FENCED."""
+        if self.state in (State.OPEN, State.FAILED):
+            self._closing = self._loop.create_future()
+            self._execute(self._machine.close())
+            await self._closing
+
+    def abandon(self) -> None:
+        """Report nothing any more."""
+        self._abandoned = True
+        self._packets.clear()
+        if self._storing is not None:
+            self._storing.cancel()
+
+    # -- effects ---------------------------------------------------------------------------------
+
+    def _execute(self, effects: Sequence[WritingEffect]) -> None:
+        if self._abandoned:
+            return
+        for effect in effects:
+            match effect:
+                case Send(bookie, entry, after):
+                    if after:
+                        self._loop.call_later(after, self._send, bookie, entry)
+                    else:
+                        self._send(bookie, entry)
+                case Done(entry):
+                    self._forget(entry)
+                    self._calls.done(entry)
+                case Store(metadata):
+                    assert self._storing is None, self
+                    self._storing = asyncio.ensure_future(self._store_metadata(metadata))
+                case AskOwner():
+                    self._calls.ask_owner()
+                case Ended(reason):
+                    self._resolve_closing()
+                    self._calls.ended(reason)
+
+    def _forget(self, entry: int) -> None:
+        for done in range(self._forgotten, entry + 1):
+            self._packets.pop(done, None)
+        self._forgotten = entry + 1
+
+    def _send(self, bookie: str, entry: int) -> None:
+        packet = self._packets.get(entry)
+        if packet is not None:  # it may be done meanwhile, when it was to be sent again
+            self._bookies.add(bookie, self.ledger, entry, packet, lambda code: self._answered(bookie, entry, code))
+
+    def _answered(self, bookie: str, entry: int, code: Code) -> None:
+        self._execute(self._machine.answered(bookie, entry, code, self._clock.monotonic()))
+
+    async def _store_metadata(self, metadata: LedgerMetadata) -> None:
+        """Replace the metadata, until it is known whether it is.  An unknown outcome is tried again."""
+        before = self._machine.metadata
+        while True:
+            try:
+                refused = await self._try_store(metadata, before)
+                break
+            except Unavailable:
+                await asyncio.sleep(METADATA_RETRY_SECONDS)
+        self._storing = None
+        if refused:
+            self._execute(self._machine.store_refused(refused))
+        else:
+            self._execute(self._machine.stored(metadata, self._clock.monotonic()))
+        if self._closing is not None and self._storing is None:
+            if self.state in (State.OPEN, State.FAILED):
+                self._execute(self._machine.close())
+            else:
+                self._resolve_closing()
+
+    async def _try_store(self, metadata: LedgerMetadata, before: LedgerMetadata) -> str:
+        """Why it was refused; empty when it is stored.  Raises Unavailable."""
+        try:
+            self._version = await self._store.set(self.ledger, metadata, self._version)
+        except NotFound:
+            return f"the metadata of ledger {self.ledger} is gone"
+        except Conflict:
+            try:
+                found, version = await self._store.get(self.ledger)
+            except NotFound:
+                return f"the metadata of ledger {self.ledger} is gone"
+            # The answer to an earlier attempt was lost.
+            if found == metadata:
+                self._version = version
+                return ""
+            if found == before:
+                self._version = version
+                raise Unavailable("to be tried again at the new version") from None
+            return f"another owner has changed the metadata of ledger {self.ledger}: it is {found.state.name}"
+        return ""
+
+    def _resolve_closing(self) -> None:
+        if self._closing is not None and not self._closing.done():
+            self._closing.set_result(None)
+
+
+# -- recovery ------------------------------------------------------------------------------------
+
+
+async def recover_ledger(bookies: Bookies, store: LedgerStore, ledger: int) -> LedgerMetadata:
+    """Fence the writer of a ledger, and close it; its metadata, which is closed.
+
+    Raises NotFound, Unavailable (also: too few bookies answer to know its end)."""
+    while True:
+        metadata, version = await store.get(ledger)
+        if metadata.state is LedgerState.CLOSED:
+            return metadata
+        try:
+            if metadata.state is LedgerState.OPEN:
+                metadata = replace(metadata, state=LedgerState.IN_RECOVERY)
+                version = await store.set(ledger, metadata, version)
+            outcome = await _Recovery(bookies, ledger, metadata).run()
+            if isinstance(outcome, Inconclusive):
+                raise Unavailable(f"ledger {ledger} cannot be recovered now: {outcome.reason}")
+            closed = replace(
+                metadata, state=LedgerState.CLOSED, last_entry=outcome.last_entry, length=outcome.length
+            )  # fmt: skip
+            await store.set(ledger, closed, version)
+        except Conflict:
+            continue  # its writer, or another recovery, has changed it: begin with what there is now
+        return closed
+
+
+class _Recovery:
+    """Carries out one `LedgerRecovering`."""
+
+    def __init__(self, bookies: Bookies, ledger: int, metadata: LedgerMetadata) -> None:
+        self._bookies = bookies
+        self._ledger = ledger
+        self._machine = LedgerRecovering(metadata)
+        self._loop = asyncio.get_running_loop()
+        self._outcome: asyncio.Future[Close | Inconclusive] = self._loop.create_future()
+
+    async def run(self) -> Close | Inconclusive:
+        """The end, or why it is not known."""
+        self._execute(self._machine.start())
+        try:
+            async with asyncio.timeout(LEDGER_RECOVERY_TIMEOUT_SECONDS):
+                return await self._outcome
+        except TimeoutError:
+            return Inconclusive(f"bookies did not answer for {LEDGER_RECOVERY_TIMEOUT_SECONDS:.0f} s")
+
+    def _execute(self, effects: Sequence[RecoveryEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Read():
+                    self._read(effect)
+                case AddAgain():
+                    self._add(effect)
+                case _:
+                    if not self._outcome.done():
+                        self._outcome.set_result(effect)
+
+    def _read(self, read: Read) -> None:
+        def done(reply: EntryReply) -> None:
+            if reply.code is Code.TOO_MANY_REQUESTS:
+                self._again(self._read, read)
+            elif not self._outcome.done():
+                self._execute(self._machine.read(read.bookie, read.entry, reply))
+
+        self._bookies.read(read.bookie, self._ledger, read.entry, fence=True, done=done)
+
+    def _add(self, add: AddAgain) -> None:
+        def done(code: Code) -> None:
+            if code is Code.TOO_MANY_REQUESTS:
+                self._again(self._add, add)
+            elif not self._outcome.done():
+                self._execute(self._machine.added(add.bookie, add.entry, code))
+
+        packet = wire.add_packet(
+            self._ledger, add.entry, add.last_add_confirmed, add.length, [add.payload], recovery=True
+        )  # fmt: skip
+        self._bookies.add(add.bookie, self._ledger, add.entry, packet, done)
+
+    def _again(self, call: Callable[..., None], effect: RecoveryEffect) -> None:
+        if not self._outcome.done():
+            self._loop.call_later(BUSY_BOOKIE_SECONDS, call, effect)
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+async def read_entry(bookies: Bookies, ledger: int, metadata: LedgerMetadata, entry: int) -> memoryview:
+    """The payload of an entry that its ledger must have.
+
+    Another bookie is asked after an error, and when one takes long.  Raises Corrupt, Unavailable."""
+    answers: asyncio.Queue[tuple[str, EntryReply]] = asyncio.Queue()
+    waiting = deque(write_set(metadata, metadata.ensemble_at(entry), entry))
+    outstanding = 0
+    codes: list[Code] = []
+
+    def ask(bookie: str) -> None:
+        bookies.read(
+            bookie, ledger, entry, fence=False, done=lambda reply: answers.put_nowait((bookie, reply))
+        )  # fmt: skip
+
+    while waiting or outstanding:
+        if waiting:
+            ask(waiting.popleft())
+            outstanding += 1
+        try:
+            async with asyncio.timeout(SECOND_BOOKIE_SECONDS if waiting else LEDGER_READ_TIMEOUT_SECONDS):
+                bookie, reply = await answers.get()
+        except TimeoutError:
+            if not waiting:
+                codes.append(Code.LOST)
+                break
+            continue
+        outstanding -= 1
+        if reply.code is Code.OK:
+            assert reply.payload is not None, reply
+            return reply.payload
+        if reply.code is Code.TOO_MANY_REQUESTS:
+            await asyncio.sleep(BUSY_BOOKIE_SECONDS)
+            waiting.append(bookie)
+        else:
+            codes.append(reply.code)
+    said = ", ".join(code.value for code in codes)
+    if all(code in (Code.NO_ENTRY, Code.NO_LEDGER, Code.FAILED) for code in codes):
+        raise Corrupt(f"entry {entry} of ledger {ledger} is lost: its bookies answered {said}")
+    raise Unavailable(f"entry {entry} of ledger {ledger} cannot be read now: its bookies answered {said}")
+
+
+async def read_entries(
+    bookies: Bookies, ledger: int, metadata: LedgerMetadata, first: int
+) -> AsyncIterator[memoryview]:
+    """The payloads of a closed ledger from entry `first` on, in order.  Raises Corrupt, Unavailable."""
+    assert metadata.state is LedgerState.CLOSED, metadata
+    coming: deque[asyncio.Task[memoryview]] = deque()
+    following = first
+    try:
+        while True:
+            while following <= metadata.last_entry and len(coming) < REPLAY_READS_AHEAD:
+                coming.append(asyncio.ensure_future(read_entry(bookies, ledger, metadata, following)))
+                following += 1
+            if not coming:
+                return
+            payload = await coming[0]
+            coming.popleft()
+            yield payload
+    finally:
+        for task in coming:
+            task.cancel()
+        for task in coming:
+            with suppress(asyncio.CancelledError, Corrupt, Unavailable):
+                await task
+
+
+__all__ = ["LedgerWriter", "WriterCalls", "read_entries", "read_entry", "recover_ledger"]

@@ -1,0 +1,280 @@
+"""The durable log of a container on BookKeeper: who owns it, from the claim to the opening.
+
+A claim fences: every ledger of the chain that is not closed is recovered, so its writer gets no acknowledgement any
+more.  The opening creates a ledger and begins the epoch by a compare-and-set of the chain.  From then on no other owner
+can add a ledger, so what the chain names is all there is.  Only then is anything replayed.  What an open log does is in
+`owned.py`.
+
+A chain that an earlier owner changed between claim and opening (it rolled over, or freed a ledger) is fenced once more.
+One that another opener changed ends in Fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.core.limits_cluster import (
+    LEDGER_BYTES,
+    LEDGER_ENTRY_BYTES,
+    LEDGER_PROOF_TIMEOUT_SECONDS,
+    LEDGER_SECONDS,
+    METADATA_RETRY_SECONDS,
+)
+from sarit.log.bookkeeper import chain as chains
+from sarit.log.bookkeeper.chain import Chain
+from sarit.log.bookkeeper.entries import parse
+from sarit.log.bookkeeper.ledgers import read_entry, recover_ledger
+from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
+from sarit.log.bookkeeper.owned import BookKeeperLog, Opened
+
+if TYPE_CHECKING:
+    from sarit.coordination.port import Registers
+    from sarit.env.ports import Env
+    from sarit.log.bookkeeper.port import Bookies, LedgerStore
+    from sarit.log.port import LogHistory
+
+# How many times the chain may change between claim and opening.
+_MAX_ATTEMPTS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """Where entries go, and how large ledgers are.  A ledger is left after `ledger_bytes` or `ledger_seconds`."""
+
+    ensemble_size: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
+    entry_bytes: int = LEDGER_ENTRY_BYTES
+    ledger_bytes: int = LEDGER_BYTES
+    ledger_seconds: float = LEDGER_SECONDS
+
+    def __post_init__(self) -> None:
+        """Raises Invalid."""
+        ensemble, write, ack = self.ensemble_size, self.write_quorum, self.ack_quorum
+        if not 1 <= ack <= write <= ensemble:
+            raise Invalid(f"e={ensemble}, w={write}, a={ack}: needed is 1 <= a <= w <= e")
+        if 2 * ack <= write:
+            raise Invalid(f"a={ack} of w={write}: two owners could both be acknowledged; needed is a > w/2")
+
+
+def register_of(container: int) -> str:
+    """The register that holds the chain of a container."""
+    return f"log/{container}"
+
+
+class BookKeeperLogs:
+    """See `LogProvider`.  `bookies` and `store` belong to one process."""
+
+    def __init__(
+        self, env: Env, bookies: Bookies, store: LedgerStore, registers: Registers,
+        settings: LedgerSettings | None = None,
+    ) -> None:  # fmt: skip
+        self.env = env
+        self.bookies = bookies
+        self.store = store
+        self.registers = registers
+        self.settings = settings if settings is not None else LedgerSettings()
+        # Bookies seen in ledgers: where too few are registered, one that is away takes a place.
+        self.known: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<BookKeeperLogs {self.settings}>"
+
+    async def claim(self, container: int) -> BookKeeperClaim:
+        """See `LogProvider`.  Raises Corrupt (a ledger is missing, or the chain damaged), Unavailable."""
+        claim = BookKeeperClaim(self, container)
+        await claim.fence()
+        return claim
+
+    async def open(self, container: int) -> BookKeeperLog:
+        """Claim and open a log whose owner has no index.  Raises Corrupt, Fenced, Unavailable."""
+        return await (await self.claim(container)).open(None)
+
+    async def create_ledger(self, container: int, epoch: int) -> tuple[int, LedgerMetadata, int]:
+        """A new ledger: its id, its metadata and their version.  Raises Unavailable (also: too few bookies)."""
+        settings = self.settings
+        metadata = LedgerMetadata(
+            settings.ensemble_size, settings.write_quorum, settings.ack_quorum, LedgerState.OPEN,
+            ((0, self._ensemble()),), created_ms=self.env.clock.wall_ms(),
+            custom={"application": b"sarit", "container": b"%d" % container, "epoch": b"%d" % epoch},
+            ctoken=int.from_bytes(self.env.random.bytes(7)),
+        )  # fmt: skip
+        ledger, version = await self.store.create(metadata)
+        return ledger, metadata, version
+
+    def _ensemble(self) -> tuple[str, ...]:
+        settings = self.settings
+        writable = sorted(self.bookies.writable())
+        self.known.update(writable)
+        # One that is away may come back, and the quorum needs fewer than all.
+        away = sorted(self.known.difference(writable))
+        chosen = self._shuffled(writable)[: settings.ensemble_size]
+        if len(chosen) < settings.ack_quorum or len(chosen) + len(away) < settings.ensemble_size:
+            raise Unavailable(
+                f"{len(writable)} bookies are registered as writable, and a ledger needs {settings.ensemble_size}: "
+                "start more of them, or choose smaller e, w, a"
+            )
+        return tuple(chosen + away[: settings.ensemble_size - len(chosen)])
+
+    def _shuffled(self, names: list[str]) -> list[str]:
+        return sorted(names, key=lambda name: (self.env.random.random(), name))
+
+
+class BookKeeperClaim:
+    """See `ClaimedLog`."""
+
+    def __init__(self, logs: BookKeeperLogs, container: int) -> None:
+        self._logs = logs
+        self._container = container
+        self._register = register_of(container)
+        self._chain: Chain | None = None
+        self._version = 0
+        # The ledgers that this claim closed: the last frame, and the bytes.
+        self._ends: dict[int, tuple[int, int]] = {}
+        self._metadata: dict[int, LedgerMetadata] = {}
+
+    def __repr__(self) -> str:
+        return f"<BookKeeperClaim of {self._container} {self._chain}>"
+
+    async def fence(self) -> None:
+        """Read the chain, and close every ledger in it that is not closed."""
+        found = await self._logs.registers.get(self._register)
+        self._ends.clear()
+        self._chain = None
+        if found is None:
+            return
+        self._chain, self._version = chains.decode(found.value), found.version
+        # All of them: an owner that rolls over has two.
+        tasks = [asyncio.ensure_future(self._close(each)) for each in self._chain.ledgers]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _close(self, ledger: chains.ChainLedger) -> None:
+        logs = self._logs
+        try:
+            metadata = await recover_ledger(logs.bookies, logs.store, ledger.ledger)
+        except NotFound as error:
+            raise Corrupt(
+                f"ledger {ledger.ledger} of container {self._container} is missing: its metadata was deleted"
+            ) from error
+        self._metadata[ledger.ledger] = metadata
+        for _, bookies in metadata.ensembles:
+            logs.known.update(bookies)
+        if not ledger.closed:
+            last = await self._last_frame(ledger, metadata)
+            self._ends[ledger.ledger] = (last, metadata.length)
+
+    async def _last_frame(self, ledger: chains.ChainLedger, metadata: LedgerMetadata) -> int:
+        """The last frame that is complete in a ledger; the one before its first when there is none."""
+        at = metadata.last_entry
+        while at >= 0:
+            payload = await read_entry(self._logs.bookies, ledger.ledger, metadata, at)
+            entry = parse(payload, self._container)
+            if entry.ends_frame:
+                return entry.frame
+            # Entries without a frame follow one that is whole; parts of a frame follow each other.
+            at -= entry.part + 1
+        return ledger.first - 1
+
+    async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> BookKeeperLog:
+        """See `ClaimedLog`; `history` None: the owner has no index.  Raises Corrupt, Fenced, Unavailable."""
+        before = self._chain
+        for _ in range(_MAX_ATTEMPTS):
+            base = self._base(history, accept_loss=accept_loss)
+            opened = await self._begin(base, history)
+            if opened is not None:
+                return BookKeeperLog(self._logs, self._container, opened)
+            await self.fence()
+            now = self._chain
+            if now is None or before is None or (now.identity, now.epoch) != (before.identity, before.epoch):
+                raise Fenced(f"the log of container {self._container} was opened by another owner")
+        raise Unavailable(f"the log of container {self._container} is changed all the time by its owner")
+
+    async def release(self) -> None:
+        """See `ClaimedLog`: what was fenced stays so, and nothing is held."""
+
+    # -- the new epoch ---------------------------------------------------------------------------
+
+    def _base(self, history: LogHistory | None, *, accept_loss: bool) -> Chain:
+        """The chain as the new epoch finds it, with its open ledgers closed.  Raises Corrupt."""
+        chain = self._chain
+        if chain is not None:
+            for ledger, (last, size) in self._ends.items():
+                chain = chains.close(chain, ledger, last, size)
+        problem = None if history is None else history_problem(self._container, chain, history)
+        if problem is not None:
+            raise Corrupt(f"{problem}; a log on BookKeeper cannot be opened with a loss" if accept_loss else problem)
+        if chain is not None:
+            return chain
+        return Chain(self._logs.env.random.bytes(LOG_IDENTITY_BYTES))
+
+    async def _begin(self, base: Chain, history: LogHistory | None) -> Opened | None:
+        """Create a ledger and store the chain; None when the chain is another one by now."""
+        logs = self._logs
+        asked_at = logs.env.clock.monotonic()
+        epoch = max(base.epoch, 0 if history is None else history.epoch) + 1
+        ledger, metadata, version = await logs.create_ledger(self._container, epoch)
+        chain = chains.begin_epoch(base, epoch, {}, ledger)
+        stored = await self._store(chain)
+        if stored is None:
+            with suppress(SaritError):  # nobody ever knows of it
+                await logs.store.delete(ledger, version)
+            return None
+        old = {each.ledger: self._metadata[each.ledger] for each in base.ledgers}
+        return Opened(chain, stored, old, ledger, metadata, version, asked_at)
+
+    async def _store(self, chain: Chain) -> int | None:
+        """The version of the chain in its register; None when somebody else has changed it.
+
+        Raises Unavailable, and the outcome is unknown."""
+        registers, name, data = self._logs.registers, self._register, chains.encode(chain)
+        deadline = self._logs.env.clock.monotonic() + LEDGER_PROOF_TIMEOUT_SECONDS
+        while True:
+            try:
+                if self._chain is None:
+                    return await registers.create(name, data)
+                return await registers.set(name, data, self._version)
+            except (Conflict, NotFound, Exists):
+                # It may be ours all the same: the answer to an earlier attempt was lost.
+                found = await registers.get(name)
+                return found.version if found is not None and found.value == data else None
+            except Unavailable:
+                if self._logs.env.clock.monotonic() >= deadline:
+                    raise
+                await asyncio.sleep(METADATA_RETRY_SECONDS)
+
+
+def history_problem(container: int, chain: Chain | None, history: LogHistory) -> str | None:
+    """Why the log is not the one that the index knows; None when it is."""
+    if history.identity is None:
+        if chain is None or chain.reached == 0:
+            return None  # neither has ever held anything
+        return (
+            f"the log of container {container} on BookKeeper has {chain.reached} frames, and the index has never seen "
+            "one: the index is missing or another one; put it back"
+        )
+    if chain is None:
+        return f"the log of container {container} is missing in BookKeeper: is this the right cluster and name?"
+    if chain.identity != history.identity:
+        return (
+            f"the log of container {container} is of another history: it has the identity {chain.identity.hex()}, "
+            f"the index knows {history.identity.hex()}; put back the log and the index that belong together"
+        )
+    if chain.epoch < history.epoch or chain.reached < history.frame:
+        return (
+            f"the log of container {container} is an older copy: it ends with epoch {chain.epoch} and frame "
+            f"{chain.reached}, the index knows epoch {history.epoch} and frame {history.frame}; put back the newest one"
+        )
+    return None
+
+
+__all__ = ["BookKeeperClaim", "BookKeeperLog", "BookKeeperLogs", "LedgerSettings", "history_problem"]

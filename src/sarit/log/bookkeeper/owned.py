@@ -1,0 +1,464 @@
+"""An open log on BookKeeper: one owner, one epoch, one ledger at a time.
+
+Theory of operation.  A frame becomes entries of the current ledger and is done when all of them are.  At most
+LEDGER_FRAMES_IN_FLIGHT frames are under way; others wait.  *Roll-over*: when a ledger is nearly full, the next one is
+created and added to the chain, empty.  Its first entry is sent only when the last frame of the ledger before is done.
+So no gap can lie between two ledgers: whatever a recovery finds in the second one, the first one is complete.
+
+When too few bookies answer, the ledger is closed after its last entry that is done.  Then the frames that are not done
+are sent again, to the next ledger, under the same numbers: nobody can read the first copies.
+
+All changes of the chain go through `chain_register.py`.  A chain that somebody else has changed ends the log with
+Fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sarit.core.coverage_probes import coverage_probe
+from sarit.core.errors import Corrupt, Fenced, SaritError, Unavailable
+from sarit.core.limits_cluster import (
+    LEDGER_BYTES_IN_FLIGHT,
+    LEDGER_CLOSE_TIMEOUT_SECONDS,
+    LEDGER_ENSEMBLE_CHANGES,
+    LEDGER_FRAMES_IN_FLIGHT,
+    LEDGER_IDLE_SECONDS,
+    LEDGER_PROOF_INTERVAL_SECONDS,
+    LEDGER_TICK_SECONDS,
+    METADATA_RETRY_SECONDS,
+)
+from sarit.log.bookkeeper import chain as chains
+from sarit.log.bookkeeper.chain_register import ChainRegister
+from sarit.log.bookkeeper.entries import FrameJoiner, parse, split, without_frame
+from sarit.log.bookkeeper.ledgers import LedgerWriter, WriterCalls, read_entries
+from sarit.log.bookkeeper.writing import State
+from sarit.log.port import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+
+    from sarit.coordination.port import Registers
+    from sarit.env.ports import Buffer, Env
+    from sarit.log.bookkeeper.chain import Chain
+    from sarit.log.bookkeeper.metadata import LedgerMetadata
+    from sarit.log.bookkeeper.port import Bookies, LedgerStore
+    from sarit.log.port import FrameDone
+
+_log = logging.getLogger("sarit.log")
+
+
+class _Settings(Protocol):
+    @property
+    def entry_bytes(self) -> int: ...
+    @property
+    def ledger_bytes(self) -> int: ...
+    @property
+    def ledger_seconds(self) -> float: ...
+
+
+class Ledgers(Protocol):
+    """What an open log needs of its provider (`BookKeeperLogs`)."""
+
+    env: Env
+    bookies: Bookies
+    store: LedgerStore
+    registers: Registers
+
+    @property
+    def settings(self) -> _Settings:
+        """See `LedgerSettings`."""
+
+    async def create_ledger(self, container: int, epoch: int) -> tuple[int, LedgerMetadata, int]:
+        """A new ledger: its id, its metadata and their version.  Raises Unavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A log whose epoch has begun.
+
+    `old`: the closed ledgers of the chain, with their metadata.  `ledger`: the new one.  `asked_at`: a moment after
+    which this owner was the owner, on its monotonic clock."""
+
+    chain: Chain
+    version: int
+    old: Mapping[int, LedgerMetadata]
+    ledger: int
+    metadata: LedgerMetadata
+    metadata_version: int
+    asked_at: float
+
+
+@dataclass(slots=True, eq=False)
+class _Frame:
+    """A frame that is not done.  `last_entry`: of the current ledger; -1 while it waits."""
+
+    number: int
+    payload: Sequence[Buffer]
+    size: int
+    done: FrameDone
+    last_entry: int = -1
+
+
+class BookKeeperLog:
+    """See `DurableLog`, and the head of the module."""
+
+    def __init__(self, logs: Ledgers, container: int, opened: Opened) -> None:
+        self._logs = logs
+        self._container = container
+        self._name = f"the log of container {container} on BookKeeper"
+        self._loop = asyncio.get_running_loop()
+        self._clock = logs.env.clock
+        self._opened = opened
+        self._chain = ChainRegister(
+            f"log/{container}", logs.registers, logs.store, self._clock, opened.chain, opened.version, self._die
+        )
+        self._queue: deque[_Frame] = deque()
+        self._sent: deque[_Frame] = deque()
+        self._bytes_in_flight = 0
+        self._last = opened.chain.reached  # queued
+        self._last_sent = opened.chain.reached
+        self._last_done = opened.chain.reached
+        self._any_appended = False
+        self._below = 0
+        self._error: SaritError | None = None
+        self._closed = False
+        self._closing: asyncio.Future[None] | None = None
+        self._progress = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # The next ledger, once it is in the chain; the task that makes it.
+        self._prepared: LedgerWriter | None = None
+        self._preparing: asyncio.Task[None] | None = None
+        self._rolling_failed = False
+        # Ledgers that are left and not closed in the chain yet: the last frame, and the bytes.
+        self._leaving: dict[int, tuple[int, int]] = {}
+        now = self._clock.monotonic()
+        self._writer = self._new_writer(opened.ledger, opened.metadata, opened.metadata_version, opened.asked_at)
+        self._began_at = now
+        self._last_entry_at = now
+        self._reported = True  # whether bookies know what is confirmed
+        self._ticking = self._loop.call_later(LEDGER_TICK_SECONDS, self._tick)
+
+    def __repr__(self) -> str:
+        waiting = len(self._queue) + len(self._sent)
+        return f"<BookKeeperLog {self._container} epoch {self.epoch}, done {self._last_done}, {waiting} under way>"
+
+    @property
+    def epoch(self) -> int:
+        """This owner's epoch."""
+        return self._opened.chain.epoch
+
+    @property
+    def identity(self) -> bytes:
+        """See `DurableLog`."""
+        return self._opened.chain.identity
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def replay(self, after: int) -> AsyncIterator[Frame]:
+        """Durable frames above `after`, in order.  Raises Corrupt, Unavailable."""
+        old = self._opened.old
+        reached = after
+        any_seen = False
+        for each in self._opened.chain.ledgers:
+            if each.ledger not in old or each.last <= after:
+                continue
+            joiner = FrameJoiner()
+            async for payload in read_entries(self._logs.bookies, each.ledger, old[each.ledger], 0):
+                entry = parse(payload, self._container)
+                frame = joiner.add(entry)
+                # One that an earlier ledger has: its owner had sent it twice, with the same bytes.
+                if frame is None or entry.frame <= reached:
+                    continue
+                if any_seen and entry.frame != reached + 1:
+                    raise Corrupt(f"{self._name} continues with frame {entry.frame}, not {reached + 1}")
+                any_seen, reached = True, entry.frame
+                yield Frame(entry.frame, entry.epoch, frame)
+            if reached < each.last:
+                raise Corrupt(f"{self._name} lacks frames {reached + 1} to {each.last} of ledger {each.ledger}")
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
+        """Queue a frame; `done` is called on the event loop once it is durable, in order of number."""
+        error = self._error
+        if error is None and self._closed:
+            error = Unavailable(f"{self._name} is closed")
+        if error is not None:
+            self._loop.call_soon(done, error)
+            return
+        if number != self._last + 1:
+            # Only the first frame may skip numbers: a log restored without its ledgers continues after the checkpoint.
+            assert number > self._last, f"frame {number} after {self._last}"
+            assert not self._any_appended, f"frame {number} after {self._last}"
+        self._any_appended = True
+        self._last = number
+        self._queue.append(_Frame(number, payload, sum(map(len, payload)), done))
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Send what may be sent."""
+        settings = self._logs.settings
+        while self._queue and self._error is None and not self._rolling_failed:
+            if self._writer.state is not State.OPEN:
+                return
+            if self._is_full():
+                if self._sent or self._prepared is None:
+                    self._prepare()
+                    return
+                self._switch()
+                continue
+            frame = self._queue[0]
+            full = self._bytes_in_flight + frame.size > LEDGER_BYTES_IN_FLIGHT
+            if self._sent and (full or len(self._sent) >= LEDGER_FRAMES_IN_FLIGHT):
+                return
+            self._queue.popleft()
+            self._sent.append(frame)
+            self._bytes_in_flight += frame.size
+            for part in split(self._container, self.epoch, frame.number, frame.payload, settings.entry_bytes):
+                frame.last_entry = self._writer.add(part)
+            self._last_sent = frame.number
+            self._last_entry_at = self._clock.monotonic()
+            self._reported = False
+            if self._writer.size * 8 >= settings.ledger_bytes * 7:
+                self._prepare()
+
+    def _is_full(self) -> bool:
+        settings = self._logs.settings
+        old = self._clock.monotonic() - self._began_at >= settings.ledger_seconds
+        # One that has no frame is never full: a frame larger than a ledger has one for itself.
+        return self._writer.size > 0 and (
+            old or self._writer.size >= settings.ledger_bytes or self._writer.changes >= LEDGER_ENSEMBLE_CHANGES
+        )
+
+    def _done(self, entry: int) -> None:
+        """All entries of the current ledger up to this one are durable."""
+        finished: list[_Frame] = []
+        while self._sent and self._sent[0].last_entry <= entry:
+            frame = self._sent.popleft()
+            self._bytes_in_flight -= frame.size
+            self._last_done = frame.number
+            finished.append(frame)
+        self._progress.set()
+        _report(finished, None)
+        self._dispatch()
+
+    # -- the end of a ledger ---------------------------------------------------------------------
+
+    def _new_writer(self, ledger: int, metadata: LedgerMetadata, version: int, now: float) -> LedgerWriter:
+        calls = WriterCalls(
+            self._done, lambda reason: self._ended(ledger, reason), lambda: self._spawn(self._find_owner())
+        )  # fmt: skip
+        return LedgerWriter(
+            self._clock, self._logs.bookies, self._logs.store, ledger, metadata, version, calls, now
+        )  # fmt: skip
+
+    def _prepare(self) -> None:
+        if self._prepared is None and self._preparing is None and self._error is None:
+            self._preparing = self._spawn(self._make_next())
+
+    async def _make_next(self) -> None:
+        """Create the next ledger and add it to the chain."""
+        try:
+            await self._chain.wait_for_place()
+            asked_at = self._clock.monotonic()
+            deadline = asked_at + LEDGER_CLOSE_TIMEOUT_SECONDS
+            while True:
+                try:
+                    ledger, metadata, version = await self._logs.create_ledger(self._container, self.epoch)
+                    break
+                except Unavailable as error:
+                    # The ledger at hand still takes frames, unless these wait for the next one.
+                    if self._clock.monotonic() >= deadline and (self._is_full() or self._rolling_failed):
+                        self._die(Unavailable(f"{self._name} needs a new ledger: {error}"))
+                        return
+                    await asyncio.sleep(METADATA_RETRY_SECONDS)
+            first = self._last_done + 1
+            await self._chain.change(lambda chain: chains.roll_over(chain, ledger, first))
+        finally:
+            self._preparing = None
+        self._prepared = self._new_writer(ledger, metadata, version, asked_at)
+        self._dispatch()
+
+    def _switch(self) -> None:
+        """Go on with the ledger that was prepared; the one before gets its end in its metadata and in the chain."""
+        assert self._prepared is not None
+        assert not self._sent, "the next ledger would get frames before those of this one are done"
+        coverage_probe("ledger_rolled")
+        full, self._writer, self._prepared = self._writer, self._prepared, None
+        self._began_at = self._clock.monotonic()
+        self._reported = True
+        self._leaving[full.ledger] = (self._last_done, full.size)
+        self._spawn(self._close_ledger(full, self._last_done))
+
+    async def _close_ledger(self, writer: LedgerWriter, last: int) -> None:
+        await writer.close()
+        if writer.state is State.CLOSED:
+            await self._chain.change(lambda chain: chains.close(chain, writer.ledger, last, writer.confirmed[1]))
+            self._leaving.pop(writer.ledger, None)
+            self._chain.tidy()
+
+    def _ended(self, ledger: int, reason: str) -> None:
+        """A writer ended by itself."""
+        writer = self._writer if self._writer.ledger == ledger else None
+        if writer is None or writer.state is State.FENCED:
+            # Also of the ledger before, or of the next one: who fences them has begun an epoch.
+            self._die(Fenced(f"{self._name} has another owner: {reason}"))
+        elif not self._rolling_failed:
+            self._rolling_failed = True
+            self._spawn(self._leave_failed(writer, reason))
+
+    async def _leave_failed(self, writer: LedgerWriter, reason: str) -> None:
+        """Close a ledger that gets no quorum, and send what is not done to the next one."""
+        coverage_probe("ledger_left_without_quorum")
+        _log.warning("%s leaves ledger %d: %s", self._name, writer.ledger, reason)
+        try:
+            async with asyncio.timeout(LEDGER_CLOSE_TIMEOUT_SECONDS):
+                await writer.close()
+        except TimeoutError:
+            self._die(Unavailable(f"{self._name} cannot close ledger {writer.ledger}: {reason}"))
+            return
+        if writer.state is not State.CLOSED:
+            return  # fenced: `_ended` was called
+        await self._chain.change(lambda chain: chains.close(chain, writer.ledger, self._last_done, writer.confirmed[1]))
+        self._prepare()
+        while self._prepared is None and self._preparing is not None:
+            await asyncio.wait([self._preparing])
+        if self._prepared is None:
+            return
+        for frame in reversed(self._sent):
+            frame.last_entry = -1
+            self._queue.appendleft(frame)
+        self._sent.clear()
+        self._bytes_in_flight = 0
+        self._last_sent = self._last_done
+        self._writer, self._prepared = self._prepared, None
+        self._began_at = self._clock.monotonic()
+        self._rolling_failed = False
+        self._dispatch()
+
+    # -- space -----------------------------------------------------------------------------------
+
+    def truncate(self, below: int) -> None:
+        """Frames with a number less than `below` are not needed any more: their ledgers leave the chain."""
+        self._below = max(self._below, below)
+        self._chain.truncate(below)
+
+    @property
+    def short_of_space(self) -> bool:
+        """See `DurableLog`: the chain is full."""
+        return self._chain.full
+
+    def backlog_bytes(self) -> int:
+        """Bytes of the ledgers that hold frames not truncated."""
+        current = self._writer.size if self._last_done >= self._below else 0
+        closed = [(each.last, each.size) for each in self._chain.chain.ledgers if each.closed]
+        return current + sum(size for last, size in (*closed, *self._leaving.values()) if last >= self._below)
+
+    def release_recycled_files(self) -> None:
+        """See `DurableLog`: there are none."""
+
+    # -- time, and the right to acknowledge ------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._ticking = self._loop.call_later(LEDGER_TICK_SECONDS, self._tick)
+        if self._error is not None:
+            return
+        self._writer.tick()
+        if self._error is None and self._writer.state is State.OPEN and not self._sent and not self._is_full():
+            idle = self._clock.monotonic() - self._last_entry_at
+            if idle >= (LEDGER_PROOF_INTERVAL_SECONDS if self._reported else LEDGER_IDLE_SECONDS):
+                self._reported = True
+                self._last_entry_at = self._clock.monotonic()
+                self._writer.add(without_frame(self._container, self.epoch, self._last_sent))
+        self._chain.tidy()
+
+    async def _find_owner(self) -> None:
+        """Whether the chain is still ours: after a long pause an acknowledgement alone does not prove it."""
+        coverage_probe("owner_of_log_asked")
+        writer = self._writer  # only this one has entries under way
+        asked_at = await self._chain.find_owner()
+        if asked_at is None:
+            writer.fence("its chain was changed")
+        else:
+            writer.owner_confirmed(asked_at)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _die(self, error: SaritError) -> None:
+        """Fail what is under way and everything later."""
+        if self._error is not None:
+            return
+        self._error = error
+        frames = [*self._sent, *self._queue]
+        self._sent.clear()
+        self._queue.clear()
+        self._writer.abandon()
+        if self._prepared is not None:
+            self._prepared.abandon()
+        # Not from within an append.
+        self._progress.set()
+        self._loop.call_soon(_report, frames, error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended_task)
+        return task
+
+    def _ended_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        error = task.exception()
+        self._die(error if isinstance(error, SaritError) else Unavailable(f"{self._name} failed: {error!r}"))
+        if not isinstance(error, SaritError):
+            assert error is not None
+            raise error  # a bug: the event loop reports it
+
+    async def close(self) -> None:
+        """Write what is queued and close the ledger.  May be called again."""
+        if self._closing is None:
+            self._closed = True
+            self._closing = asyncio.ensure_future(self._close())
+        # A cancelled caller must not leave the tasks behind.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            while (self._queue or self._sent) and self._error is None:
+                self._progress.clear()
+                await self._progress.wait()
+            if self._error is None:
+                # Only to spare the next owner a recovery.
+                async with asyncio.timeout(LEDGER_CLOSE_TIMEOUT_SECONDS):
+                    await self._close_ledger(self._writer, self._last_done)
+        except (TimeoutError, SaritError) as error:
+            _log.warning("%s is closed without its end: %s", self._name, error)
+        finally:
+            self._die(Unavailable(f"{self._name} is closed"))
+            self._ticking.cancel()
+            await self._chain.close()
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report(frames: list[_Frame], error: SaritError | None) -> None:
+    """Call what waits for the frames."""
+    bug: Exception | None = None
+    for frame in frames:
+        try:
+            frame.done(error)
+        except Exception as failure:  # a bug in one callback must not prevent the other callbacks
+            bug = bug or failure
+    if bug is not None:
+        raise bug
+
+
+__all__ = ["BookKeeperLog", "Ledgers", "Opened"]

@@ -1,0 +1,330 @@
+"""One ledger being written: what was answered decides what is done.  Pure.
+
+Theory of operation.  `LedgerWriting` gets events and returns effects.  An entry goes to all bookies of its write set,
+and is *done* when the ack quorum has it and every entry before it is done.  A bookie that fails gets nothing more
+(`down`).  It is replaced by a spare one, which is a compare-and-set of the metadata: from the first entry that is not
+done yet, the ensemble is another one.
+
+While such a change is under way nobody knows which of two ensembles holds.  So only bookies that are in both count.
+A fenced bookie ends the writing: one answer is enough, since another owner has begun.
+
+An acknowledgement proves ownership only while the ledger cannot have been deleted: the entry done before it was sent
+less than LEDGER_PROOF_SECONDS ago.  After a longer pause the owner's record is read first (`AskOwner`).
+
+Times are seconds of the owner's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.limits_cluster import (
+    BUSY_BOOKIE_SECONDS,
+    LEDGER_PROOF_SECONDS,
+    NO_QUORUM_SECONDS,
+    SLOW_BOOKIE_SECONDS,
+    SPARE_BOOKIE_RETRY_SECONDS,
+)
+from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
+from sarit.log.bookkeeper.port import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# -- effects -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send an entry to a bookie, after so many seconds."""
+
+    bookie: str
+    entry: int
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Replace the metadata, until it is known whether it is: then report `stored` or `store_refused`.
+
+    At most one is under way."""
+
+    metadata: LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """All entries up to this one are durable."""
+
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskOwner:
+    """Read who owns the log, then report `owner_confirmed`, or `fenced`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Nothing more becomes done.  See `LedgerWriting.state`."""
+
+    reason: str
+
+
+Effect = Send | Store | Done | AskOwner | Ended
+
+
+class State(Enum):
+    """FENCED: another owner has begun.  FAILED: too few bookies answer, and what is not done may go to another ledger
+    once this one is closed.  CLOSED: its metadata says where it ends."""
+
+    OPEN = "open"
+    FAILED = "failed"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FENCED = "fenced"
+
+
+NO_CHANGE: Final[list[Effect]] = []
+
+
+@dataclass(slots=True)
+class _Pending:
+    sent_at: float
+    length: int  # of all payloads up to this entry
+    acked: set[str]
+
+
+def write_set(metadata: LedgerMetadata, ensemble: Sequence[str], entry: int) -> list[str]:
+    """The bookies that store an entry."""
+    size = metadata.ensemble_size
+    return [ensemble[(entry + at) % size] for at in range(metadata.write_quorum)]
+
+
+class LedgerWriting:
+    """See the head of the module.  `now`: a time before which the owner's record was read."""
+
+    def __init__(self, metadata: LedgerMetadata, now: float) -> None:
+        self.metadata = metadata
+        self.state = State.OPEN
+        self.next_entry = 0
+        self.length = 0
+        self.last_add_confirmed = -1
+        self.confirmed_length = 0
+        self.changes = 0
+        self._pending: dict[int, _Pending] = {}
+        # By bookie: entries without an answer, oldest first, and when they were sent.
+        self._unanswered: dict[str, dict[int, float]] = {}
+        self._down: dict[str, float] = {}
+        self._spares: tuple[str, ...] = ()
+        self._proof = now
+        self._asked = False
+        self._storing: LedgerMetadata | None = None
+        self._next_try = now
+
+    def __repr__(self) -> str:
+        return f"<LedgerWriting {self.state.value}, {self.last_add_confirmed} of {self.next_entry} done>"
+
+    @property
+    def ensemble(self) -> tuple[str, ...]:
+        """The bookies that get entries now."""
+        return self.metadata.ensembles[-1][1]
+
+    @property
+    def unfinished(self) -> int:
+        """Entries that are not done."""
+        return len(self._pending)
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def add(self, size: int, now: float) -> tuple[int, list[Effect]]:
+        """A new entry with so many bytes of payload; its number."""
+        assert self.state is State.OPEN, self
+        entry = self.next_entry
+        self.next_entry += 1
+        self.length += size
+        self._pending[entry] = _Pending(now, self.length, set())
+        return entry, self._send(entry, write_set(self.metadata, self.ensemble, entry), now)
+
+    def answered(self, bookie: str, entry: int, code: Code, now: float) -> list[Effect]:
+        """A bookie's answer to an entry, or the loss of its connection."""
+        unanswered = self._unanswered.get(bookie)
+        if unanswered is not None and code is not Code.TOO_MANY_REQUESTS:
+            unanswered.pop(entry, None)
+        if code is Code.FENCED:
+            return self.fenced(f"{bookie} has fenced the ledger")
+        if self.state is not State.OPEN:
+            return NO_CHANGE
+        if code is Code.OK:
+            pending = self._pending.get(entry)
+            if pending is None:
+                return NO_CHANGE
+            pending.acked.add(bookie)
+            return self._advance(now)
+        if bookie not in self.ensemble or bookie in self._down:
+            return NO_CHANGE
+        if code is Code.TOO_MANY_REQUESTS:
+            return [Send(bookie, entry, BUSY_BOOKIE_SECONDS)]
+        return self.bookie_failed(bookie, now)
+
+    def bookie_failed(self, bookie: str, now: float) -> list[Effect]:
+        """It gets nothing more.  It is replaced where there is a spare one."""
+        if bookie not in self.ensemble or self.state is not State.OPEN:
+            return NO_CHANGE
+        self._down[bookie] = now
+        self._unanswered.pop(bookie, None)
+        return self._change_ensemble(now)
+
+    def spares(self, bookies: Iterable[str]) -> None:
+        """The bookies that may be used from now on, the best first."""
+        self._spares = tuple(bookies)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed: find slow bookies, and the end of hope.  To be called a few times a second."""
+        if self.state is not State.OPEN:
+            return NO_CHANGE
+        oldest = next(iter(self._pending.values()), None)
+        if oldest is not None and not self._asked and now - oldest.sent_at >= NO_QUORUM_SECONDS:
+            self.state = State.FAILED
+            return [Ended(f"too few bookies answered for {NO_QUORUM_SECONDS:.0f} s")]
+        effects: list[Effect] = []
+        for bookie in self.ensemble:
+            entry, sent = next(iter(self._unanswered.get(bookie, {}).items()), (0, now))
+            # A bookie is slow when others have served the entry: else the disk or the network of all of them is.
+            if now - sent >= SLOW_BOOKIE_SECONDS and entry <= self.last_add_confirmed:
+                effects += self.bookie_failed(bookie, now)
+        if self._down.keys() & set(self.ensemble) and now >= self._next_try:
+            effects += self._change_ensemble(now)
+            if self._storing is None:
+                effects += self._resume(now)
+        return effects
+
+    def stored(self, metadata: LedgerMetadata, now: float) -> list[Effect]:
+        """The metadata is what `Store` said."""
+        assert metadata == self._storing, (metadata, self._storing)
+        before, self._storing, self.metadata = self.ensemble, None, metadata
+        if metadata.state is LedgerState.CLOSED:
+            self.state = State.CLOSED
+            return NO_CHANGE
+        if self.state is not State.OPEN:
+            return NO_CHANGE
+        self.changes += 1
+        gone, new = set(before) - set(self.ensemble), set(self.ensemble) - set(before)
+        effects: list[Effect] = []
+        for entry, pending in self._pending.items():
+            pending.acked -= gone
+            coming = [bookie for bookie in write_set(metadata, self.ensemble, entry) if bookie in new]
+            effects += self._send(entry, coming, now)
+        for bookie in new:
+            self._down.pop(bookie, None)
+        # Another bookie may have failed meanwhile.
+        return effects + self._advance(now) + self._change_ensemble(now)
+
+    def store_refused(self, reason: str) -> list[Effect]:
+        """Somebody else has changed the metadata: it recovers the ledger, or has closed it."""
+        self._storing = None
+        return self.fenced(reason)
+
+    def owner_confirmed(self, asked_at: float, now: float) -> list[Effect]:
+        """The record of the log named this owner at a moment not before `asked_at`."""
+        self._asked = False
+        self._proof = max(self._proof, asked_at)
+        return self._advance(now) if self.state is State.OPEN else NO_CHANGE
+
+    def fenced(self, reason: str) -> list[Effect]:
+        """Another owner has begun: nothing more becomes done, and nothing may be written again elsewhere."""
+        if self.state in (State.FENCED, State.CLOSED):
+            return NO_CHANGE
+        self.state = State.FENCED
+        return [Ended(reason)]
+
+    def give_up(self, reason: str) -> list[Effect]:
+        """What is not done stays so."""
+        if self.state is not State.OPEN:
+            return NO_CHANGE
+        self.state = State.FAILED
+        return [Ended(reason)]
+
+    def close(self) -> list[Effect]:
+        """End the ledger after the last entry that is done."""
+        assert self.state in (State.OPEN, State.FAILED), self
+        if self._storing is not None:
+            return NO_CHANGE  # to be called again when it is decided
+        self.state = State.CLOSING
+        self._storing = replace(
+            self.metadata, state=LedgerState.CLOSED, last_entry=self.last_add_confirmed, length=self.confirmed_length
+        )
+        return [Store(self._storing)]
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def _send(self, entry: int, bookies: Iterable[str], now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for bookie in bookies:
+            if bookie not in self._down:
+                self._unanswered.setdefault(bookie, {})[entry] = now
+                effects.append(Send(bookie, entry))
+        return effects
+
+    def _has_quorum(self, entry: int, pending: _Pending) -> bool:
+        members = set(write_set(self.metadata, self.ensemble, entry))
+        if self._storing is not None:
+            members &= set(write_set(self._storing, self._storing.ensembles[-1][1], entry))
+        return len(pending.acked & members) >= self.metadata.ack_quorum
+
+    def _advance(self, now: float) -> list[Effect]:
+        before = self.last_add_confirmed
+        effects: list[Effect] = []
+        while (pending := self._pending.get(self.last_add_confirmed + 1)) is not None:
+            if not self._has_quorum(self.last_add_confirmed + 1, pending):
+                break
+            if now - self._proof >= LEDGER_PROOF_SECONDS:
+                if not self._asked:
+                    self._asked = True
+                    effects.append(AskOwner())
+                break
+            self.last_add_confirmed += 1
+            self.confirmed_length = pending.length
+            self._proof = max(self._proof, pending.sent_at)
+            del self._pending[self.last_add_confirmed]
+        if self.last_add_confirmed > before:
+            effects.insert(0, Done(self.last_add_confirmed))
+        return effects
+
+    def _resume(self, now: float) -> list[Effect]:
+        """A bookie that is back gets entries again.  It lacks those in between, which others have."""
+        effects: list[Effect] = []
+        for bookie in self.ensemble:
+            if bookie in self._spares and now - self._down.get(bookie, now) >= SPARE_BOOKIE_RETRY_SECONDS:
+                del self._down[bookie]
+                for entry, pending in self._pending.items():
+                    if bookie in write_set(self.metadata, self.ensemble, entry) and bookie not in pending.acked:
+                        effects += self._send(entry, [bookie], now)
+        return effects
+
+    def _change_ensemble(self, now: float) -> list[Effect]:
+        """Replace bookies that are down, as far as there are spare ones."""
+        down = [bookie for bookie in self.ensemble if bookie in self._down]
+        if not down or self._storing is not None or self.state is not State.OPEN:
+            return NO_CHANGE
+        self._next_try = now + SPARE_BOOKIE_RETRY_SECONDS
+        fresh = [
+            bookie
+            for bookie in self._spares
+            if bookie not in self.ensemble and now - self._down.get(bookie, -1e9) >= SPARE_BOOKIE_RETRY_SECONDS
+        ]
+        changes = dict(zip(down, fresh, strict=False))
+        if not changes:
+            return NO_CHANGE
+        ensemble = tuple(changes.get(bookie, bookie) for bookie in self.ensemble)
+        first = self.last_add_confirmed + 1
+        earlier = self.metadata.ensembles
+        if earlier[-1][0] == first:
+            earlier = earlier[:-1]
+        self._storing = replace(self.metadata, ensembles=(*earlier, (first, ensemble)))
+        return [Store(self._storing)]
+
+
+__all__ = ["AskOwner", "Done", "Effect", "Ended", "LedgerWriting", "Send", "State", "Store", "write_set"]
