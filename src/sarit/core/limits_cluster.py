@@ -48,6 +48,20 @@ LEDGER_RECOVERY_TIMEOUT_SECONDS: Final = 30.0
 LEDGER_CLOSE_TIMEOUT_SECONDS: Final = 10.0
 METADATA_RETRY_SECONDS: Final = 0.1
 
+# -- bookies --------------------------------------------------------------------------------------
+BOOKIE_CONNECT_SECONDS: Final = 2.0
+# After a connection ended, or could not be made: doubled each time, up to the second.
+BOOKIE_RETRY_SECONDS: Final = 0.1
+BOOKIE_MAX_RETRY_SECONDS: Final = 5.0
+# Bytes that its socket has not taken: more is refused.
+BOOKIE_MAX_QUEUED_BYTES: Final = 32 * MIB
+# A connection ends when nothing comes for so long though a request waits; or one request waits for so long.
+BOOKIE_SILENT_SECONDS: Final = 10.0
+BOOKIE_REQUEST_SECONDS: Final = 30.0
+BOOKIE_TICK_SECONDS: Final = 1.0
+# Who is registered is read that often, since a watch may be lost.
+BOOKIE_POLL_SECONDS: Final = 10.0
+
 # -- ZooKeeper --------------------------------------------------------------------------------
 # ZooKeeper: until the first connection; until a call finds one; until its answer; of one attempt; between attempts.
 ZOOKEEPER_CONNECT_SECONDS: Final = 5.0

@@ -40,6 +40,8 @@ READ: Final = 2
 FENCE: Final = 1
 RECOVERY_ADD: Final = 2
 
+TOO_MANY_REQUESTS_STATUS: Final = 106
+
 _CODES: Final = {
     0: Code.OK,
     1: Code.NO_LEDGER,
@@ -47,7 +49,7 @@ _CODES: Final = {
     102: Code.UNAUTHORIZED,
     104: Code.FENCED,
     105: Code.READ_ONLY,
-    106: Code.TOO_MANY_REQUESTS,
+    TOO_MANY_REQUESTS_STATUS: Code.TOO_MANY_REQUESTS,
 }
 
 # Length of the rest, header, master key.

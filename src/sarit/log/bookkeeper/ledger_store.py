@@ -1,0 +1,146 @@
+"""Metadata of ledgers in ZooKeeper: the port `LedgerStore`.
+
+The layout is `longhierarchical`, and ids are drawn as the Java client draws them: from the numbers that ZooKeeper gives
+to sequential nodes.  Those have 31 bits.  Once they are used up, the nodes are made below `idgen-long/HOB-n`, and n is
+the upper half of the id.  Nobody goes back from there.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
+from sarit.log.bookkeeper.metadata import LEDGERS_ROOT, LedgerMetadata, decode, encode, path_of
+
+if TYPE_CHECKING:
+    from sarit.coordination.port import Versioned
+
+_LAYOUT: Final = "org.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory"
+# The layout's own format, and that of the layout `longhierarchical`.
+_LAYOUT_NODE: Final = f"2\n{_LAYOUT}:1"
+_FIRST_UPPER_HALF: Final = 1
+# ZooKeeper's numbers turn negative after the largest.
+_END_OF_NUMBERS: Final = (1 << 31) - 1
+_UPPER_PREFIX: Final = "HOB-"
+
+
+class LedgerNodes(Protocol):
+    """What this needs of `coordination.zookeeper.ZooKeeper`.  Paths are absolute."""
+
+    async def get(self, path: str) -> Versioned | None:
+        """The value of a node; None when there is none."""
+
+    async def create(
+        self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False
+    ) -> str:
+        """Create a node; its path.  Raises Exists, Unavailable."""
+
+    async def set(self, path: str, value: bytes, expected: int | None) -> int:
+        """Replace a value; its new version.  Raises Conflict, NotFound, Unavailable."""
+
+    async def delete(self, path: str, expected: int | None = None) -> None:
+        """Delete a node.  Raises Conflict, NotFound, Unavailable."""
+
+    async def children(self, path: str) -> list[str]:
+        """The names directly below a node."""
+
+
+class ZooKeeperLedgers:
+    """The metadata of ledgers below `root`.  All calls raise Unavailable, and a change's outcome is then unknown."""
+
+    def __init__(self, nodes: LedgerNodes, root: str = LEDGERS_ROOT) -> None:
+        self._nodes = nodes
+        self._root = root
+
+    def __repr__(self) -> str:
+        return f"ZooKeeperLedgers({self._root})"
+
+    async def check_layout(self) -> None:
+        """Raises Invalid, with the reason: there is no BookKeeper, or it is set up in another way."""
+        found = await self._nodes.get(f"{self._root}/LAYOUT")
+        if found is None:
+            raise Invalid(
+                f"ZooKeeper has no {self._root}/LAYOUT: no BookKeeper is set up there; is the path right? "
+                "(`bookkeeper shell initnewcluster` sets one up)"
+            )
+        layout = found.value.decode(errors="replace").strip()
+        if layout != _LAYOUT_NODE:
+            raise Invalid(
+                f"the ledgers below {self._root} have the layout {layout!r}, and Sarit reads {_LAYOUT_NODE!r} alone: "
+                "set BookKeeper up with metadataServiceUri=zk+longhierarchical://..."
+            )
+
+    async def create(self, metadata: LedgerMetadata) -> tuple[int, int]:
+        """Store a new ledger; its id, and the version of its metadata.  Raises Invalid, Exists, Unavailable.
+
+        After Unavailable a ledger of that token may be there, which nobody uses."""
+        value = encode(metadata)
+        ledger = await self._new_id()
+        try:
+            await self._nodes.create(path_of(ledger, self._root), value, parents=True)
+        except (Exists, Unavailable):
+            # The answer to a create that was done may be lost.
+            if not await self._is_ours(ledger, metadata.ctoken):
+                raise
+        return ledger, 0
+
+    async def get(self, ledger: int) -> tuple[LedgerMetadata, int]:
+        """The metadata, and its version.  Raises NotFound, Corrupt, Invalid, Unavailable."""
+        path = path_of(ledger, self._root)
+        found = await self._nodes.get(path)
+        if found is None:
+            raise NotFound(f"ledger {ledger} has no metadata at {path}")
+        return decode(found.value, f"the metadata of ledger {ledger}"), found.version
+
+    async def set(self, ledger: int, metadata: LedgerMetadata, expected: int) -> int:
+        """Replace the metadata at the version `expected`; the new version.
+
+        Raises Conflict, NotFound, Invalid, Unavailable."""
+        return await self._nodes.set(path_of(ledger, self._root), encode(metadata), expected)
+
+    async def delete(self, ledger: int, expected: int | None = None) -> None:
+        """Delete the metadata; the bookies collect the entries in time.  Raises Conflict, NotFound, Unavailable."""
+        await self._nodes.delete(path_of(ledger, self._root), expected)
+
+    async def _is_ours(self, ledger: int, token: int) -> bool:
+        found, version = await self.get(ledger)
+        return version == 0 and token != 0 and found.ctoken == token
+
+    # -- ids --------------------------------------------------------------------------------------
+
+    async def _new_id(self) -> int:
+        """An id that no other client gets."""
+        upper_path = f"{self._root}/idgen-long"
+        if await self._nodes.get(upper_path) is None:
+            number = await self._number_below(f"{self._root}/idgen")
+            if number is not None:
+                return number
+            with suppress(Exists):
+                await self._nodes.create(upper_path, b"", parents=True)
+        return await self._new_long_id(upper_path)
+
+    async def _new_long_id(self, path: str) -> int:
+        suffixes = [name.removeprefix(_UPPER_PREFIX) for name in await self._nodes.children(path)]
+        upper = max((int(suffix) for suffix in suffixes if suffix.isdigit()), default=0)
+        if upper:
+            number = await self._number_below(f"{path}/{_UPPER_PREFIX}{upper:010d}")
+            if number is not None:
+                return upper << 32 | number
+        upper = upper + 1 if upper else _FIRST_UPPER_HALF
+        with suppress(Exists):  # another client was faster
+            await self._nodes.create(f"{path}/{_UPPER_PREFIX}{upper:010d}", b"", parents=True)
+        number = await self._number_below(f"{path}/{_UPPER_PREFIX}{upper:010d}")
+        if number is None:
+            raise Unavailable(f"the ledger ids below {path}/{_UPPER_PREFIX}{upper:010d} are used up: try again")
+        return upper << 32 | number
+
+    async def _number_below(self, path: str) -> int | None:
+        """The next number that ZooKeeper gives below `path`; None when they are used up."""
+        prefix = f"{path}/ID-"
+        made = await self._nodes.create(prefix, b"", ephemeral=True, sequence=True, parents=True)
+        number = int(made.removeprefix(prefix))
+        # Its number is used, whether it is there or not.  It goes with our session at the latest.
+        with suppress(SaritError):
+            await self._nodes.delete(made)
+        return number if 0 <= number < _END_OF_NUMBERS else None
