@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,24 +12,34 @@ from hypothesis import strategies as st
 from sarit.core.errors import Fenced, Unavailable
 from sarit.env.real import real_env
 from sarit.index.memory import MemoryIndexes
-from sarit.index.port import DamagedRecord, IndexProvider, WriteBatch
+from sarit.index.port import DamagedRecord, Index, IndexProvider, WriteBatch
+from sarit.index.sealing import seal
+from sarit.index.slate import SlateIndex, open_in_memory, open_on_s3
 from sarit.index.sqlite import SqliteIndexProvider
+from sarit.storage.open import s3_config
 
 ALL = (b"", b"\xff" * 40)
 
 
-def provider_of(kind: str, directory) -> IndexProvider:
-    return MemoryIndexes() if kind == "memory" else SqliteIndexProvider(real_env(), str(directory / "index"))
+def provider_of(kind: str, directory, request) -> IndexProvider:
+    if kind == "memory":
+        return MemoryIndexes()
+    if kind == "slate":
+        return open_in_memory()
+    if kind == "slate on s3":
+        server = request.getfixturevalue("s3")
+        return open_on_s3(server.bucket, f"indexes/{uuid4().hex}", s3_config(server.environ))
+    return SqliteIndexProvider(real_env(), str(directory / "index"))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "slate", pytest.param("slate on s3", marks=pytest.mark.long)])
 def kind(request):
     return request.param
 
 
 @pytest.fixture
-def provider(kind, tmp_path):
-    return provider_of(kind, tmp_path)
+def provider(kind, tmp_path, request):
+    return provider_of(kind, tmp_path, request)
 
 
 def batch(puts=(), deletes=(), ranges=()) -> WriteBatch:
@@ -185,10 +196,15 @@ def test_concurrent_calls_see_whole_batches_in_order(provider):
     asyncio.run(main())
 
 
-def flip(provider: IndexProvider, directory, key: bytes, bit: int) -> None:
+async def flip(provider: IndexProvider, index: Index, directory, key: bytes, value: bytes, bit: int) -> None:
     """Flip one bit of what is stored for a key."""
     if isinstance(provider, MemoryIndexes):
         provider.flip(0, key, bit)
+        return
+    if isinstance(index, SlateIndex):
+        damaged = bytearray(seal(key, value))
+        damaged[bit // 8] ^= 1 << bit % 8
+        await index._database.put(b"k" + key, bytes(damaged))
         return
     with closing(sqlite3.connect(directory / "index" / "container-0.db")) as connection:
         (stored,) = connection.execute("SELECT v FROM entries WHERE k=?", (key,)).fetchone()
@@ -203,7 +219,7 @@ def test_a_damaged_record_is_refused_and_the_others_are_served(provider, tmp_pat
     async def main():
         index = await provider.open(0)
         await index.commit(batch({b"a": b"1", b"b": b"22", b"c": b"3"}))
-        flip(provider, tmp_path, b"b", bit)
+        await flip(provider, index, tmp_path, b"b", b"22", bit)
         for call in (index.get([b"a", b"b"]), index.scan(*ALL, 3), index.scan(*ALL, 2, reverse=True)):
             with pytest.raises(DamagedRecord) as caught:
                 await call
@@ -218,7 +234,7 @@ def test_a_damaged_record_is_refused_and_the_others_are_served(provider, tmp_pat
         assert await index.scan(b"b\0", b"z", 3) == [(b"c", b"3")]
         await index.commit(batch({b"b": b"new"}))
         assert await index.get([b"b"]) == [b"new"], "a commit may replace it"
-        flip(provider, tmp_path, b"b", bit)
+        await flip(provider, index, tmp_path, b"b", b"new", bit)
         await index.commit(batch(deletes=[b"b"]))
         assert await index.get([b"b"]) == [None], "and delete it"
         await index.close()
@@ -254,9 +270,9 @@ BATCH = st.builds(
 @given(
     batches=st.lists(BATCH, max_size=6), start=KEY, end=KEY, limit=st.integers(0, 5), asked=st.lists(KEY, max_size=5)
 )
-def test_index_behaves_as_sorted_dictionary(kind, tmp_path_factory, batches, start, end, limit, asked):
+def test_index_behaves_as_sorted_dictionary(kind, tmp_path_factory, request, batches, start, end, limit, asked):
     async def main():
-        provider = provider_of(kind, tmp_path_factory.mktemp("index"))
+        provider = provider_of(kind, tmp_path_factory.mktemp("index"), request)
         index = await provider.open(0)
         model: dict[bytes, bytes] = {}
         for change in batches:

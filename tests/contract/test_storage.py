@@ -12,15 +12,8 @@ from sarit.env.real import real_env
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.memory import MemoryChunks
 from sarit.storage.open import open_storage
-from tests.contract.s3 import s3_server
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory):
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 @pytest.fixture(params=["fake", "directory", "memory", "s3"])

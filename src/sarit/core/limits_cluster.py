@@ -69,3 +69,13 @@ ZOOKEEPER_WAIT_SECONDS: Final = 2.0
 ZOOKEEPER_CALL_SECONDS: Final = 5.0
 ZOOKEEPER_SOCKET_SECONDS: Final = 1.0
 ZOOKEEPER_RETRY_SECONDS: Final = 0.5
+
+# -- shared storage: the index -----------------------------------------------------------------
+INDEX_BLOCK_CACHE_BYTES: Final = 64 * MIB  # for all containers of a process
+INDEX_READ_AHEAD_BYTES: Final = 256 * KIB  # in a scan
+# Of a call.  SlateDB would retry for minutes.
+INDEX_REQUEST_SECONDS: Final = 30
+INDEX_CLOSE_SECONDS: Final = 5
+INDEX_POLL_SECONDS: Final = 60  # between two checks for compaction
+# Objects that nobody needs are deleted when they are that old; also the interval of these deletions.
+INDEX_COLLECTION_SECONDS: Final = 3600

@@ -1,0 +1,288 @@
+"""The index on an object store: a SlateDB database per container, below one prefix of a bucket.
+
+Theory of operation.  SlateDB is an LSM tree whose files are objects.  Its own write-ahead log is off: the container has
+one.  A commit is one write into its memtable and a flush, which puts a sorted table and then a manifest; it is durable
+when the manifest is put.  Opening raises the writer's epoch in the manifest, which fences an earlier owner: its next
+flush fails.  Keys carry one byte before them (an empty key is no key there), values are sealed as in SQLite.
+A get of several keys reads from one snapshot, all of them at the same time, GETS_AT_ONCE at most.
+
+Warnings.  (1) With the settings of the library a commit stalls for seconds now and then, and an idle database polls the
+store every second: `_SETTINGS` says what is different and why.  (2) The library retries for minutes while the store is
+away, so calls have time limits of their own.  After a failed commit the handle is dead, as SQLite's is: the commit may
+still take effect until the index is opened again, never after.  (3) Closing waits for the library's tasks, which wait
+for the store: it ends after INDEX_CLOSE_SECONDS, and what is left then is fenced by the next owner.  (4) An uncommitted
+write is visible to reads of this handle for the time of its flush.  (5) A put costs 50 us of the event loop, so a batch
+is built ROWS_PER_TURN at a time.  (6) A range delete reads the keys of its range and deletes each.  (7) Never
+simulated; nothing else imports `slatedb`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import slatedb.uniffi as slatedb
+
+from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
+from sarit.core.limits import INDEX_CHECKSUM_BYTES
+from sarit.core.limits_cluster import (
+    INDEX_BLOCK_CACHE_BYTES,
+    INDEX_CLOSE_SECONDS,
+    INDEX_COLLECTION_SECONDS,
+    INDEX_POLL_SECONDS,
+    INDEX_READ_AHEAD_BYTES,
+    INDEX_REQUEST_SECONDS,
+)
+from sarit.index.keys import after
+from sarit.index.sealing import seal, unseal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from sarit.index.port import WriteBatch
+
+_log = logging.getLogger("sarit.index")
+
+ROWS_PER_TURN: Final = 20
+GETS_AT_ONCE: Final = 256
+_ROWS_PER_PAGE: Final = 1000
+_MAX_TABLES: Final = 4096
+_MAX_RETRIES: Final = 3
+
+_PREFIX: Final = b"k"
+
+_POLL: Final = f"{INDEX_POLL_SECONDS}s"
+_COLLECTION: Final = {"interval": f"{INDEX_COLLECTION_SECONDS}s", "min_age": f"{INDEX_COLLECTION_SECONDS}s"}
+_SETTINGS: Final[Mapping[str, object]] = {
+    # The container's log is the write-ahead log.
+    "wal_enabled": False,
+    # Each commit makes a table.  With so many of them (8 by default) a commit waits for a compaction, which runs once
+    # per poll interval: for a minute here.
+    "l0_max_ssts": _MAX_TABLES,
+    "l0_max_ssts_per_key": _MAX_TABLES,
+    # So many of them go into one compaction, and there is one in a poll interval: 8, the default, would not keep pace
+    # with a commit every 2 s.  Its values are text.
+    "compactor_options.scheduler_options": {"max_compaction_sources": "256"},
+    # One writer and no other readers: nothing changes that a poll could find.  Each poll is a request that costs.
+    "manifest_poll_interval": _POLL,
+    "compactor_options.poll_interval": _POLL,
+    "compactor_options.worker.compactions_poll_interval": _POLL,
+    # Without a number it retries for ever.
+    "object_store_max_retries": _MAX_RETRIES,
+    "compactor_options.object_store_max_retries": _MAX_RETRIES,
+    "garbage_collector_options.object_store_max_retries": _MAX_RETRIES,
+    # Objects that nobody needs are deleted late: a name that is free again does not fence an owner that was stopped.
+    **{
+        f"garbage_collector_options.{kind}_options.{name}": value
+        for kind in ("manifest", "compacted", "compactions")
+        for name, value in _COLLECTION.items()
+    },
+}
+
+
+def map_error(error: Exception, doing: str) -> SaritError:
+    """An error of SlateDB's as the port's error; no other place maps them."""
+    text = f"{doing}: {getattr(error, 'message', None) or str(error) or type(error).__name__}"
+    if isinstance(error, slatedb.Error.Closed) and error.reason == slatedb.CloseReason.FENCED:
+        return Fenced(f"{doing}: the index was opened by another owner")
+    # A clock that was set back is refused as data that is out of order; it passes.
+    if isinstance(error, slatedb.Error.Data) and "clock" not in text:
+        return Corrupt(text)
+    return Unavailable(text)
+
+
+class SlateIndex:
+    """One container's index; made by `SlateIndexProvider.open`."""
+
+    def __init__(self, database: Any, place: str) -> None:
+        self._database = database
+        self._place = place
+        self._failure: SaritError | None = None
+        self._closed = False
+        self._writing = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<SlateIndex {self._place} {self._failure or ('closed' if self._closed else 'open')}>"
+
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `Index`."""
+        self._require()
+        found: dict[bytes, bytes | None] = {}
+        async with self._calling("get from"):
+            distinct = sorted(set(keys))
+            # One key has one moment; several need a snapshot.
+            source = self._database if len(distinct) <= 1 else await self._database.snapshot()
+            for first in range(0, len(distinct), GETS_AT_ONCE):
+                some = distinct[first : first + GETS_AT_ONCE]
+                values = await asyncio.gather(*(source.get(_PREFIX + key) for key in some))
+                found.update(zip(some, values, strict=True))
+        return [None if (stored := found[key]) is None else unseal(key, stored) for key in keys]
+
+    async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
+        """See `Index`."""
+        rows = await self._scan(start, end, limit, reverse=reverse)
+        return [(key, unseal(key, stored)) for key, stored in rows]
+
+    async def scan_sizes(
+        self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
+    ) -> list[tuple[bytes, int]]:
+        """See `Index`.  The values are read: SlateDB has no other way."""
+        rows = await self._scan(start, end, limit, reverse=reverse)
+        return [(key, len(stored) - INDEX_CHECKSUM_BYTES) for key, stored in rows]
+
+    async def commit(self, batch: WriteBatch) -> None:
+        """See `Index`.  A cancelled commit goes on, as one of SQLite's does on its thread."""
+        self._require()
+        await asyncio.shield(asyncio.ensure_future(self._commit(batch)))
+
+    async def close(self) -> None:
+        """See `Index`."""
+        if self._closed:
+            return
+        self._closed = True
+        async with self._writing:
+            try:
+                async with asyncio.timeout(INDEX_CLOSE_SECONDS):
+                    # Nothing is flushed: what was committed is, and of a failed commit nobody knows.
+                    await self._database.shutdown_with_options(slatedb.CloseOptions(flush_type=None))
+            except (slatedb.Error, TimeoutError) as error:
+                _log.info("index %s: closed without an answer of the store: %s", self._place, map_error(error, "close"))
+
+    async def _commit(self, batch: WriteBatch) -> None:
+        # Commits are applied in the order in which they were made.
+        async with self._writing:
+            self._require()
+            try:
+                changes = await self._changes(batch)
+                if changes is None:
+                    return
+                async with self._calling("commit to"):
+                    await self._database.write(changes)
+                    await self._database.flush_with_options(
+                        slatedb.FlushOptions(flush_type=slatedb.FlushType.MEM_TABLE)
+                    )
+            except SaritError as error:
+                # Its outcome is unknown, and SlateDB would apply it with the next one.
+                self._failure = self._failure or error
+                raise
+
+    async def _changes(self, batch: WriteBatch) -> Any:
+        """The batch in SlateDB's form, built in turns of the event loop; None when it changes nothing."""
+        # In the order that `WriteBatch` defines.  Keys that are put need no delete before.
+        gone = {key: None for key in sorted(batch.deletes) if key not in batch.puts}
+        for start, end in batch.range_deletes:
+            while rows := await self._scan(start, end, _ROWS_PER_PAGE):
+                gone.update((key, None) for key, _ in rows if key not in batch.puts)
+                start = after(rows[-1][0])
+        if not gone and not batch.puts:
+            return None
+        changes = slatedb.WriteBatch()
+        for count, key in enumerate(gone, 1):
+            changes.delete(_PREFIX + key)
+            if count % ROWS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        for count, key in enumerate(sorted(batch.puts), 1):
+            changes.put(_PREFIX + key, seal(key, batch.puts[key]))
+            if count % ROWS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return changes
+
+    async def _scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
+        """Keys and sealed values."""
+        self._require()
+        # SlateDB refuses a range without keys.
+        if start >= end or limit <= 0:
+            return []
+        span = slatedb.KeyRange(start=_PREFIX + start, start_inclusive=True, end=_PREFIX + end, end_inclusive=False)
+        order = slatedb.IterationOrder.DESCENDING if reverse else slatedb.IterationOrder.ASCENDING
+        options = slatedb.ScanOptions(
+            durability_filter=slatedb.DurabilityLevel.MEMORY,
+            dirty=False,
+            read_ahead_bytes=INDEX_READ_AHEAD_BYTES if limit > 1 else 1,
+            cache_blocks=True,
+            max_fetch_tasks=1,
+            order=order,
+        )
+        async with self._calling("scan"):
+            iterator = await self._database.scan_with_options(span, options)
+            rows = await iterator.next_batch(limit)
+        return [(row.key[len(_PREFIX) :], row.value) for row in rows]
+
+    @asynccontextmanager
+    async def _calling(self, doing: str) -> AsyncIterator[None]:
+        """Maps errors; a call ends after INDEX_REQUEST_SECONDS.  Raises Unavailable, Fenced, Corrupt."""
+        doing = f"{doing} {self._place}"
+        try:
+            async with asyncio.timeout(INDEX_REQUEST_SECONDS):
+                yield
+        except TimeoutError as error:
+            raise Unavailable(f"{doing}: no answer within {INDEX_REQUEST_SECONDS} s") from error
+        except slatedb.Error as error:
+            raise map_error(error, doing) from error
+
+    def _require(self) -> None:
+        """Raises Unavailable (closed, or dead after a failed commit), Fenced."""
+        if self._closed:
+            raise Unavailable(f"the index {self._place} is closed")
+        if isinstance(self._failure, Fenced):
+            raise Fenced(str(self._failure))
+        if self._failure is not None:
+            raise Unavailable(f"the index {self._place} is dead after a failed commit: {self._failure}")
+
+
+class SlateIndexProvider:
+    """The indexes of a node: a database per container at `PREFIX/index/container-N` of one object store.
+
+    `place` names the store in messages.  `cache_bytes`: of blocks, for all containers together."""
+
+    def __init__(self, objects: Any, place: str, prefix: str = "", cache_bytes: int = INDEX_BLOCK_CACHE_BYTES) -> None:
+        self._objects = objects
+        self._place = place
+        self._prefix = f"{prefix}/" if prefix else ""
+        options = slatedb.MokaCacheOptions(max_capacity=cache_bytes, time_to_live=None, time_to_idle=None)
+        self._cache = slatedb.DbCache.new_moka_cache(options)
+
+    def __repr__(self) -> str:
+        return f"<SlateIndexProvider {self._place}>"
+
+    async def open(self, container: int) -> SlateIndex:
+        """See `IndexProvider`.  Raises Unavailable, Corrupt."""
+        place = f"{self._place}/index/container-{container}"
+        builder = slatedb.DbBuilder(f"{self._prefix}index/container-{container}", self._objects)
+        settings = slatedb.Settings.default()
+        for name, value in _SETTINGS.items():
+            settings.set(name, json.dumps(value))
+        builder.with_settings(settings)
+        builder.with_db_cache(self._cache, container)
+        try:
+            async with asyncio.timeout(INDEX_REQUEST_SECONDS):
+                return SlateIndex(await builder.build(), place)
+        except TimeoutError as error:
+            raise Unavailable(f"open the index {place}: no answer within {INDEX_REQUEST_SECONDS} s") from error
+        except slatedb.Error as error:
+            raise map_error(error, f"open the index {place}") from error
+
+
+def open_on_s3(bucket: str, prefix: str, config: Mapping[str, Any]) -> SlateIndexProvider:
+    """Indexes in an S3 bucket, below `prefix` ("" for none).  Sends no request yet.
+
+    `config`: endpoint, region and keys, by their names in `storage/open.py`.  Raises Invalid."""
+    place = f"s3://{bucket}/{prefix}".rstrip("/")
+    builder = slatedb.ObjectStoreBuilder(slatedb.ObjectStoreType.S3)
+    try:
+        builder.with_url(f"s3://{bucket}")
+        for name, value in config.items():
+            builder.with_config(name, str(value))
+        if str(config.get("endpoint", "")).startswith("http://"):
+            builder.with_config("allow_http", "true")
+        return SlateIndexProvider(builder.build(), place, prefix)
+    except slatedb.Error as error:
+        raise Invalid(f"index storage {place}: {getattr(error, 'message', error)}") from error
+
+
+def open_in_memory() -> SlateIndexProvider:
+    """Indexes that are lost with the process, for tests."""
+    return SlateIndexProvider(slatedb.ObjectStore.resolve("memory:///"), "memory://")
