@@ -22,7 +22,8 @@ _SHOWN_VIOLATIONS: Final = 10
 FAULTS: Final = (
     "kill", "power_cut", "crash_point", "connection_broken", "connection_stalled", "storage_outage", "index_failure",
     "sync_error", "write_error", "disk_full", "wall_clock_jump", "writer_gave_up_connection", "writer_crashed",
-    "stream_writer_crashed", "zombie_chunk", "move_commanded", "container_revoked", "store_cut_off", "machine_stopped",
+    "stream_writer_crashed", "zombie_chunk", "move_commanded", "container_revoked", "store_cut_off", "store_frozen",
+    "controller_frozen",
 )  # fmt: skip
 
 

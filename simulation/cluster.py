@@ -81,6 +81,10 @@ class Cluster:
         """Where a client believes that a segment is."""
         return NODE, STORE_PORT
 
+    def controller_address(self) -> str:
+        """A controller that a new client connects to."""
+        return f"{NODE}:{CONTROLLER_PORT}"
+
     def rng(self, name: str) -> random.Random:
         """The random generator of this name.  Renaming one changes what every seed draws; names are not for people."""
         return self.world.chance(name)

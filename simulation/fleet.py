@@ -1,8 +1,10 @@
-"""Several stores, each a process on a machine of its own, on one set of logs, one index and one long-term storage.
+"""Several stores and controllers, each a process on a machine of its own, on one set of logs, one index and one
+long-term storage.
 
-Who owns which container is decided as in a cluster: stores are members, and leaders keep the container map.  Faults:
-deaths, moves by command, leases that end although their store lives, stores cut off from coordination, watches that
-are late or lost, calls with an unknown outcome.
+Who owns which container is decided as in a cluster: stores are members, and each controller leads.  Controllers reach
+the stores over connections, and keep their tables in them; clients use any controller.  Faults: deaths, power cuts,
+machines that stand still and go on, moves by command, leases that end although their store lives, stores cut off from
+coordination, watches that are late or lost, calls with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -13,15 +15,18 @@ from typing import TYPE_CHECKING, Final
 import detangle
 
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_map
-from sarit.coordination.leader import Leader
 from sarit.coordination.map_register import MAP, STORES
 from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
+from sarit.node.cluster_controller import ClusterController
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.settings import NodeConfig
+from sarit.rpc.grpc_server import GrpcListener
+from sarit.store.flow_control.load_meters import LoadMeters
 from sarit.store.health import HealthState
+from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
-from simulation.cluster import STORE_PORT, Cluster
+from simulation.cluster import CONTROLLER_PORT, STORE_PORT, Cluster
 from simulation.objects import ProcessChunks
 from simulation.shared_parts import ProcessIndexes, ProcessLogs, SharedLogs
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from simulation.options import Options
     from simulation.world import Machine, Process, World
 
+_SECRET: Final = b"of the simulated installation"
 _START_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.05
 
@@ -42,13 +48,29 @@ class FleetStore:
         self.store: SegmentStore | None = None
         self.member: Member | None = None
         self.listener: StoreListener | None = None
+        self.logs: ProcessLogs | None = None
 
     def __repr__(self) -> str:
         return f"<FleetStore {self.name} {self.store}>"
 
     def forget(self) -> None:
         """Its process has ended."""
-        self.store = self.member = self.listener = None
+        self.store = self.member = self.listener = self.logs = None
+
+
+class FleetController:
+    """One controller: its machine, and what runs there now."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.controller: ClusterController | None = None
+
+    def __repr__(self) -> str:
+        return f"<FleetController {self.machine.address} {self.controller}>"
+
+    def forget(self) -> None:
+        """Its process has ended."""
+        self.controller = None
 
 
 class Fleet(Cluster):
@@ -65,7 +87,9 @@ class Fleet(Cluster):
         self.stores = [
             FleetStore(f"s{number}", world.machine(f"10.0.0.{number}")) for number in range(1, options.stores + 1)
         ]
-        self.leaders = [world.machine(f"10.0.1.{number}") for number in range(1, options.controllers + 1)]
+        self.controllers = [
+            FleetController(world.machine(f"10.0.1.{number}")) for number in range(1, options.controllers + 1)
+        ]
         self.map_before: ContainerMap | None = None  # the map that clients knew before
 
     def __repr__(self) -> str:
@@ -86,11 +110,15 @@ class Fleet(Cluster):
         store = None if known is None else known.address(container_of(segment, self.options.containers))
         return (self.stores[0].machine.address, STORE_PORT) if store is None else (store.host, store.port)
 
+    def controller_address(self) -> str:
+        """Any controller, also one that is dead now."""
+        return f"{self._coordination_rng.choice(self.controllers).machine.address}:{CONTROLLER_PORT}"
+
     # -- processes ----------------------------------------------------------------------------------
 
     async def start(self) -> bool:
         """Start every process that does not run; False when not all containers serve in time."""
-        self._start_leaders()
+        self._start_controllers()
         for store in self.stores:
             if store.machine.process is None:
                 await self.start_store(store)
@@ -101,11 +129,11 @@ class Fleet(Cluster):
             await asyncio.sleep(_POLL_SECONDS)
         return True
 
-    def _start_leaders(self) -> None:
-        for machine in self.leaders:
-            if machine.process is None:
-                process = machine.start()
-                process.spawn(self._lead(process), f"leader {machine.address}")
+    def _start_controllers(self) -> None:
+        for one in self.controllers:
+            if one.machine.process is None:
+                process = one.machine.start()
+                process.spawn(self._run_controller(one, process), f"controller {one.machine.address}")
 
     async def start_store(self, store: FleetStore) -> None:
         """Start a process of a store."""
@@ -133,21 +161,27 @@ class Fleet(Cluster):
         segments.on_fenced, segments.on_released = member.fenced, member.released
         await segments.start()
         config = NodeConfig("/data", store.machine.address)
-        listener = StoreListener(segments, max_connections=config.max_connections)
+        meters = LoadMeters(segments, process.env.clock, self.options.times().scaling)
+        internal = InternalHandler(segments, _SECRET, meters)
+        meters.request_scaling = internal.request_scaling
+        listener = StoreListener(segments, max_connections=config.max_connections, internal=internal)
         await listener.listen(store.machine.address, STORE_PORT)
-        listener.start_reaper()
+        process.spawn(meters.run(), f"meters {store.name}")
         member.start(segments)
-        store.store, store.member, store.listener = segments, member, listener
+        store.store, store.member, store.listener, store.logs = segments, member, listener, logs
 
-    async def _lead(self, process: Process) -> None:
-        address = process.machine.address
+    async def _run_controller(self, one: FleetController, process: Process) -> None:
+        address, options = one.machine.address, self.options
         client = self.coordination.client(address, process.env.clock)
         process.on_death(client.die)
-        leader = Leader(
-            client, client.members(STORES), process.env.clock, self.options.containers, self.options.stores,
-            self.options.lease_seconds,
+        one.controller = made = ClusterController(
+            client, client.members, process.env, _SECRET, options.containers, options.stores, options.times(),
+            options.lease_seconds,
         )  # fmt: skip
-        await leader.run()
+        await made.open()
+        listener = GrpcListener(made.services(), NodeConfig("/data", address).max_api_connections)
+        await asyncio.get_running_loop().create_server(listener.connection, address, CONTROLLER_PORT)
+        made.serves((address, CONTROLLER_PORT))
 
     def all_serve(self) -> bool:
         """Whether every container serves, at the store that the map names."""
@@ -162,10 +196,18 @@ class Fleet(Cluster):
 
     def end_store(self, store: FleetStore, *, power: bool) -> None:
         """The process of a store dies."""
+        if power and store.logs is not None:
+            store.logs.lost_from = self.world.now + self._deaths.random() * self.options.disk_latency
         store.forget()
         self.end_machine(store.machine, power=power)
 
+    def end_controller(self, controller: FleetController, *, power: bool) -> None:
+        """The process of a controller dies."""
+        controller.forget()
+        self.end_machine(controller.machine, power=power)
+
     def end_machine(self, machine: Machine, *, power: bool) -> None:
+        """The process on a machine dies, also while the machine stands still."""
         if machine.process is None:
             return
         self.trace.note("fault", f"{'power cut' if power else 'kill'} of {machine.address}")
@@ -175,14 +217,15 @@ class Fleet(Cluster):
             machine.power_off(peers_learn_after)
         else:
             machine.kill(peers_learn_after)
+        self.world.loop.thaw(machine.address)
         for task, info in list(detangle.current_loop().task_info.items()):
             if info.host == machine.address and not task.done():
                 task.cancel()
 
     def end(self, *, power: bool) -> None:
         """Every process dies."""
-        for machine in self.leaders:
-            self.end_machine(machine, power=power)
+        for controller in self.controllers:
+            self.end_controller(controller, power=power)
         for store in self.stores:
             self.end_store(store, power=power)
 
@@ -191,11 +234,24 @@ class Fleet(Cluster):
         for store in self.stores:
             if store.machine.address == host:
                 self.end_store(store, power=power)
+        for controller in self.controllers:
+            if controller.machine.address == host:
+                self.end_controller(controller, power=power)
 
     async def shut_down(self) -> None:
-        """Stop all stores cleanly, then end all processes."""
+        """Stop all controllers and stores cleanly, then end all processes."""
+        await asyncio.gather(*map(self._stop_controller, self.controllers))
         await asyncio.gather(*map(self._stop_store, self.stores))
         self.end(power=False)
+
+    async def _stop_controller(self, one: FleetController) -> None:
+        process, controller = one.machine.process, one.controller
+        if process is None or controller is None:
+            return
+        stopping = process.spawn(controller.stop(), f"stop {one.machine.address}")
+        await self._ended(process, stopping)
+        if not process.dead and (error := stopping.exception()) is not None:
+            self.failures.append(f"{type(error).__name__}: the controller {one.machine.address} cannot stop: {error}")
 
     async def _stop_store(self, store: FleetStore) -> None:
         process, segments, member, listener = store.machine.process, store.store, store.member, store.listener
@@ -215,7 +271,7 @@ class Fleet(Cluster):
     async def supervise(self) -> None:
         """Restart every process that has died.  Until cancelled."""
         while True:
-            self._start_leaders()
+            self._start_controllers()
             for store in self.stores:
                 if store.machine.process is None and (
                     self.quiet or self.starts < len(self.stores) or self._deaths.random() < 0.05

@@ -1,4 +1,5 @@
-"""The faults of a fleet: deaths of stores and leaders, moves, revocations, stores cut off from coordination."""
+"""The faults of a fleet: deaths of stores and controllers, machines that stand still, moves, revocations, stores cut
+off from coordination."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from sarit.coordination.container_map import ContainerMap
     from simulation.fleet import Fleet
+    from simulation.world import Machine, Process
 
 
 class FleetFaults:
@@ -27,18 +29,49 @@ class FleetFaults:
         """The faults, and whether the seed enables them."""
         options = self._fleet.options
         return [
-            (options.kills, self.kill_one), (options.kills, self.kill_a_leader), (options.moves, self.move_one),
-            (options.moves, self.move_one), (options.revocations, self.revoke_one),
+            (options.kills, self.kill_one), (options.kills, self.kill_a_controller),
+            (options.power_cuts, self.cut_power_of_one),
+            (options.moves, self.move_one), (options.moves, self.move_one), (options.revocations, self.revoke_one),
             (options.cut_offs, self.cut_one_off),
+            (options.freezes, self.freeze_a_store), (options.slow_controllers, self.freeze_a_controller),
         ]  # fmt: skip
 
     def kill_one(self) -> None:
         """Kill a store."""
         self._fleet.end_store(self._rng.choice(self._fleet.stores), power=False)
 
-    def kill_a_leader(self) -> None:
-        """Kill a leader."""
-        self._fleet.end_machine(self._rng.choice(self._fleet.leaders), power=False)
+    def kill_a_controller(self) -> None:
+        """Kill a controller."""
+        self._fleet.end_controller(self._rng.choice(self._fleet.controllers), power=False)
+
+    def cut_power_of_one(self) -> None:
+        """Cut the power of a store's machine."""
+        self._fleet.end_store(self._rng.choice(self._fleet.stores), power=True)
+
+    def freeze_a_store(self) -> None:
+        """Let a store stand still, as SIGSTOP does, often for longer than its lease; then it goes on as it was."""
+        lease = self._fleet.options.lease_seconds
+        seconds = self._rng.choice((0.5 * lease, 2 * lease, 2 * lease, 4 * lease)) * self._rng.random()
+        self._freeze(self._rng.choice(self._fleet.stores).machine, seconds, "store_frozen")
+
+    def freeze_a_controller(self) -> None:
+        """Let a controller stand still: what it has read is old when it goes on."""
+        seconds = self._rng.choice((0.5, 5.0, 20.0)) * self._rng.random()
+        self._freeze(self._rng.choice(self._fleet.controllers).machine, seconds, "controller_frozen")
+
+    def _freeze(self, machine: Machine, seconds: float, probe: str) -> None:
+        loop, address = self._fleet.world.loop, machine.address
+        if machine.process is None or loop.is_frozen(address):
+            return
+        self._fleet.trace.note("fault", f"{address} stands still for {seconds:.3f}")
+        self._fleet.trace.probe(probe)
+        loop.freeze(address)
+        loop.call_later(seconds, self._thaw, address, machine.process)
+
+    def _thaw(self, address: str, process: Process) -> None:
+        if not process.dead:  # another one may stand still here now
+            self._fleet.trace.note("fault", f"{address} goes on")
+            self._fleet.world.loop.thaw(address)
 
     def move_one(self) -> None:
         """Move a container gracefully, as an operator's command does."""
@@ -83,4 +116,6 @@ class FleetFaults:
 
     def heal(self) -> None:
         """No more faults."""
+        for machine in self._fleet.world.machines():
+            self._fleet.world.loop.thaw(machine.address)
         self._fleet.coordination.faults.cut_off.clear()

@@ -101,6 +101,7 @@ class SeedLoop(SimLoop):
 
     trace: Trace
     _numbers: Iterator[int]
+    _frozen: dict[str | None, list[tuple[Lane, asyncio.Handle]]]
 
     @classmethod
     def take_over(cls, loop: SimLoop, trace: Trace) -> SeedLoop:
@@ -113,7 +114,23 @@ class SeedLoop(SimLoop):
         assert isinstance(loop, SeedLoop)
         loop.tracer = loop.trace = trace
         loop._numbers = itertools.count(1)
+        loop._frozen = {}
         return loop
+
+    # -- hosts that stand still -------------------------------------------------------------------
+
+    def freeze(self, host: str) -> None:
+        """No step of a host runs until `thaw`, as after SIGSTOP; time goes on, and bytes that come for it wait."""
+        self._frozen.setdefault(host, [])
+
+    def is_frozen(self, host: str) -> bool:
+        """Whether a host stands still."""
+        return host in self._frozen
+
+    def thaw(self, host: str) -> None:
+        """The host goes on: with what it was about to do, and with all timers that are due meanwhile."""
+        for lane, handle in self._frozen.pop(host, ()):
+            self._put(lane, handle)
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -135,7 +152,7 @@ class SeedLoop(SimLoop):
         return main.result()
 
     def _run(self, main: asyncio.Future[Any]) -> None:
-        trace, active, done = self.trace, self._active, main.done
+        trace, active, frozen, done = self.trace, self._active, self._frozen, main.done
         ran, ran_before_hashed = trace.ran, trace.most_steps
         most_steps, most_seconds = self.config.max_steps, self.config.max_time or float("inf")
         while not done():
@@ -158,6 +175,9 @@ class SeedLoop(SimLoop):
             if not queue:
                 del active[lane.id]
             if handle._cancelled:
+                continue
+            if frozen and (aside := frozen.get(handle._context.get(current_host))) is not None:
+                aside.append((lane, handle))
                 continue
             ran.append(lane.id)
             if len(ran) >= ran_before_hashed:
@@ -220,6 +240,9 @@ class SeedLoop(SimLoop):
     def _enqueue(self, handle: asyncio.Handle, callback: Any) -> None:
         owner = getattr(callback, "__self__", None)
         lane = (owner.lane or self._lane_for_task(owner)) if type(owner) is NumberedTask else self._callback_lane
+        self._put(lane, handle)
+
+    def _put(self, lane: Lane, handle: asyncio.Handle) -> None:
         self._seq = seq = self._seq + 1
         queue = lane.queue
         if not queue:

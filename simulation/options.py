@@ -108,6 +108,8 @@ class Options:
     cut_offs: bool = False
     coordination_faults: float = 0.0
     lost_watches: float = 0.0
+    freezes: bool = False
+    slow_controllers: bool = False
 
     def times(self) -> Times:
         """Intervals of the controller's background work, shortened where a seed uses it."""
@@ -263,10 +265,9 @@ def draw_fleet(seed: int, stores: int) -> Options:
         cut_offs=_half(rng),
         coordination_faults=rng.choice((0.0, 0.0, 0.05, 0.3)),
         lost_watches=rng.choice((0.0, 0.0, 0.3, 1.0)),
+        freezes=_half(rng),
+        slow_controllers=_half(rng),
         # A store has no disk of its own.
-        storage="objects", power_cuts=False, sync_errors=False, full_disk=False, clock_jumps=False,
+        storage="objects", sync_errors=False, full_disk=False, clock_jumps=False,
         missing_pieces=False, covered_rot=False,
-        # These actors need a controller.
-        stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
-        synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
     )  # fmt: skip

@@ -1,13 +1,16 @@
 """The durable log and the index that all stores of a fleet share, each as one process sees it.
 
 They outlive the processes, and fence by epoch.  When a process dies, its handles stop working.  A frame that it had
-sent may still reach the log, as long as no other owner has claimed it.
+sent may still reach the log, as long as no other owner has claimed it; after a power cut only what had left the machine
+does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
@@ -40,6 +43,8 @@ class SharedLogs:
     def __init__(self, delay: Callable[[], float], fails: Callable[[], bool]) -> None:
         self.delay = delay
         self.fails = fails
+        # Of the log: frames arrive although the process that sent them stands still.
+        self.context = contextvars.copy_context()
         self._logs: dict[int, SharedLog] = {}
 
     def of(self, container: int) -> SharedLog:
@@ -53,6 +58,8 @@ class ProcessLogs:
     def __init__(self, logs: SharedLogs) -> None:
         self.logs = logs
         self.dead = False
+        # When its machine lost its power, in seconds of virtual time: what had not left it by then is lost.
+        self.lost_from = inf
 
     def die(self) -> None:
         """The process died."""
@@ -109,6 +116,7 @@ class ProcessLog:
         self._epoch = log.stored.epoch
         self._failure: Exception | None = None
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
         self._arrives = 0.0
 
     @property
@@ -126,9 +134,11 @@ class ProcessLog:
         frame = Frame(number, self._epoch, memoryview(b"".join(payload)))
         # In order: one never passes an earlier one.
         self._arrives = max(self._arrives, self._loop.time() + self._process.logs.delay())
-        self._loop.call_at(self._arrives, self._arrive, frame, done)
+        self._loop.call_at(self._arrives, self._arrive, frame, done, context=self._process.logs.context)
 
     def _arrive(self, frame: Frame, done: FrameDone) -> None:
+        if self._loop.time() >= self._process.lost_from:
+            return
         if self._failure is None:
             if self._log.claims != self._claim:
                 self._failure = Fenced("another owner has claimed the log")
@@ -138,7 +148,7 @@ class ProcessLog:
                 self._stored.frames[frame.number] = frame
         answered = max(self._arrives, self._loop.time() + self._process.logs.delay())
         self._arrives = answered
-        self._loop.call_at(answered, self._answer, done, self._failure)
+        self._loop.call_at(answered, self._answer, done, self._failure, context=self._context)
 
     def _answer(self, done: FrameDone, failure: Exception | None) -> None:
         if not self._process.dead:

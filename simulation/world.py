@@ -191,7 +191,7 @@ class Machine:
 class World:
     """Everything of one run."""
 
-    def __init__(self, seed: int, loop: SimLoop, trace: Trace) -> None:
+    def __init__(self, seed: int, loop: SeedLoop, trace: Trace) -> None:
         self.seed = seed
         self.loop = loop
         self.trace = trace

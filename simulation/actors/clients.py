@@ -10,7 +10,6 @@ from sarit.client.aio import Client, connect
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from simulation.actors.readers import now
-from simulation.cluster import CONTROLLER_PORT, NODE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -30,7 +29,7 @@ async def connect_client(cluster: Cluster) -> Client:
     rng = cluster.rng("stream clients")
     while True:
         try:
-            client = await connect(f"{NODE}:{CONTROLLER_PORT}", env=cluster.clients.env)
+            client = await connect(cluster.controller_address(), env=cluster.clients.env)
             break
         except Unavailable:
             await asyncio.sleep(0.1 + rng.random())

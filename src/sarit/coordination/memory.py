@@ -8,6 +8,7 @@ A lease ends when the service has received no heartbeat for so long, whatever it
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -67,6 +68,8 @@ class MemoryCoordination:
         self._members: dict[str, dict[str, _Session]] = {}
         self._watches: dict[str, list[MemoryWatch]] = {}
         self._versions = 0
+        # Of the service: a lease ends although the process of its member stands still.
+        self._context = contextvars.copy_context()
 
     def __repr__(self) -> str:
         members = sum(map(len, self._members.values()))
@@ -81,6 +84,10 @@ class MemoryCoordination:
         session = self._members.get(folder, {}).get(member)
         if session is not None:
             self.end(session)
+
+    def run(self, effect: Callable[[MemoryCoordination], T]) -> T:
+        """Run a call of a client in the service."""
+        return self._context.run(effect, self)
 
     # -- registers: called by the clients --------------------------------------------------------
 
@@ -260,7 +267,7 @@ class MemoryClient:
         if fault == "refused":
             raise Unavailable("coordination refused the call")
         try:
-            result = effect(self._service)
+            result = self._service.run(effect)
         except SaritError:
             await self._answer(fault)
             raise
