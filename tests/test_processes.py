@@ -88,6 +88,34 @@ def test_others_serve_on_while_one_store_is_away_and_it_starts_again(tmp_path):
     assert "Traceback" not in log, log
 
 
+@pytest.mark.long
+def test_store_that_stands_still_is_killed_and_starts_again(tmp_path):
+    node = RunningNode(tmp_path / "data", "--processes", "2", "--containers", "2").start()
+    try:
+        first = children(node)
+        streams = [stream_in(container, 2) for container in range(2)]
+        with sarit.connect(node.controller) as client, ExitStack() as stack:
+            client.create_scope("s")
+            for name in streams:
+                client.create_stream(name)
+            writers = [stack.enter_context(client.writer(name)) for name in streams]
+            os.kill(first["store-1"], signal.SIGSTOP)
+            for writer in writers:
+                writer.write("meanwhile")
+            writers[0].flush()
+            writers[1].flush()  # durable in the process that replaced it
+            for name in streams:
+                assert [event.decode() for event in client.reader(name, end="tail")] == ["meanwhile"]
+        second = children(node)
+        assert {name for name in first if second[name] == first[name]} == {"store-0", "controller"}
+        assert node.stop() == 0
+    finally:
+        node.kill()
+    log = node.log()
+    assert "store-1 (containers 1) stands still: no heartbeat for 10 s; it is killed" in log
+    assert "Traceback" not in log, log
+
+
 def test_signal_to_all_processes_stops_them_in_order_and_any_number_serves_the_directory(tmp_path):
     def own_group() -> None:
         os.setsid()

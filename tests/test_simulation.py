@@ -59,8 +59,10 @@ MUST_REACH = {
 }  # fmt: skip
 # With several stores on one set of logs.
 MUST_REACH_WITH_STORES = {
-    "kill", "store_cut_off", "move_commanded", "container_revoked", "container_assigned", "container_moved",
+    "kill", "power_cut", "store_frozen", "controller_frozen", "store_cut_off", "move_commanded", "container_revoked",
+    "container_assigned", "container_moved",
     "lease_suspended", "lease_lost", "map_conflict", "opener_not_named", "wrong_host",
+    "scaled", "auto_scaled", "stream_transaction_committed", "sealed", "retention_truncated", "watermark",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ for its description.
 input means that the parent is gone: the process ends at once, as by kill -9; acknowledged data is in the log.
 
 *The child speaks* over standard output, one JSON object a line: `opened`, `ready` with its port, `failed` with the
-error.
+error, and from its start on `alive` every CHILD_HEARTBEAT_SECONDS, while its event loop runs.
 
 Signals that a terminal or a service manager sends to all processes are left to the parent.
 """
@@ -21,6 +21,7 @@ import json
 import logging
 import os
 import pickle
+import select
 import signal
 import sys
 import threading
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import CHILD_STORES_RETRY_SECONDS, SWITCH_INTERVAL_SECONDS
+from sarit.core.limits import CHILD_HEARTBEAT_SECONDS, CHILD_STORES_RETRY_SECONDS, SWITCH_INTERVAL_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.signals import serve_until_stopped
@@ -247,6 +248,14 @@ class Parent:
         """Report one event."""
         os.write(self._reports, json.dumps({"kind": kind, **values}).encode() + b"\n")
 
+    async def keep_alive(self) -> None:
+        """Report that this event loop runs, until cancelled."""
+        while True:
+            # A parent that stands still reads nothing.  Whoever writes to a full pipe stands still with it.
+            if select.select((), (self._reports,), (), 0)[1]:
+                self.report("alive")
+            await asyncio.sleep(CHILD_HEARTBEAT_SECONDS)
+
     def _read(self) -> None:
         events = {b"serve": self.serve, b"stop": self.first, b"skip": self.again}
         while line := read_line(self._commands):
@@ -275,7 +284,11 @@ async def run_part(part: Part, parent: Parent) -> None:
         parent.report("ready", port=await part.serve())
         GcScheduler().start()
 
-    await serve_until_stopped(part, start(), parent)
+    alive = asyncio.ensure_future(parent.keep_alive())
+    try:
+        await serve_until_stopped(part, start(), parent)
+    finally:
+        alive.cancel()
 
 
 async def _run(spec: ChildSpec, reports: int) -> None:

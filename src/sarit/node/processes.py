@@ -2,8 +2,9 @@
 
 The parent serves nothing.  It claims the data directory, starts N stores and, when all serve, the controller
 (`child.py`).  Store k has the containers c with c mod N == k and listens on the store's port + k.  It restarts a child
-that ended, after a pause that grows while the child does not stay; the others serve on.  Clients ride through: they ask
-the controller where a segment is, and the controller's requests are repeated until the store is back.
+that ended, after a pause that grows while the child does not stay; the others serve on.  A child whose event loop
+stands still for CHILD_SILENT_SECONDS is killed, and starts again, too.  Clients ride through: they ask the controller
+where a segment is, and the controller's requests are repeated until the store is back.
 
 When the node stops, the controller stops first, since its tables are in the stores.  When the parent is killed, its
 children end with it: each reads a pipe from the parent.
@@ -23,8 +24,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
 from sarit.core.limits import (
+    CHILD_HEARTBEAT_SECONDS,
     CHILD_RESTART_SECONDS,
     CHILD_SECRET_BYTES,
+    CHILD_SILENT_SECONDS,
     CHILD_STEADY_SECONDS,
     CHILD_STOP_SECONDS,
     MAX_CHILD_RESTART_SECONDS,
@@ -108,6 +111,7 @@ class Child:
         self.ready = asyncio.Event()
         self.failure: SaritError | None = None
         self._ended = asyncio.Event()
+        self._heard = self._beats = False  # since the last turn of `_watch`; whether it has a heartbeat yet
         self._running: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -203,19 +207,41 @@ class Child:
             process.stdin.write(self._make().encode())
             if self._stopping.is_set():
                 self._command(b"stop\n")
-            while line := await process.stdout.readline():
-                self._report(json.loads(line))
-                if again and self.ready.is_set():
-                    again = False
-                    _log.info("%s serves again after %.1f s", self.name, self._env.clock.monotonic() - began)
-                    await self._spare.prepare()
+            self._heard = self._beats = False
+            watching = asyncio.ensure_future(self._watch())
+            try:
+                while line := await process.stdout.readline():
+                    self._report(json.loads(line))
+                    if again and self.ready.is_set():
+                        again = False
+                        _log.info("%s serves again after %.1f s", self.name, self._env.clock.monotonic() - began)
+                        await self._spare.prepare()
+            finally:
+                watching.cancel()
             return await process.wait()
         except BaseException:
             self.kill()
             raise
 
+    async def _watch(self) -> None:
+        """Kill the process once it has a heartbeat and is then silent for CHILD_SILENT_SECONDS."""
+        silent = 0.0
+        while True:
+            # Turns of this loop are counted, not the clock: when this process stood still, it has not listened.
+            await asyncio.sleep(CHILD_HEARTBEAT_SECONDS)
+            silent = 0.0 if self._heard or not self._beats else silent + CHILD_HEARTBEAT_SECONDS
+            self._heard = False
+            # How long a stop may take is bounded by `stop`.
+            if silent >= CHILD_SILENT_SECONDS and not self._stopping.is_set():
+                _log.error("%s stands still: no heartbeat for %g s; it is killed", self._what, silent)
+                self.kill()
+                return
+
     def _report(self, report: dict[str, Any]) -> None:
-        if report["kind"] == "opened":
+        self._heard = True
+        if report["kind"] == "alive":
+            self._beats = True
+        elif report["kind"] == "opened":
             self.opened.set()
             if self._may_serve.is_set():
                 self._command(b"serve\n")

@@ -13,7 +13,7 @@ from sarit.core.errors import Corrupt, Invalid, Unavailable
 from sarit.core.limits import MIB
 from sarit.env.real import real_env
 from sarit.node import processes
-from sarit.node.child import ChildSpec, owned_by, read_line
+from sarit.node.child import ChildSpec, Parent, owned_by, read_line
 from sarit.node.processes import Child, describe_exit
 from sarit.node.settings import NodeConfig, default_processes
 from tests.limits import HANG_SECONDS
@@ -198,3 +198,67 @@ def test_child_that_does_not_stop_is_killed(caplog, monkeypatch):
 
     run(test)
     assert "store-0 did not stop within 0.05 s and is killed" in caplog.text
+
+
+BEAT = say(kind="alive")
+
+
+@pytest.mark.parametrize("stands_still", ["kill -STOP $$; read stop", "exec sleep 1000"])
+def test_child_that_stands_still_is_killed_and_starts_again(stands_still, caplog, monkeypatch):
+    monkeypatch.setattr(processes, "CHILD_RESTART_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "CHILD_HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(processes, "CHILD_SILENT_SECONDS", 0.1)
+
+    async def test():
+        # The second one has no heartbeat yet: it may be loading.
+        spare = Scripted(SERVE + BEAT + stands_still, SERVE + "read stop; exit 0")
+        child = Child("store-0", "store-0 (containers 0)", real_env(), spare, spec)
+        child.start()
+        child.serve()
+        while not (spare.taken == 2 and child.ready.is_set()):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.2)
+        await child.stop()
+        assert (spare.taken, child.process.returncode) == (2, 0)
+
+    run(test)
+    assert "store-0 (containers 0) stands still: no heartbeat for 0.1 s; it is killed" in caplog.text
+    assert "store-0 (containers 0) was ended by signal 9 (SIGKILL); it starts again in 0.01 s" in caplog.text
+
+
+def test_child_that_works_is_not_killed(caplog, monkeypatch):
+    monkeypatch.setattr(processes, "CHILD_HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(processes, "CHILD_SILENT_SECONDS", 0.5)
+
+    async def test():
+        beats = "for n in $(seq 40); do " + BEAT + "sleep 0.02; done; exec sleep 1000"
+        child = Child("store-0", "store-0", real_env(), Scripted(SERVE + beats), spec)
+        child.start()
+        child.serve()
+        await child.wait(child.ready)
+        began = real_env().clock.monotonic()
+        while "stands still" not in caplog.text:
+            await asyncio.sleep(0.01)
+        # It was silent from the end of its beats on, not from its start.
+        assert real_env().clock.monotonic() - began > 40 * 0.02 + 0.4
+        await child.stop()
+
+    run(test)
+
+
+def test_heartbeat_does_not_wait_for_a_parent_that_reads_nothing():
+    async def test():
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(writer, b"x" * 512)
+        os.set_blocking(writer, True)
+        alive = asyncio.ensure_future(Parent(reader, writer).keep_alive())
+        await asyncio.sleep(0)  # it would never return
+        alive.cancel()
+        await asyncio.gather(alive, return_exceptions=True)
+        os.close(reader)
+        os.close(writer)
+
+    run(test)
