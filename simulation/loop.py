@@ -130,7 +130,7 @@ class SeedLoop(SimLoop):
     def thaw(self, host: str) -> None:
         """The host goes on: with what it was about to do, and with all timers that are due meanwhile."""
         for lane, handle in self._frozen.pop(host, ()):
-            self._put(lane, handle)
+            self._queue(lane, handle)
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -240,9 +240,9 @@ class SeedLoop(SimLoop):
     def _enqueue(self, handle: asyncio.Handle, callback: Any) -> None:
         owner = getattr(callback, "__self__", None)
         lane = (owner.lane or self._lane_for_task(owner)) if type(owner) is NumberedTask else self._callback_lane
-        self._put(lane, handle)
+        self._queue(lane, handle)
 
-    def _put(self, lane: Lane, handle: asyncio.Handle) -> None:
+    def _queue(self, lane: Lane, handle: asyncio.Handle) -> None:
         self._seq = seq = self._seq + 1
         queue = lane.queue
         if not queue:

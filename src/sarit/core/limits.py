@@ -220,17 +220,6 @@ APPENDS_IDLE_SECONDS: Final = 1.0
 # The life of containers in a store.
 REOPEN_SECONDS: Final = 0.1  # between two attempts to recover a container; doubles up to the maximum
 MAX_REOPEN_SECONDS: Final = 5.0
-# Processes of one node: pauses before a child that ended starts again, and after how long without an end they begin
-# with the shortest; how long a child may take to stop; between two attempts of a controller to reach its stores; how
-# often a child says that its event loop runs, and after how long a silence the parent kills it.
-CHILD_RESTART_SECONDS: Final = 0.1
-CHILD_SECRET_BYTES: Final = 32
-MAX_CHILD_RESTART_SECONDS: Final = 10.0
-CHILD_STEADY_SECONDS: Final = 30.0
-CHILD_STOP_SECONDS: Final = 30.0
-CHILD_STORES_RETRY_SECONDS: Final = 0.5
-CHILD_HEARTBEAT_SECONDS: Final = 1.0
-CHILD_SILENT_SECONDS: Final = 10.0
 OPENING_WAIT_SECONDS: Final = 20.0  # a request waits so long for its container to open; the Rust client gives up at 30
 MAX_UNCHANGED_FRAMES: Final = 1000  # a checkpoint covers so many frames even when they changed nothing
 MAX_CONCURRENT_OPENS: Final = 4  # of containers that this store is given

@@ -1,10 +1,23 @@
-"""Bounds, intervals, sizes of a cluster: of ZooKeeper, BookKeeper and shared storage.  The rest: `core/limits.py`."""
+"""Limits of several processes: of one node, and of a cluster with its services.  The rest: `core/limits.py`."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from sarit.core.limits import KIB, MIB
+
+# -- processes of one node ----------------------------------------------------------------------
+# Pauses before a child that ended starts again, and after how long without an end they begin
+# with the shortest; how long a child may take to stop; between two attempts of a controller to reach its stores; how
+# often a child says that its event loop runs, and after how long a silence the parent kills it.
+CHILD_RESTART_SECONDS: Final = 0.1
+CHILD_SECRET_BYTES: Final = 32
+MAX_CHILD_RESTART_SECONDS: Final = 10.0
+CHILD_STEADY_SECONDS: Final = 30.0
+CHILD_STOP_SECONDS: Final = 30.0
+CHILD_STORES_RETRY_SECONDS: Final = 0.5
+CHILD_HEARTBEAT_SECONDS: Final = 1.0
+CHILD_SILENT_SECONDS: Final = 10.0
 
 # -- BookKeeper: wire and metadata -------------------------------------------------------------
 # What ZooKeeper takes for one node by default.

@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import CHILD_HEARTBEAT_SECONDS, CHILD_STORES_RETRY_SECONDS, SWITCH_INTERVAL_SECONDS
+from sarit.core.limits import SWITCH_INTERVAL_SECONDS
+from sarit.core.limits_cluster import CHILD_HEARTBEAT_SECONDS, CHILD_STORES_RETRY_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.signals import serve_until_stopped

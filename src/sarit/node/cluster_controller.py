@@ -15,7 +15,8 @@ from sarit.controller.server import DEFAULT_TIMES, Controller
 from sarit.coordination.leader import Leader
 from sarit.coordination.map_register import STORES
 from sarit.core.errors import Unavailable
-from sarit.core.limits import CHILD_STORES_RETRY_SECONDS, STORE_LEASE_SECONDS
+from sarit.core.limits import STORE_LEASE_SECONDS
+from sarit.core.limits_cluster import CHILD_STORES_RETRY_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.node.controller_members import CONTROLLERS, ControllerMembers
 from sarit.node.map_watch import MapWatch

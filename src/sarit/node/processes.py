@@ -23,7 +23,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
-from sarit.core.limits import (
+from sarit.core.limits_cluster import (
     CHILD_HEARTBEAT_SECONDS,
     CHILD_RESTART_SECONDS,
     CHILD_SECRET_BYTES,
@@ -111,7 +111,7 @@ class Child:
         self.ready = asyncio.Event()
         self.failure: SaritError | None = None
         self._ended = asyncio.Event()
-        self._heard = self._beats = False  # since the last turn of `_watch`; whether it has a heartbeat yet
+        self._reported = self._beats = False  # since the last turn of `_watch`; whether it has a heartbeat yet
         self._running: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -207,7 +207,7 @@ class Child:
             process.stdin.write(self._make().encode())
             if self._stopping.is_set():
                 self._command(b"stop\n")
-            self._heard = self._beats = False
+            self._reported = self._beats = False
             watching = asyncio.ensure_future(self._watch())
             try:
                 while line := await process.stdout.readline():
@@ -229,8 +229,8 @@ class Child:
         while True:
             # Turns of this loop are counted, not the clock: when this process stood still, it has not listened.
             await asyncio.sleep(CHILD_HEARTBEAT_SECONDS)
-            silent = 0.0 if self._heard or not self._beats else silent + CHILD_HEARTBEAT_SECONDS
-            self._heard = False
+            silent = 0.0 if self._reported or not self._beats else silent + CHILD_HEARTBEAT_SECONDS
+            self._reported = False
             # How long a stop may take is bounded by `stop`.
             if silent >= CHILD_SILENT_SECONDS and not self._stopping.is_set():
                 _log.error("%s stands still: no heartbeat for %g s; it is killed", self._what, silent)
@@ -238,7 +238,7 @@ class Child:
                 return
 
     def _report(self, report: dict[str, Any]) -> None:
-        self._heard = True
+        self._reported = True
         if report["kind"] == "alive":
             self._beats = True
         elif report["kind"] == "opened":
