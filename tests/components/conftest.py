@@ -1,1 +1,2 @@
+from tests.components.bookkeeper import bookkeeper  # noqa: F401
 from tests.components.zookeeper import zookeeper_server  # noqa: F401

@@ -66,8 +66,8 @@ BOOKIE_CONNECT_SECONDS: Final = 2.0
 # After a connection ended, or could not be made: doubled each time, up to the second.
 BOOKIE_RETRY_SECONDS: Final = 0.1
 BOOKIE_MAX_RETRY_SECONDS: Final = 5.0
-# Bytes that its socket has not taken: more is refused.
-BOOKIE_MAX_QUEUED_BYTES: Final = 32 * MIB
+# Bytes that its socket has not taken: more is refused.  The log itself stops at MAX_BOOKIE_QUEUE_BYTES.
+BOOKIE_MAX_QUEUED_BYTES: Final = 64 * MIB
 # A connection ends when nothing comes for so long though a request waits; or one request waits for so long.
 BOOKIE_SILENT_SECONDS: Final = 10.0
 BOOKIE_REQUEST_SECONDS: Final = 30.0

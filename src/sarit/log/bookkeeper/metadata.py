@@ -60,8 +60,8 @@ class LedgerMetadata:
 
     `ensembles`: (first entry, bookie ids) of each ensemble, by first entry; the first one begins with entry 0.
     `last_entry`: of a closed ledger; NO_ENTRY when it has none, and until it is closed.  `length`: bytes of all
-    payloads of a closed ledger.  `custom`: what the creator says of it.  `ctoken`: random, of the creator: after a
-    lost reply it says whether the ledger is ours."""
+    payloads of a closed ledger.  `created_ms`: 0 where it is not known.  `custom`: what the creator says of it.
+    `ctoken`: random, of the creator: after a lost reply it says whether the ledger is ours."""
 
     ensemble_size: int
     write_quorum: int
@@ -110,7 +110,8 @@ def encode(metadata: LedgerMetadata) -> bytes:
     _put_number(out, 7, metadata.digest.value)
     _put_bytes(out, 8, metadata.password)
     _put_number(out, 9, metadata.ack_quorum)
-    _put_number(out, 10, metadata.created_ms)
+    if metadata.created_ms:  # the Java client leaves it out where it is not known
+        _put_number(out, 10, metadata.created_ms)
     for key, value in metadata.custom.items():
         pair = bytearray()
         _put_bytes(pair, 1, key.encode())

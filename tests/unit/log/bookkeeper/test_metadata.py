@@ -71,8 +71,10 @@ def by_protobuf(metadata: LedgerMetadata) -> Message:
     message = Message(
         write_quorum=metadata.write_quorum, ensemble=metadata.ensemble_size, length=metadata.length,
         last_entry=metadata.last_entry, state=metadata.state.value, digest=metadata.digest.value,
-        password=metadata.password, ack_quorum=metadata.ack_quorum, ctime=metadata.created_ms, ctoken=metadata.ctoken,
+        password=metadata.password, ack_quorum=metadata.ack_quorum, ctoken=metadata.ctoken,
     )  # fmt: skip
+    if metadata.created_ms:
+        message.ctime = metadata.created_ms
     for first, bookies in metadata.ensembles:
         message.segment.add(member=bookies, first=first)
     for key, value in metadata.custom.items():
@@ -85,6 +87,17 @@ def stored(message: Message) -> bytes:
     length = len(body)
     prefix = bytes([length]) if length < 128 else bytes([length & 127 | 128, length >> 7])
     return HEADER + prefix + body
+
+
+# As the Java client of BookKeeper 4.17.3 stored them: an open ledger with the password "secret", and a closed one.
+JAVA_OPEN = """
+    426f6f6b69654d65746164617461466f726d617456657273696f6e09330a7508031003180020ffffffffffffffffff01280132350a0f3132372e
+    302e302e313a35373834330a0f3132372e302e302e313a35363237370a0f3132372e302e302e313a343932373110003803420673656372657448
+    025a130a0b6170706c69636174696f6e12046a61766160cce29ac298b3e2b043"""
+JAVA_CLOSED = """
+    426f6f6b69654d65746164617461466f726d617456657273696f6e09330a6408031003180a2001280332350a0f3132372e302e302e313a353632
+    37370a0f3132372e302e302e313a35373834330a0f3132372e302e302e313a343932373110003803420673656372657448025a130a0b6170706c
+    69636174696f6e12046a6176616000"""
 
 
 numbers = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -124,6 +137,21 @@ def test_metadata_of_the_documented_example():
     data = bytes.fromhex(example[0])
     assert decode(data) == OPEN
     assert encode(OPEN) == data
+
+
+def test_metadata_of_the_java_client_is_read_and_written_to_the_byte():
+    ensemble = ("127.0.0.1:57843", "127.0.0.1:56277", "127.0.0.1:49271")
+    opened = LedgerMetadata(
+        3, 3, 2, LedgerState.OPEN, ((0, ensemble),), password=b"secret", custom={"application": b"java"},
+        ctoken=4855313165791441228,
+    )  # fmt: skip
+    swapped = (ensemble[1], ensemble[0], ensemble[2])
+    closed = replace(
+        opened, state=LedgerState.CLOSED, ensembles=((0, swapped),), last_entry=1, length=10, ctoken=0
+    )  # fmt: skip
+    for metadata, text in ((opened, JAVA_OPEN), (closed, JAVA_CLOSED)):
+        assert decode(bytes.fromhex(text)) == metadata
+        assert encode(metadata) == bytes.fromhex(text)
 
 
 def test_unknown_fields_are_ignored():
