@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster-components spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-components spark-matrix lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -49,8 +49,11 @@ spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the n
 spark-cluster: setup  ## the Spark tests that need a cluster, or kill a chain of jobs (5 minutes)
 	@$(BIN)/pytest -m long tests/spark
 
+cluster: setup  ## ZooKeeper, 3 stores, 2 controllers: write, kill a store, show that nothing is missing (needs Java, Maven)
+	@$(BIN)/python -m tests.cluster
+
 cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS servers (needs Java and Maven)
-	@$(BIN)/pytest -m long tests/components tests/contract
+	@$(BIN)/pytest -m long tests/components tests/contract tests/cluster
 
 spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
 	@$(BIN)/python -m tests.spark.matrix $(SPARK)

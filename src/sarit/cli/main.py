@@ -19,6 +19,9 @@ from sarit.core.errors import SaritError
 # noun -> (module:attribute, one line of help); it is here so that `sarit --help` imports nothing else.
 _NOUNS = {
     "standalone": ("sarit.cli.standalone:standalone", "Run a whole node: controller and segment store."),
+    "store": ("sarit.cli.store:store", "Run a store of a cluster."),
+    "controller": ("sarit.cli.controller:controller", "Run a controller of a cluster."),
+    "cluster": ("sarit.cli.cluster:cluster", "Make a cluster, print its members and containers, drain a store."),
     "scope": ("sarit.cli.scope:scope", "Create, list and delete scopes."),
     "stream": ("sarit.cli.stream:stream", "Create, list, inspect, scale, seal, truncate and delete streams."),
     "table": ("sarit.cli.table:table", "Create, list and delete tables; put, get, scan and remove entries."),

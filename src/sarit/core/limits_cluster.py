@@ -92,3 +92,10 @@ INDEX_CLOSE_SECONDS: Final = 5
 INDEX_POLL_SECONDS: Final = 60  # between two checks for compaction
 # Objects that nobody needs are deleted when they are that old; also the interval of these deletions.
 INDEX_COLLECTION_SECONDS: Final = 3600
+
+# -- the cluster -------------------------------------------------------------------------------
+MIN_STORE_LEASE_SECONDS: Final = 4.0
+MAX_STORE_LEASE_SECONDS: Final = 30.0
+CLUSTER_ID_BYTES: Final = 16
+CLUSTER_SECRET_BYTES: Final = 32
+DRAIN_POLL_SECONDS: Final = 0.5

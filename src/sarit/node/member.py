@@ -78,6 +78,8 @@ class Member:
         lease_seconds: float = STORE_LEASE_SECONDS,
     ) -> None:  # fmt: skip
         self.name = name
+        # Set from the first join on.
+        self.joined = asyncio.Event()
         self.watch = MapWatch(registers, env.clock, self._follow)
         self._address = address
         self._registers = registers
@@ -97,9 +99,11 @@ class Member:
     def __repr__(self) -> str:
         return f"<Member {self.name} {self._membership}, {self.watch!r}>"
 
-    def start(self, hosting: Hosting) -> None:
-        """Join, and follow the map from then on, in the background."""
+    def start(self, hosting: Hosting, port: int | None = None) -> None:
+        """Join, and follow the map from then on, in the background.  `port`: where it listens, if that was open."""
         self._hosting = hosting
+        if port is not None:
+            self._address = replace(self._address, port=port)
         self._tasks = [
             self._spawn(self._keep_joined()),
             self._spawn(self.watch.run()),
@@ -118,6 +122,12 @@ class Member:
         except TimeoutError:
             _log.warning("store %s leaves although it still has containers", self.name)
         await self.stop()
+
+    async def reweigh(self, weight: int) -> None:
+        """Change this store's part of the containers; 0: none."""
+        if weight != self._address.weight:
+            self._address = replace(self._address, weight=weight)
+            await self._announce()
 
     async def stop(self) -> None:
         """End the membership now.  Containers that the store still has are then assigned to others."""
@@ -195,6 +205,7 @@ class Member:
         self._incarnations.add(incarnation)
         self._address = replace(self._address, incarnation=incarnation)
         self._membership = await self._members.join(self.name, encode_store(self._address), self._on_state)
+        self.joined.set()
         # The map may have named this start before the answer came.
         if self.watch.map is not None:
             self._follow(self.watch.map)

@@ -1,0 +1,151 @@
+"""`sarit cluster`: make a cluster, see it, drain a store of it."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from sarit.cli.options import Commands, count_of, format_option, show, show_fields, show_rows
+from sarit.cli.process_options import cluster_option, config_option, machine_option
+from sarit.core import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sarit.node.cluster_status import ClusterStatus, ClusterView
+
+T = TypeVar("T")
+
+
+@click.group(cls=Commands)
+def cluster() -> None:
+    """Make a cluster; print its members and containers; drain a store."""
+
+
+@cluster.command()
+@config_option
+@cluster_option
+@click.option(
+    "--containers",
+    type=click.IntRange(1, limits.MAX_CONTAINERS),
+    default=16,
+    show_default=True,
+    help="Partitions of the segments, each with a log of its own: several for each store there will ever be; fixed.",
+)
+@click.option(
+    "--log", required=True, metavar="URL", help="The durable log: file:///DIR, which all stores share on one machine."
+)
+@click.option(
+    "--index", metavar="URL", help="The index: file:///DIR.  [default: the directory `index` beside that of the log]"
+)
+@click.option("--storage", required=True, metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.")
+@click.option(
+    "--lease",
+    type=float,
+    default=limits.STORE_LEASE_SECONDS,
+    show_default=True,
+    help="Seconds after which a store that is not heard of is gone, 4 to 30.",
+)
+@machine_option
+def init(cluster: str, containers: int, log: str, index: str | None, storage: str, lease: float, machine: str) -> None:
+    """Make a new cluster: write what all its processes share, once.  Then start stores and controllers."""
+    from sarit.env.real import real_env
+    from sarit.node.cluster_init import init_cluster
+    from sarit.node.cluster_settings import ClusterMeta, directory_of, parse_cluster
+    from sarit.storage.open import open_storage
+
+    address = parse_cluster(cluster)
+    beside = posixpath.join(posixpath.dirname(directory_of(log, "--log")), "index")
+    asked = ClusterMeta("", "", containers, log, index or f"file://{beside}", storage, machine, lease).checked()
+
+    async def make(view: ClusterView) -> None:
+        env = real_env()
+        chunks = await open_storage(storage, env)
+        try:
+            made = await init_cluster(view.registers, env, asked, chunks)
+        finally:
+            await chunks.close()
+        click.echo(f"cluster {address.name} is made: {count_of(containers, 'container')}, id {made.cluster}")
+
+    _run(cluster, make)
+
+
+@cluster.command()
+@config_option
+@cluster_option
+@format_option
+def status(cluster: str, output: str) -> None:
+    """Print the stores, the controllers, and the owner of each container; a container may be moving."""
+
+    async def read(view: ClusterView) -> ClusterStatus:
+        return await view.status()
+
+    found = _run(cluster, read)
+    meta, record = found.meta, found.map
+    stores = [
+        {
+            "store": name,
+            "address": f"{store.host}:{store.port}",
+            "machine": store.machine,
+            "weight": store.weight,
+            "state": "leaving" if store.leaving else "drained" if not store.weight else "up",
+            "containers": len(found.containers_of(name)),
+        }
+        for name, store in sorted(found.stores.items())
+    ]
+    controllers = [{"controller": f"{host}:{port}"} for host, port in found.controllers]
+    containers = [
+        {
+            "container": number,
+            "store": (record.serving(number) if record is not None else None) or "-",
+            "moving to": (record.owners[number] or "nobody yet") if record and number in record.moving else "-",
+        }
+        for number in range(meta.containers)
+    ]
+    about = {"cluster": meta.cluster, "log": meta.log, "index": meta.index, "storage": meta.storage,
+             "lease": meta.lease_seconds, "map": record.version if record is not None else 0}  # fmt: skip
+    if output == "json":
+        show(output, {**about, "stores": stores, "controllers": controllers, "containers": containers}, "")
+        return
+    show_fields(output, about)
+    for rows, columns in (
+        (stores, ["store", "address", "machine", "weight", "state", "containers"]),
+        (controllers, ["controller"]),
+        (containers, ["container", "store", "moving to"]),
+    ):
+        click.echo()
+        show_rows(output, rows, columns)
+
+
+@cluster.command()
+@click.argument("store")
+@click.option("--undo", is_flag=True, help="Let STORE have containers again.")
+@config_option
+@cluster_option
+def drain(store: str, undo: bool, cluster: str) -> None:
+    """Move all containers away from STORE, and give it none until --undo; it stays a member.  Waits for the end."""
+
+    async def work(view: ClusterView) -> None:
+        if undo:
+            await view.undrain(store)
+            click.echo(f"{store} may have containers again")
+            return
+        await view.drain(store, lambda left: click.echo(f"{count_of(left, 'container')} left", err=True))
+        click.echo(f"{store} has no containers")
+
+    _run(cluster, work)
+
+
+def _run(url: str, work: Callable[[ClusterView], Awaitable[T]]) -> T:
+    from sarit.env.real import real_env
+    from sarit.node.cluster_settings import parse_cluster
+    from sarit.node.cluster_status import view_cluster
+
+    async def main() -> T:
+        async with view_cluster(parse_cluster(url), real_env()) as view:
+            return await work(view)
+
+    return asyncio.run(main())

@@ -1,0 +1,42 @@
+"""`sarit controller`: a controller of a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from sarit.cli.process_options import (
+    address_options,
+    cluster_option,
+    config_option,
+    log_level_option,
+    log_to_standard_error,
+    machine_option,
+)
+
+
+@click.command()
+@config_option
+@cluster_option
+@address_options(9090, "gRPC; 0 picks a free one.")
+@machine_option
+@click.option(
+    "--expect",
+    type=click.IntRange(1),
+    metavar="N",
+    help="A new cluster waits for so many stores, 5 seconds at most, before it gives containers to them.",
+)
+@log_level_option
+def controller(
+    cluster: str, host: str, port: int, advertise: str | None, machine: str, expect: int | None, log_level: str
+) -> None:
+    """Run a controller of a cluster.  Any number may run; each answers every call.
+
+    Prints a line with "sarit is ready" when it serves: it waits for the stores of its tables.
+    """
+    from sarit.node.cluster import ProcessConfig, run_controller
+    from sarit.node.cluster_settings import parse_cluster
+
+    log_to_standard_error(log_level)
+    run_controller(
+        ProcessConfig(parse_cluster(cluster), machine, port, host, advertised_host=advertise, expected=expect)
+    )

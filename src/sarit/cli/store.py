@@ -1,0 +1,79 @@
+"""`sarit store`: a store of a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from sarit.cli.process_options import (
+    address_options,
+    cluster_option,
+    config_option,
+    log_level_option,
+    log_to_standard_error,
+    machine_option,
+)
+from sarit.cli.standalone import Memory
+from sarit.core import limits
+
+
+@click.command()
+@config_option
+@cluster_option
+@click.option("--id", "name", metavar="ID", help="Its name in the cluster; one at a time.  [default: MACHINE-PORT]")
+@address_options(12345, "Wire protocol; 0 picks a free one.")
+@machine_option
+@click.option(
+    "--weight",
+    type=click.IntRange(0, limits.MAX_STORE_WEIGHT),
+    default=1,
+    show_default=True,
+    help="Its part of the containers, in relation to the weights of other stores.",
+)
+@click.option(
+    "--memory",
+    type=Memory(),
+    metavar="SIZE",
+    help="Bound on its memory, as 512M, 2G or bytes.  [default: a quarter of the machine's, at most 2G]",
+)
+@click.option("--containers", type=int, help="Compared with what the cluster was made with, as are:")
+@click.option("--log", metavar="URL", help="the durable log,")
+@click.option("--index", metavar="URL", help="the index,")
+@click.option("--storage", metavar="URL", help="and long-term storage.")
+@log_level_option
+def store(
+    cluster: str,
+    name: str | None,
+    host: str,
+    port: int,
+    advertise: str | None,
+    machine: str,
+    weight: int,
+    memory: int | None,
+    containers: int | None,
+    log: str | None,
+    index: str | None,
+    storage: str | None,
+    log_level: str,
+) -> None:
+    """Run a store of a cluster: it serves the containers that the cluster gives it.
+
+    Prints a line with "sarit is ready" when it is a member.  SIGTERM and Ctrl-C move its containers to the other stores
+    (a minute at most) and stop; a second one, at least a second later, stops at once.  kill -9 loses nothing.
+    """
+    from sarit.node.cluster import ProcessConfig, run_store
+    from sarit.node.cluster_settings import parse_cluster
+
+    log_to_standard_error(log_level)
+    run_store(
+        ProcessConfig(
+            parse_cluster(cluster),
+            machine,
+            port,
+            host,
+            name,
+            advertise,
+            weight,
+            memory,
+            given={"containers": containers, "log": log, "index": index, "storage": storage},
+        )
+    )

@@ -1,0 +1,396 @@
+"""The processes of a cluster: a store, and a controller.  Both find each other by ZooKeeper.
+
+A store joins as a member and opens what the container map gives it (`member.py`).  When it is stopped it leaves first:
+its containers move to the others while it serves, LEAVE_STORE_SECONDS at most.  A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from sarit.controller.times import Times
+from sarit.coordination.container_map import StoreAddress
+from sarit.coordination.map_register import STORES
+from sarit.coordination.polling import poll
+from sarit.coordination.zookeeper import ZooKeeper
+from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
+from sarit.core.errors import Invalid, SaritError
+from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND, SWITCH_INTERVAL_SECONDS
+from sarit.node.cluster_controller import ClusterController
+from sarit.node.cluster_init import check_log, check_storage, read_meta
+from sarit.node.cluster_settings import ClusterAddress, ClusterMeta, directory_of
+from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.member import ConfirmedLogs, Member
+from sarit.node.remote_adapter import StoreConnections
+from sarit.node.settings import DEFAULT_CONTROLLER_PORT, DEFAULT_STORE_PORT, NodeConfig
+from sarit.node.signals import StopSignals, serve_until_stopped
+from sarit.node.standalone import BACKLOG, advertised_address, bound_address, naming_port, say, warn_of_addresses
+from sarit.node.volume import storage_directory
+
+if TYPE_CHECKING:
+    from sarit.coordination.port import Watch
+    from sarit.env.ports import Env
+    from sarit.node.signals import Stoppable
+    from sarit.store.store import SegmentStore
+
+_log = logging.getLogger("sarit.node")
+
+DRAINED: Final = "drained"
+_FORWARDED: Final = "forwarded"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessConfig:
+    """One process of a cluster.  Port 0 picks a free one.
+
+    `name`: of a store, its id; None is `machine` and the port.  `given`: options that the cluster was made with, to
+    compare.  `machine`: what fails together.  `weight`: this store's part of the containers in relation to others.
+    `expected`: the first map waits for so many stores.  The rest: see `NodeConfig`."""
+
+    cluster: ClusterAddress
+    machine: str
+    port: int = DEFAULT_STORE_PORT
+    host: str = "127.0.0.1"
+    name: str | None = None
+    advertised_host: str | None = None
+    weight: int = 1
+    memory_bytes: int | None = None
+    expected: int | None = None
+    given: dict[str, object] = field(default_factory=dict)
+    times: Times = field(default_factory=Times)
+    max_connections: int = MAX_CONNECTIONS
+    max_api_connections: int = MAX_API_CONNECTIONS
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+
+    def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
+        """The configuration of a node that could serve all containers.  Raises Invalid."""
+        config = NodeConfig(
+            directory_of(meta.log, "--log"),
+            self.host,
+            controller_port=0,
+            store_port=self.port,
+            containers=meta.containers,
+            storage_url=meta.storage,
+            advertised_host=self.advertised_host,
+            memory_bytes=self.memory_bytes,
+            max_connections=self.max_connections,
+            max_api_connections=self.max_api_connections,
+            scrub_bytes_per_second=self.scrub_bytes_per_second,
+            times=self.times,
+        )
+        return config.validated().on_machine(machine_bytes).within(descriptors)
+
+
+class ClusterConnection:
+    """The session of a process with ZooKeeper, and the ports of its cluster on it."""
+
+    def __init__(self, zookeeper: ZooKeeper, cluster: ClusterAddress, meta: ClusterMeta) -> None:
+        self.zookeeper = zookeeper
+        self.cluster = cluster
+        self.meta = meta
+        self.registers = ZooKeeperRegisters(zookeeper, cluster.root)
+
+    def __repr__(self) -> str:
+        return f"<ClusterConnection {self.cluster}>"
+
+    @classmethod
+    async def open(cls, config: ProcessConfig, env: Env) -> ClusterConnection:
+        """Connect, and read what the cluster was made with.  Raises Unavailable, Invalid."""
+        # The length of a session is chosen when it begins: read the description on one of its own.
+        meta = await read_cluster(config.cluster, env)
+        meta.compare(config.given)
+        zookeeper = await ZooKeeper.connect(config.cluster.hosts, meta.lease_seconds, env)
+        if zookeeper.session_seconds != meta.lease_seconds:
+            found = zookeeper.session_seconds
+            await zookeeper.close()
+            raise Invalid(
+                f"ZooKeeper at {config.cluster.hosts} gives sessions of {found:g} s, and the lease of this cluster is "
+                f"{meta.lease_seconds:g} s: set tickTime, minSessionTimeout and maxSessionTimeout of ZooKeeper so that "
+                "it is allowed"
+            )
+        return cls(zookeeper, config.cluster, meta)
+
+    def members(self, kind: str) -> ZooKeeperMembers:
+        """The members of one kind."""
+        return ZooKeeperMembers(self.zookeeper, f"{self.cluster.root}/{kind}")
+
+    async def close(self) -> None:
+        """End the session."""
+        await self.zookeeper.close()
+
+
+async def read_cluster(cluster: ClusterAddress, env: Env) -> ClusterMeta:
+    """What a cluster was made with.  Raises Unavailable, Invalid."""
+    from sarit.core.limits import STORE_LEASE_SECONDS
+
+    zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env)
+    try:
+        return await read_meta(ZooKeeperRegisters(zookeeper, cluster.root), cluster)
+    finally:
+        await zookeeper.close()
+
+
+class Process(Protocol):
+    """What `run` runs."""
+
+    async def start(self) -> None:
+        """Serve when this returns.  Raises SaritError, OSError."""
+
+    def skip_flush(self) -> None:
+        """Let `stop` wait for nothing."""
+
+    async def stop(self) -> None:
+        """Stop serving and close everything."""
+
+
+class ClusterStore:
+    """A store: a member that serves what the container map gives it."""
+
+    def __init__(self, config: ProcessConfig, env: Env, machine_bytes: int, descriptors: int) -> None:
+        self._config = config
+        self._env = env
+        self._machine_bytes = machine_bytes
+        self._descriptors = descriptors
+        self._connection: ClusterConnection | None = None
+        self._store: SegmentStore | None = None
+        self._member: Member | None = None
+        self._server: Any = None
+        self._owners: StoreConnections | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._drained = asyncio.Event()
+        self._drain_watch: Watch | None = None
+        self._skipped = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<ClusterStore {self._member!r}>"
+
+    async def start(self) -> None:
+        """See `Process`."""
+        config, env = self._config, self._env
+        connection = self._connection = await ClusterConnection.open(config, env)
+        meta = connection.meta
+        check_log(env.files, meta, config.machine)
+        node = config.node(meta, self._machine_bytes, self._descriptors)
+        warn_of_addresses(node)
+        host = advertised_address(node)
+        name = config.name or f"{config.machine}-{config.port}"
+        address = StoreAddress(host, config.port, config.machine, 0, config.weight)
+        member = Member(
+            name, address, connection.registers, connection.members(STORES), env, connection.zookeeper.session_seconds
+        )
+        store = self._store = await self._make_store(node, meta, member)
+        await store.start()
+        secret = bytes.fromhex(meta.secret)
+        self._owners = StoreConnections(env, member.watch, secret)
+        port = await self._listen(store, node, secret)
+        self._member = member
+        member.start(store, port)
+        self._drain_watch = connection.registers.watch(f"{DRAINED}/{name}", self._drained.set)
+        follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
+        self._tasks.append(asyncio.ensure_future(follow))
+        await member.joined.wait()
+        say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}")
+
+    async def _make_store(self, node: NodeConfig, meta: ClusterMeta, member: Member) -> SegmentStore:
+        from sarit.index.sqlite import SqliteIndexProvider
+        from sarit.log.local import LocalLogProvider
+        from sarit.storage.open import open_storage
+        from sarit.store.flow_control.free_space import log_file_bytes
+        from sarit.store.store import SegmentStore, StartPolicy
+
+        env, directory = self._env, node.data_dir
+        storage = await open_storage(meta.storage, env)
+        try:
+            await check_storage(storage, meta)
+        except BaseException:
+            await storage.close()
+            raise
+        size = min(node.limits.log_file_bytes, log_file_bytes(env.files.volume_bytes(directory), meta.containers))
+        limits = replace(node.limits, log_file_bytes=size)
+        indexes = directory_of(meta.index, "--index")
+        env.files.make_dirs(indexes)
+        store = SegmentStore(
+            env,
+            ConfirmedLogs(LocalLogProvider(env, directory, size), member),
+            SqliteIndexProvider(env, indexes, limits.index_cache_bytes),
+            storage,
+            limits,
+            directory,
+            StartPolicy(),
+            storage_directory(node),
+            frozenset(),
+        )
+        store.placement = member
+        store.on_fenced, store.on_released = member.fenced, member.released
+        return store
+
+    async def _listen(self, store: SegmentStore, node: NodeConfig, secret: bytes) -> int:
+        from sarit.store.flow_control.load_meters import LoadMeters
+        from sarit.store.server.internal_handler import InternalHandler
+        from sarit.store.server.listener import StoreListener
+
+        meters = LoadMeters(store, self._env.clock, node.times.scaling)
+        internal = InternalHandler(store, secret, meters)
+        meters.request_scaling = internal.request_scaling
+        self._server = StoreListener(
+            store, max_connections=node.max_connections, internal=internal, ask_owner=self._ask_owner
+        )
+        with naming_port("--port", node.host, node.store_port):
+            port: int = await self._server.listen(node.host, node.store_port)
+        self._server.start_reaper()
+        self._tasks.append(asyncio.ensure_future(meters.run()))
+        return port
+
+    async def _ask_owner(self, command: Any) -> Any:
+        """For the Rust client, which does not follow a table that has moved."""
+        assert self._owners is not None
+        try:
+            reply = await self._owners.ask(
+                command.segment, lambda request_id: replace(command, request_id=request_id), _FORWARDED
+            )
+        except SaritError as error:
+            _log.info("a request on the table %s cannot be forwarded: %s", command.segment, error)
+            return None
+        return replace(reply, request_id=command.request_id)
+
+    async def _follow_drain(self) -> None:
+        connection, member = self._connection, self._member
+        assert connection is not None
+        assert member is not None
+        found = await connection.registers.get(f"{DRAINED}/{member.name}")
+        await member.reweigh(self._config.weight if found is None else 0)
+
+    def skip_flush(self) -> None:
+        """See `Process`."""
+        self._skipped.set()
+        if self._store is not None:
+            self._store.skip_flush()
+
+    async def stop(self) -> None:
+        """See `Process`: leave, then close.  What is not moved by then is recovered from the log by other stores."""
+        if self._member is not None:
+            await self._leave(self._member)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._drain_watch is not None:
+            self._drain_watch.close()
+        if self._server is not None:
+            await self._server.close()
+        if self._owners is not None:
+            await self._owners.close()
+        if self._store is not None:
+            await self._store.stop()
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _leave(self, member: Member) -> None:
+        leaving = asyncio.ensure_future(member.leave())
+        skipped = asyncio.ensure_future(self._skipped.wait())
+        try:
+            await asyncio.wait((leaving, skipped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            skipped.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+        if skipped.done() and not skipped.cancelled():
+            await member.stop()
+
+
+class ClusterControllerProcess:
+    """A controller: it holds nothing, reaches stores where the container map says, and leads if it is quicker."""
+
+    def __init__(self, config: ProcessConfig, env: Env) -> None:
+        self._config = config
+        self._env = env
+        self._connection: ClusterConnection | None = None
+        self._controller: ClusterController | None = None
+        self._api: asyncio.Server | None = None
+
+    def __repr__(self) -> str:
+        return f"<ClusterControllerProcess {self._controller!r}>"
+
+    async def start(self) -> None:
+        """See `Process`."""
+        from sarit.rpc.grpc_server import GrpcListener
+
+        config = self._config
+        connection = self._connection = await ClusterConnection.open(config, self._env)
+        meta = connection.meta
+        controller = self._controller = ClusterController(
+            connection.registers, connection.members, self._env, bytes.fromhex(meta.secret), meta.containers,
+            config.expected, config.times, connection.zookeeper.session_seconds,
+        )  # fmt: skip
+        node = NodeConfig("/", config.host, config.port, advertised_host=config.advertised_host)
+        warn_of_addresses(node)
+        await controller.open()
+        listener = GrpcListener(controller.services(), config.max_api_connections)
+        with naming_port("--port", config.host, config.port):
+            self._api = await asyncio.get_running_loop().create_server(
+                listener.connection, bound_address(config.host), config.port, backlog=BACKLOG
+            )
+        address = advertised_address(node), int(self._api.sockets[0].getsockname()[1])
+        controller.serves(address)
+        say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}")
+
+    def skip_flush(self) -> None:
+        """See `Process`: nothing is flushed."""
+
+    async def stop(self) -> None:
+        """See `Process`."""
+        if self._api is not None:
+            self._api.close()
+        if self._controller is not None:
+            await self._controller.stop()
+        if self._connection is not None:
+            await self._connection.close()
+
+
+async def _serve(process: Process, env: Env) -> None:
+    async def start() -> None:
+        await process.start()
+        GcScheduler().start()
+
+    signals = StopSignals(env.clock)
+    signals.listen()
+    stoppable: Stoppable = process
+    await serve_until_stopped(stoppable, start(), signals)
+    say("sarit stopped; everything acknowledged is in the log")
+
+
+def run_store(config: ProcessConfig) -> None:
+    """Run a store until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
+    from sarit.env.real_limits import machine_memory, raise_descriptor_limit
+
+    allowed = raise_descriptor_limit()
+    _run(lambda env: ClusterStore(config, env, machine_memory(), allowed))
+
+
+def run_controller(config: ProcessConfig) -> None:
+    """Run a controller until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
+    from sarit.env.real_limits import raise_descriptor_limit
+
+    raise_descriptor_limit()
+    _run(lambda env: ClusterControllerProcess(config, env))
+
+
+def _run(make: Any) -> None:
+    import uvloop
+
+    from sarit.env.real import real_env
+
+    async def main() -> None:
+        env = real_env()
+        await _serve(make(env), env)
+
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    uvloop.run(main())
+
+
+__all__ = ["DEFAULT_CONTROLLER_PORT", "ClusterStore", "ProcessConfig", "run_controller", "run_store"]

@@ -1,0 +1,116 @@
+"""Making a cluster, and reading what it was made with.
+
+1. The description goes to coordination, not complete: from here on the cluster has its id.
+2. The directory of the log, if it is one, and long-term storage are marked with the id.
+3. The description is complete.
+
+A run that ended in between is repeated: it goes on with the same id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Conflict, Exists, Invalid
+from sarit.core.limits_cluster import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
+from sarit.node.cluster_settings import META, ClusterMeta, decode_meta, directory_of
+from sarit.node.ownership import claim_owner_chunk
+
+if TYPE_CHECKING:
+    from sarit.coordination.port import Registers
+    from sarit.env.ports import Env, Files
+    from sarit.storage.port import ChunkStorage
+
+MARK_FILE: Final = "cluster"
+
+
+async def init_cluster(registers: Registers, env: Env, asked: ClusterMeta, storage: ChunkStorage) -> ClusterMeta:
+    """Make the cluster that `asked` describes; its id and secret are chosen here.
+
+    Raises Exists (it was made), Invalid (log or storage belong to another cluster), Unavailable, OSError."""
+    meta, version = await _begin(registers, env, asked)
+    mark_log(env.files, meta)
+    await claim_owner_chunk(storage, meta.cluster, meta.containers, written=False, new=True)
+    try:
+        await registers.set(META, meta.finished().encode(), version)
+    except Conflict:
+        raise Exists("another command is making this cluster now") from None
+    return meta.finished()
+
+
+async def _begin(registers: Registers, env: Env, asked: ClusterMeta) -> tuple[ClusterMeta, int]:
+    asked.checked()
+    while True:
+        found = await registers.get(META)
+        if found is None:
+            secret = env.random.bytes(CLUSTER_SECRET_BYTES).hex()
+            meta = _with_id(asked, env.random.bytes(CLUSTER_ID_BYTES).hex(), secret)
+        else:
+            before = decode_meta(found.value)
+            if before.complete:
+                raise Exists("this cluster was made already: `sarit cluster status` shows it")
+            meta = _with_id(asked, before.cluster, before.secret)
+        try:
+            if found is None:
+                return meta, await registers.create(META, meta.encode())
+            return meta, await registers.set(META, meta.encode(), found.version)
+        except (Exists, Conflict):
+            continue
+
+
+def _with_id(asked: ClusterMeta, cluster: str, secret: str) -> ClusterMeta:
+    return replace(asked, cluster=cluster, secret=secret, complete=False)
+
+
+async def read_meta(registers: Registers, cluster: object) -> ClusterMeta:
+    """What the cluster was made with.  Raises Invalid: there is none, or it is not complete; Unavailable."""
+    found = await registers.get(META)
+    if found is None:
+        raise Invalid(f"there is no cluster {cluster}: make it with `sarit cluster init --cluster {cluster}`")
+    meta = decode_meta(found.value)
+    if not meta.complete:
+        raise Invalid(f"the cluster {cluster} is not complete: run `sarit cluster init` again")
+    return meta
+
+
+def mark_log(files: Files, meta: ClusterMeta) -> None:
+    """Mark the directory of the log as this cluster's.  Blocks.  Raises Invalid, OSError."""
+    directory = directory_of(meta.log, "--log")
+    path = f"{directory}/{MARK_FILE}"
+    files.make_dirs(directory)
+    if not files.exists(path):
+        if files.list(directory):
+            raise Invalid(f"--log {meta.log}: there are files in it; a new cluster needs an empty directory")
+        file = files.open(path, "create")
+        try:
+            file.pwrite_durably([meta.cluster.encode()], 0)
+        finally:
+            file.close()
+        files.sync_dir(directory)
+    check_log(files, meta, meta.machine)
+
+
+def check_log(files: Files, meta: ClusterMeta, machine: str) -> None:
+    """Check that the directory of the log is there, and this cluster's.  Blocks.  Raises Invalid, OSError."""
+    directory = directory_of(meta.log, "--log")
+    if machine != meta.machine:
+        raise Invalid(
+            f"the log of this cluster is a directory of the machine {meta.machine}, and this is {machine}: start its "
+            "stores there (--machine names a machine, if the host name does not)"
+        )
+    path = f"{directory}/{MARK_FILE}"
+    if not files.exists(path):
+        raise Invalid(f"{directory} is not the log of this cluster ({path} is missing): is its disk mounted?")
+    file = files.open(path, "read")
+    try:
+        found = bytes(file.pread(file.size(), 0)).decode(errors="replace")
+    finally:
+        file.close()
+    if found != meta.cluster:
+        raise Invalid(f"{directory} is the log of the cluster {found}, not of {meta.cluster}: choose another --log")
+
+
+async def check_storage(storage: ChunkStorage, meta: ClusterMeta) -> None:
+    """Check that long-term storage is this cluster's.  Raises Invalid, Unavailable."""
+    await claim_owner_chunk(storage, meta.cluster, meta.containers, written=True, new=False)

@@ -1,0 +1,181 @@
+"""A cluster of real processes on this machine: ZooKeeper, stores, controllers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from tests.components.zookeeper import ZooKeeperServer
+from tests.limits import HANG_SECONDS
+from tests.nodes import SARIT, consecutive_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+READY = re.compile(r"sarit is ready: (?:store (?P<store>\S+)|controller) at (?P<address>\S+:\d+),")
+LEASE_SECONDS = 4.0
+
+
+class ClusterProcess:
+    """One process of a cluster, which keeps its port over a restart."""
+
+    def __init__(self, name: str, directory: Path, command: list[str]) -> None:
+        self.name = name
+        self.address = ""
+        self._command = command
+        self._log = directory / f"{name}.log"
+        self._process: subprocess.Popen[str] | None = None
+        self._ready = threading.Event()
+
+    def begin(self) -> ClusterProcess:
+        """Start it; `wait` waits until it is ready."""
+        self._ready.clear()
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=log, text=True)
+        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+        return self
+
+    def wait(self) -> ClusterProcess:
+        """Wait until it is ready.  Raises AssertionError with its last words."""
+        end = time.monotonic() + HANG_SECONDS
+        while not self._ready.wait(0.05):
+            assert self._process is not None
+            assert self._process.poll() is None, f"{self.name} ended:\n{self.log()[-4000:]}"
+            assert time.monotonic() < end, f"{self.name} is not ready:\n{self.log()[-4000:]}"
+        return self
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        """What it has logged in all its lives."""
+        return self._log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """As kill -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """As an operator does; the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _end(self, how: signal.Signals) -> int:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        return self._process.wait(HANG_SECONDS)
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if found := READY.search(line):
+                self.address = found["address"]
+                self._ready.set()
+
+
+class RunningCluster:
+    """ZooKeeper, `stores` and `controllers`, all started, or to be started one by one."""
+
+    def __init__(self, directory: Path, stores: int = 3, controllers: int = 2, containers: int = 12) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.zookeeper = ZooKeeperServer(directory / "zookeeper")
+        self.url = f"zookeeper://{self.zookeeper.hosts}/test"
+        self._ports = consecutive_ports(stores + controllers + 3)
+        self._containers = containers
+        self._count = stores
+        self.stores: dict[str, ClusterProcess] = {}
+        self.controllers = [self._controller(number) for number in range(controllers)]
+
+    @property
+    def controller(self) -> str:
+        """The addresses of all controllers, for a client."""
+        return self.controllers[0].address
+
+    def start(self) -> RunningCluster:
+        """Make the cluster and start all of it."""
+        self.zookeeper.start()
+        self.sarit(
+            "cluster", "init", "--containers", str(self._containers), "--log", f"file://{self.directory}/log",
+            "--storage", f"file://{self.directory}/chunks", "--lease", str(LEASE_SECONDS),
+        )  # fmt: skip
+        processes = [self.add_store(wait=False) for _ in range(self._count)]
+        processes += [controller.begin() for controller in self.controllers]
+        for process in processes:
+            process.wait()
+        self.until(lambda status: all(entry["store"] != "-" for entry in status["containers"]))
+        return self
+
+    def add_store(self, *, wait: bool = True) -> ClusterProcess:
+        """Start one more store."""
+        name = f"s{len(self.stores) + 1}"
+        command = [
+            SARIT, "store", "--cluster", self.url, "--id", name, "--port", str(self._ports.pop()), "--memory", "1G",
+        ]  # fmt: skip
+        process = self.stores[name] = ClusterProcess(name, self.directory, command).begin()
+        return process.wait() if wait else process
+
+    def _controller(self, number: int) -> ClusterProcess:
+        command = [SARIT, "controller", "--cluster", self.url, "--port", str(self._ports.pop()), "--expect",
+                   str(self._count)]  # fmt: skip
+        return ClusterProcess(f"controller-{number}", self.directory, command)
+
+    def sarit(self, *arguments: str) -> str:
+        """Run a command of this cluster; what it printed."""
+        done = subprocess.run(
+            [SARIT, *arguments], env={**os.environ, "SARIT_CLUSTER": self.url}, capture_output=True, text=True,
+            timeout=HANG_SECONDS, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def status(self) -> dict:
+        """What `sarit cluster status` says."""
+        return json.loads(self.sarit("cluster", "status", "--format", "json"))
+
+    def owners(self) -> dict[int, str]:
+        """The store of each container."""
+        return {entry["container"]: entry["store"] for entry in self.status()["containers"]}
+
+    def until(self, holds: Callable[[dict], bool]) -> dict:
+        """Wait until the status is so."""
+        end = time.monotonic() + HANG_SECONDS
+        while not holds(status := self.status()):
+            assert time.monotonic() < end, status
+        return status
+
+    def log(self) -> str:
+        """What all processes have logged."""
+        return "".join(process.log() for process in (*self.stores.values(), *self.controllers))
+
+    def stop(self) -> None:
+        """End all of it; stores at once, one after the other."""
+        for process in (*self.controllers, *self.stores.values()):
+            if process.running:
+                process.kill()
+        self.zookeeper.kill()
+
+    def __enter__(self) -> RunningCluster:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()

@@ -1,0 +1,88 @@
+"""A cluster of real processes, ZooKeeper included: stores and controllers that are killed, stopped, added."""
+
+import signal
+import time
+
+import pytest
+
+from tests.cluster.load import Load
+from tests.cluster.processes import LEASE_SECONDS, RunningCluster
+
+pytestmark = pytest.mark.long
+
+
+def test_nothing_is_missing_and_service_is_back_after_kills_of_a_store_and_a_controller(tmp_path):
+    with RunningCluster(tmp_path / "cluster") as cluster:
+        load = Load(cluster.controllers[1].address).start()
+        killed = time.monotonic()
+        cluster.stores["s1"].kill()
+        cluster.until(lambda status: all(entry["store"] in ("s2", "s3") for entry in status["containers"]))
+        load.more()
+        assert load.pause_since(killed) < LEASE_SECONDS + 4
+        print(f"pause after kill -9 of a store: {load.pause_since(killed):.2f} s")
+        killed = time.monotonic()
+        cluster.controllers[0].kill()
+        load.more()
+        assert load.pause_since(killed) < 1
+        # The controller that is left leads.
+        cluster.stores["s1"].begin().wait()
+        cluster.stores["s2"].kill()
+        cluster.until(lambda status: all(entry["store"] in ("s1", "s3") for entry in status["containers"]))
+        load.more()
+        cluster.until(lambda status: len(status["controllers"]) == 1)
+        load.stop()
+        assert "Traceback" not in cluster.log()
+
+
+def test_store_that_is_stopped_moves_its_containers_and_clients_see_no_error(tmp_path):
+    with RunningCluster(tmp_path / "cluster") as cluster:
+        load = Load(cluster.controller).start()
+        for name, store in cluster.stores.items():
+            stopped = time.monotonic()
+            assert store.stop() == 0
+            took = time.monotonic() - stopped
+            load.more()
+            pause = load.pause_since(stopped)
+            print(f"{name} stopped in {took:.1f} s, longest pause of the writer {pause:.2f} s")
+            others = set(cluster.stores) - {name}
+            assert set(cluster.owners().values()) == others
+            assert pause < LEASE_SECONDS  # containers moved: no lease had to end
+            store.begin().wait()
+        load.stop()
+        assert "Traceback" not in cluster.log()
+        assert "although it still has containers" not in cluster.log()
+
+
+def test_store_that_joins_gets_its_part_and_no_other_container_moves(tmp_path):
+    with RunningCluster(tmp_path / "cluster", containers=14) as cluster:
+        load = Load(cluster.controller).start()
+        before = cluster.owners()
+        joined = time.monotonic()
+        cluster.add_store()
+        cluster.until(lambda status: sum(entry["store"] == "s4" for entry in status["containers"]) == 14 // 4)
+        load.more()
+        after = cluster.owners()
+        moved = [number for number in before if before[number] != after[number]]
+        assert len(moved) == 14 // 4
+        assert all(after[number] == "s4" for number in moved)
+        print(f"3 containers moved to a new store: longest pause of the writer {load.pause_since(joined):.2f} s")
+        # Drained again, and it may come back.
+        cluster.sarit("cluster", "drain", "s4")
+        assert "s4" not in cluster.owners().values()
+        assert [store["state"] for store in cluster.status()["stores"]] == ["up", "up", "up", "drained"]
+        cluster.sarit("cluster", "drain", "s4", "--undo")
+        cluster.until(lambda status: all(store["state"] == "up" for store in status["stores"]))
+        load.stop()
+
+
+def test_second_signal_ends_a_store_that_is_leaving_at_once(tmp_path):
+    with RunningCluster(tmp_path / "cluster", stores=2, controllers=1, containers=2) as cluster:
+        # Nobody moves anything: without a controller, a store that leaves waits.
+        cluster.controllers[0].kill()
+        store = cluster.stores["s1"]
+        store.signal(signal.SIGTERM)
+        cluster.until(lambda status: status["stores"][0]["state"] == "leaving")
+        time.sleep(1.2)  # signals within a second count as one
+        again = time.monotonic()
+        assert store.stop() == 0
+        assert time.monotonic() - again < 10
