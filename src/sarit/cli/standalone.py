@@ -66,6 +66,11 @@ class Processes(click.ParamType[int]):
     "--storage", metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.  [default: in DIR]"
 )
 @click.option(
+    "--index-storage",
+    metavar="URL",
+    help="Indexes on an object store: s3://BUCKET/PREFIX.  Needs sarit[cluster].  [default: in DIR]",
+)
+@click.option(
     "--memory",
     type=Memory(),
     metavar="SIZE",
@@ -144,6 +149,7 @@ def standalone(
     store_port: int,
     containers: int,
     storage: str | None,
+    index_storage: str | None,
     memory: int | None,
     scrub: int,
     processes: int,
@@ -184,6 +190,7 @@ def standalone(
             store_port=store_port,
             containers=containers,
             storage_url=storage,
+            index_url=index_storage,
             memory_bytes=memory,
             allow_damaged=allow_damaged,
             accept_data_loss=accept_data_loss,

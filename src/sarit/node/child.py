@@ -108,17 +108,16 @@ class StorePart:
 
     async def open(self) -> None:
         """Recover the containers."""
-        from sarit.index.sqlite import SqliteIndexProvider
         from sarit.log.local import LocalLogProvider
+        from sarit.node.indexes import open_indexes
         from sarit.storage.open import open_storage
         from sarit.store.store import SegmentStore, StartPolicy
 
         config, env, directory = self._spec.config, self._env, self._spec.config.data_dir
-        env.files.make_dirs(f"{directory}/index")
         self._store = SegmentStore(
             env,
             LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes),
-            SqliteIndexProvider(env, f"{directory}/index", config.limits.index_cache_bytes),
+            open_indexes(config, env),
             await open_storage(config.storage_url or f"file://{directory}/chunks", env),
             config.limits,
             directory,

@@ -71,9 +71,9 @@ _REMEDY: Final = (
 class DirectoryClaim:
     """A locked data directory.
 
-    `node`: the node's id.  `index`: the kind of index.  `complete`: a node has served on it, so that all pieces must be
-    there.  `described`: it had its description; without one, the node's id may be adopted from long-term storage.
-    `damaged`: why a container cannot open, by number."""
+    `node`: the node's id.  `index`: SQLITE, or the URL of the object store that has the indexes.  `complete`: a node
+    has served on it, so that all pieces must be there.  `described`: it had its description; without one, the node's id
+    may be adopted from long-term storage.  `damaged`: why a container cannot open, by number."""
 
     lock: File
     node: str
@@ -89,12 +89,13 @@ class DirectoryClaim:
             self.complete = True
 
 
-def claim_directory(config: NodeConfig, env: Env, index: str = SQLITE) -> DirectoryClaim:
+def claim_directory(config: NodeConfig, env: Env, index: str | None = None) -> DirectoryClaim:
     """Lock the data directory; check its description and that it is complete, or describe a new one.
 
-    Blocks.  Raises Unavailable (another node runs on it), Invalid (it was made with other settings, or is not
-    complete)."""
+    `index`: of a simulation.  Blocks.  Raises Unavailable (another node runs on it), Invalid (it was made with other
+    settings, or is not complete)."""
     files, directory = env.files, config.data_dir
+    index = index or config.index_url or SQLITE
     files.make_dirs(directory)
     lock_path = f"{directory}/lock"
     lock = files.open(lock_path, "write" if files.exists(lock_path) else "create")
@@ -148,7 +149,15 @@ def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> Di
                 _write_description(config, env, str(meta["node"]), index, complete=False)
                 break
             raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
+    if meta.get("index") != index:
+        if not unused:
+            raise Invalid(f"{directory} was made {_index_option(meta.get('index'))}: start it so again")
+        _write_description(config, env, str(meta["node"]), index, complete=False)
     return DirectoryClaim(lock, str(meta["node"]), index, complete)
+
+
+def _index_option(index: object) -> str:
+    return "without --index-storage" if index == SQLITE else f"with --index-storage {index}"
 
 
 def read_description(files: Files, directory: str) -> dict[str, Any]:

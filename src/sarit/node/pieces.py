@@ -21,7 +21,7 @@ CHUNKS_FOLDER: Final = "chunks"
 LAST_START: Final = "last-start"
 # File in the data directory: exists once long-term storage holds the owner chunk of this node.
 OWNER_CHUNK_WRITTEN: Final = "storage-marked"
-# The kind of index that `DATA/meta` names; only this one has files.
+# What `DATA/meta` says of indexes in the directory; else it has the URL of `--index-storage`.
 SQLITE: Final = "sqlite"
 
 

@@ -33,6 +33,7 @@ from sarit.core.limits_cluster import (
     MAX_CHILD_RESTART_SECONDS,
 )
 from sarit.node.child import ChildSpec
+from sarit.node.indexes import claim_index_storage
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.standalone import say, warn_of_addresses
@@ -371,6 +372,7 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Proc
     storage = await open_storage(config.storage_url or f"file://{config.data_dir}/chunks", env)
     try:
         await claim_long_term_storage(config, env, storage, claim)
+        await claim_index_storage(config, env, claim)
     finally:
         await storage.close()
     await node.start()

@@ -21,6 +21,7 @@ from sarit.core.limits import (
     SMALL_EXTENT_BYTES,
 )
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
+from sarit.storage.open import parse_s3
 from sarit.store.container.container import ContainerLimits
 from sarit.store.store import StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
@@ -117,6 +118,7 @@ class NodeConfig:
     """A standalone node.  Port 0 picks a free one.
 
     `storage_url`: where chunks go; None is the directory `chunks` under `data_dir`.
+    `index_url`: where indexes are; None is the directory `index` under `data_dir`.
     `one_port`: serve the wire protocol on the controller's port too.
     `advertised_host`: the address that clients get; None is `host`.
     `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller.
@@ -132,6 +134,7 @@ class NodeConfig:
     store_port: int = DEFAULT_STORE_PORT
     containers: int = 4
     storage_url: str | None = None
+    index_url: str | None = None
     one_port: bool = False
     advertised_host: str | None = None
     limits: StoreLimits = field(default_factory=StoreLimits)
@@ -171,6 +174,8 @@ class NodeConfig:
                 "--storage memory:// is for tests: it loses everything when the node stops; use file:///absolute/path "
                 "or s3://bucket/prefix"
             )
+        if self.index_url is not None:
+            parse_s3(self.index_url)
         if not 1 <= self.processes <= self.containers:
             raise Invalid(
                 f"--processes {self.processes}: each process needs a container, and there are {self.containers} "

@@ -15,6 +15,7 @@ from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.indexes import claim_index_storage, open_indexes
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.volume import fit_to_volume, storage_directory
@@ -164,18 +165,16 @@ def bound_address(host: str) -> str:
 
 async def open_node(config: NodeConfig, env: Env, claim: DirectoryClaim | None = None) -> Node:
     """A node on real disks, not started yet.  The directory is claimed."""
-    from sarit.index.sqlite import SqliteIndexProvider
     from sarit.log.local import LocalLogProvider
     from sarit.storage.open import open_storage
 
     directory = config.data_dir
-    env.files.make_dirs(f"{directory}/index")
     url = config.storage_url or f"file://{directory}/chunks"
     return Node(
         config,
         env,
         LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes),
-        SqliteIndexProvider(env, f"{directory}/index", config.limits.index_cache_bytes),
+        open_indexes(config, env),
         await open_storage(url, env),
         claim.damaged if claim is not None else None,
     )
@@ -207,6 +206,7 @@ def say(text: str) -> None:
 
 async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node) -> None:
     await claim_long_term_storage(config, env, node.storage, claim)
+    await claim_index_storage(config, env, claim)
     # After both claims: a store that runs writes chunks, and collects those that it does not know.
     await node.start(claim)
     # After recovery, so that what it made is frozen.

@@ -46,7 +46,7 @@ async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = N
         return await open_directory(_directory_of(url, parts.netloc, parts.path), env)
     if parts.scheme == "s3":
         config = s3_config(os.environ if environ is None else environ)
-        return open_s3(*_bucket_of(url, parts.netloc, parts.path), config, env)
+        return open_s3(*parse_s3(url), config, env)
     if parts.scheme == "memory" and not parts.netloc and parts.path in ("", "/"):
         return open_memory(env)
     raise Invalid(f"storage URL {url!r} is not supported; use {_EXAMPLES}")
@@ -61,10 +61,19 @@ def _directory_of(url: str, host: str, path: str) -> str:
     return directory
 
 
-def _bucket_of(url: str, bucket: str, path: str) -> tuple[str, str]:
-    if _BUCKET.fullmatch(bucket) is None:
+def parse_s3(url: str) -> tuple[str, str]:
+    """Bucket and prefix ("" for none) of s3://bucket/prefix.  Raises Invalid."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise Invalid(f"storage URL {url!r}: {error}; use s3://bucket/prefix") from None
+    if "@" in parts.netloc:  # it may be a secret: do not repeat it
+        raise Invalid("a storage URL takes no user or key: set AWS_ACCESS_KEY_ID and the like; use s3://bucket/prefix")
+    if parts.scheme != "s3" or parts.query or parts.fragment:
+        raise Invalid(f"storage URL {url!r} is not one of an object store: use s3://bucket/prefix")
+    if _BUCKET.fullmatch(parts.netloc) is None:
         raise Invalid(f"storage URL {url!r} names no bucket: s3://bucket/prefix (small letters, digits, '.' and '-')")
-    prefix = path.strip("/")
+    bucket, prefix = parts.netloc, parts.path.strip("/")
     try:
         check_prefix(prefix)
     except Invalid:

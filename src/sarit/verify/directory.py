@@ -20,7 +20,7 @@ from sarit.index import keys
 from sarit.index.database import APPLICATION_ID, as_text, check_files
 from sarit.index.examination import check_schema, check_structure
 from sarit.node.ownership import check_ownership, decode_tokens, read_description
-from sarit.node.pieces import LAST_START, OWNER_CHUNK_WRITTEN
+from sarit.node.pieces import LAST_START, OWNER_CHUNK_WRITTEN, SQLITE
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.names import container_prefix
 from sarit.storage.open import open_storage
@@ -106,6 +106,8 @@ def describe(env: Env, path: str) -> Description:
     if not env.files.exists(f"{path}/meta"):
         raise Invalid(f"{path} is not a data directory of Sarit: it has no file `meta`")
     meta = read_description(env.files, path)
+    if meta["index"] != SQLITE:
+        raise Invalid(f"the indexes of {path} are at {meta['index']}: only those in a data directory can be checked")
     return Description(int(meta["containers"]), str(meta["storage"]), str(meta["node"]))
 
 
