@@ -1,6 +1,8 @@
 """A cluster of real processes, ZooKeeper included: stores and controllers that are killed, stopped, added."""
 
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -51,6 +53,47 @@ def test_store_that_is_stopped_moves_its_containers_and_clients_see_no_error(tmp
         load.stop()
         assert "Traceback" not in cluster.log()
         assert "although it still has containers" not in cluster.log()
+
+
+def test_official_python_client_writes_on_while_stores_stop_and_are_killed(tmp_path):
+    wanted = 600
+    with RunningCluster(tmp_path / "cluster") as cluster:
+        command = [sys.executable, "-m", "tests.cluster.official", cluster.controller, str(wanted)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+            assert client.stdout is not None
+            for line in client.stdout:
+                word, _, rest = line.strip().partition(" ")
+                if word == "read":
+                    break
+                if rest == "100":
+                    assert cluster.stores["s1"].stop() == 0
+                    cluster.stores["s1"].begin().wait()
+                if rest == "300":
+                    cluster.stores["s2"].kill()
+            else:
+                raise AssertionError(client.stderr.read() if client.stderr else "")
+        by_key = {}
+        for event in rest.split():
+            key, number = event.split(":")
+            by_key.setdefault(key, []).append(int(number))
+        assert by_key == {str(key): list(range(key, wanted, 7)) for key in range(7)}
+
+
+def test_writer_sees_no_error_while_zookeeper_is_away_for_longer_than_a_lease(tmp_path):
+    with RunningCluster(tmp_path / "cluster") as cluster:
+        load = Load(cluster.controller).start()
+        before = cluster.owners()
+        away = time.monotonic()
+        cluster.zookeeper.kill()
+        while time.monotonic() < away + LEASE_SECONDS + 2:
+            load.more()
+        cluster.zookeeper.start()
+        load.more()
+        assert load.pause_since(away) < 2
+        status = cluster.until(lambda status: len(status["stores"]) == 3 and len(status["controllers"]) == 2)
+        assert {entry["container"]: entry["store"] for entry in status["containers"]} == before
+        load.stop()
+        assert "is lost" not in cluster.log()
 
 
 def test_store_that_joins_gets_its_part_and_no_other_container_moves(tmp_path):

@@ -99,3 +99,5 @@ MAX_STORE_LEASE_SECONDS: Final = 30.0
 CLUSTER_ID_BYTES: Final = 16
 CLUSTER_SECRET_BYTES: Final = 32
 DRAIN_POLL_SECONDS: Final = 0.5
+# Of a log in a directory: an opening begins a file and fills it, which is most of the time of a move.
+SHARED_LOG_FILE_BYTES: Final = 16 * MIB

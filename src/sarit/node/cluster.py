@@ -21,6 +21,7 @@ from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND, SWITCH_INTERVAL_SECONDS
+from sarit.core.limits_cluster import SHARED_LOG_FILE_BYTES
 from sarit.node.cluster_controller import ClusterController
 from sarit.node.cluster_init import check_log, check_storage, read_meta
 from sarit.node.cluster_settings import ClusterAddress, ClusterMeta, directory_of
@@ -210,7 +211,7 @@ class ClusterStore:
         except BaseException:
             await storage.close()
             raise
-        size = min(node.limits.log_file_bytes, log_file_bytes(env.files.volume_bytes(directory), meta.containers))
+        size = min(SHARED_LOG_FILE_BYTES, log_file_bytes(env.files.volume_bytes(directory), meta.containers))
         limits = replace(node.limits, log_file_bytes=size)
         indexes = directory_of(meta.index, "--index")
         env.files.make_dirs(indexes)
