@@ -21,6 +21,7 @@ from sarit.store.tiering.flusher import Flusher
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env
+    from sarit.log.port import LogProvider
     from sarit.node.ownership import DirectoryClaim
     from sarit.node.settings import NodeConfig
 
@@ -62,9 +63,11 @@ def _report(path: str) -> None:
 def watch(path: str) -> None:
     """Let nodes started from here on answer SIGUSR1 with a report in `path`."""
 
-    async def open_node(config: NodeConfig, env: Env, claim: DirectoryClaim | None = None) -> standalone.Node:
+    async def open_node(
+        config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None
+    ) -> standalone.Node:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _report, path)
-        return await _plain_open(config, env, claim)
+        return await _plain_open(config, env, claim, logs)
 
     standalone.open_node = open_node
     Flusher.run = _run  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""One suite for every durable log: local files on a real and on a simulated disk, simulated bookies, and the fake."""
+"""One suite for every durable log: files on a real and a simulated disk, simulated and real bookies, the fake."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from sarit.core.errors import Fenced, SaritError, Unavailable
 from sarit.env.real import real_env
 from sarit.log.local import LocalLogProvider
 from sarit.log.memory import MemoryLogProvider
+from tests.components.bookkeeper import bookkeeper  # noqa: F401
+from tests.components.bookkeeper_logs import RealLogs
+from tests.components.zookeeper import zookeeper_server  # noqa: F401
+from tests.limits import HANG_SECONDS
 from tests.unit.log.bookkeeper.world import BookKeeperWorld
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate, start
 
@@ -23,14 +27,25 @@ class World:
         self._machine = Machine()
         self._memory = MemoryLogProvider(0.0001)
         self._bookkeeper = BookKeeperWorld()
+        self.real: RealLogs | None = None
 
     def run(self, main) -> None:
-        if self.kind in ("simulated", "bookkeeper"):
+        if self.kind == "bookies":
+            asyncio.run(self._run_and_close(main))
+        elif self.kind in ("simulated", "bookkeeper"):
             simulate(main)
         else:
             asyncio.run(main())
 
+    async def _run_and_close(self, main) -> None:
+        try:
+            await main()
+        finally:
+            await self.real.close()
+
     def provider(self):
+        if self.kind == "bookies":
+            return self.real.provider()
         if self.kind == "memory":
             return self._memory
         if self.kind == "bookkeeper":
@@ -40,9 +55,15 @@ class World:
         return LocalLogProvider(real_env(), self._directory, FILE_BYTES)
 
 
-@pytest.fixture(params=["disk", "simulated", "memory", "bookkeeper"])
+REAL = pytest.param("bookies", marks=[pytest.mark.long, pytest.mark.timeout(HANG_SECONDS)])
+
+
+@pytest.fixture(params=["disk", "simulated", "memory", "bookkeeper", REAL])
 def world(request, tmp_path):
-    return World(request.param, tmp_path)
+    found = World(request.param, tmp_path)
+    if found.kind == "bookies":
+        found.real = RealLogs(request.getfixturevalue("bookkeeper"))
+    return found
 
 
 def test_acknowledged_frames_are_replayed_by_next_owner(world):

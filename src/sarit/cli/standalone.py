@@ -71,6 +71,12 @@ class Processes(click.ParamType[int]):
     help="Indexes on an object store: s3://BUCKET/PREFIX.  Needs sarit[cluster].  [default: in DIR]",
 )
 @click.option(
+    "--log",
+    metavar="URL",
+    help="Durable log: bookkeeper://ZK1:2181,ZK2:2181/ledgers?e=3&w=3&a=2, with the servers of ZooKeeper, the path of "
+    "the ledgers there, and ensemble size, write quorum and ack quorum.  Needs sarit[cluster].  [default: in DIR]",
+)
+@click.option(
     "--memory",
     type=Memory(),
     metavar="SIZE",
@@ -150,6 +156,7 @@ def standalone(
     containers: int,
     storage: str | None,
     index_storage: str | None,
+    log: str | None,
     memory: int | None,
     scrub: int,
     processes: int,
@@ -191,6 +198,7 @@ def standalone(
             containers=containers,
             storage_url=storage,
             index_url=index_storage,
+            log_url=log,
             memory_bytes=memory,
             allow_damaged=allow_damaged,
             accept_data_loss=accept_data_loss,

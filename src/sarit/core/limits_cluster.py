@@ -60,6 +60,7 @@ LEDGER_READ_TIMEOUT_SECONDS: Final = 10.0
 LEDGER_RECOVERY_TIMEOUT_SECONDS: Final = 30.0
 LEDGER_CLOSE_TIMEOUT_SECONDS: Final = 10.0
 METADATA_RETRY_SECONDS: Final = 0.1
+LOG_SESSION_SECONDS: Final = 10.0  # with ZooKeeper; a log needs no lease, so it may be long
 
 # -- bookies --------------------------------------------------------------------------------------
 BOOKIE_CONNECT_SECONDS: Final = 2.0

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import MAX_UNSEEN_OWNERSHIP_TOKENS, RETAINED_OWNERSHIP_TOKENS
+from sarit.node.log_place import parse_log_url
 from sarit.node.pieces import (
     CHUNKS_FOLDER,
     LAST_START,
@@ -138,16 +139,22 @@ def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> Di
     """Check the description of the directory.  Raises Invalid."""
     files, directory = env.files, config.data_dir
     storage = config.storage_url or CHUNKS_FOLDER
+    log = log_name(config)
     files.sync_dir(directory)  # the process that wrote the description may have ended before it did
     meta = read_description(files, directory)
     complete = bool(meta["complete"])
     # A start that failed early, for example on a misspelt storage URL, may be repeated with other settings.
     unused = not complete and not any(files.exists(f"{directory}/{name}") for name in (OWNER_CHUNK_WRITTEN, LOG_FOLDER))
-    for name, value, option in (("containers", config.containers, "--containers"), ("storage", storage, "--storage")):
+    meta.setdefault("log", LOG_FOLDER)
+    for name, value, option in (
+        ("containers", config.containers, "--containers"), ("storage", storage, "--storage"), ("log", log, "--log"),
+    ):  # fmt: skip
         if meta.get(name) != value:
             if unused:
                 _write_description(config, env, str(meta["node"]), index, complete=False)
                 break
+            if (name, meta.get(name)) == ("log", LOG_FOLDER):
+                raise Invalid(f"{directory} was made without --log and holds its own log: start it without --log again")
             raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
     if meta.get("index") != index:
         if not unused:
@@ -158,6 +165,11 @@ def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> Di
 
 def _index_option(index: object) -> str:
     return "without --index-storage" if index == SQLITE else f"with --index-storage {index}"
+
+
+def log_name(config: NodeConfig) -> str:
+    """What the description of a data directory says of its log."""
+    return LOG_FOLDER if config.log_url is None else parse_log_url(config.log_url).name
 
 
 def read_description(files: Files, directory: str) -> dict[str, Any]:
@@ -178,7 +190,9 @@ def _require_pieces(config: NodeConfig, files: Files, claim: DirectoryClaim) -> 
     """Raises Invalid."""
     directory = config.data_dir
     inside = config.storage_url is None
-    missing = find_missing(files, directory, config.containers, chunks_inside=inside, index=claim.index)
+    missing = find_missing(
+        files, directory, config.containers, chunks_inside=inside, index=claim.index, log_inside=config.log_url is None
+    )
     if not missing:
         return
     if config.accept_data_loss:
@@ -200,6 +214,8 @@ def _write_description(config: NodeConfig, env: Env, node: str, index: str, *, c
         "index": index,
         "complete": complete,
     }
+    if config.log_url is not None:
+        meta["log"] = log_name(config)
     meta["check"] = _check(meta)
     _replace_file(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
     return node

@@ -42,12 +42,14 @@ def index_file(container: int) -> str:
     return f"{INDEX_FOLDER}/container-{container}.db"
 
 
-def find_missing(files: Files, directory: str, containers: int, *, chunks_inside: bool, index: str) -> list[Missing]:
+def find_missing(
+    files: Files, directory: str, containers: int, *, chunks_inside: bool, index: str, log_inside: bool = True
+) -> list[Missing]:
     """The missing pieces of a directory that has been complete.  Blocks."""
     logs = [
         Missing(f"{LOG_FOLDER}/{number}", f"the durable log of container {number}", number)
         for number in range(containers)
-        if not _holds_log(files, f"{directory}/{LOG_FOLDER}/{number}")
+        if log_inside and not _holds_log(files, f"{directory}/{LOG_FOLDER}/{number}")
     ]
     indexes = [
         Missing(index_file(number), f"the index of container {number}", number)

@@ -20,6 +20,7 @@ from sarit.core.limits import (
     SCRUB_BYTES_PER_SECOND,
     SMALL_EXTENT_BYTES,
 )
+from sarit.node.log_place import parse_log_url
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
 from sarit.storage.open import parse_s3
 from sarit.store.container.container import ContainerLimits
@@ -119,6 +120,7 @@ class NodeConfig:
 
     `storage_url`: where chunks go; None is the directory `chunks` under `data_dir`.
     `index_url`: where indexes are; None is the directory `index` under `data_dir`.
+    `log_url`: where the durable log is; None is the directory `log` under `data_dir`.
     `one_port`: serve the wire protocol on the controller's port too.
     `advertised_host`: the address that clients get; None is `host`.
     `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller.
@@ -135,6 +137,7 @@ class NodeConfig:
     containers: int = 4
     storage_url: str | None = None
     index_url: str | None = None
+    log_url: str | None = None
     one_port: bool = False
     advertised_host: str | None = None
     limits: StoreLimits = field(default_factory=StoreLimits)
@@ -176,6 +179,12 @@ class NodeConfig:
             )
         if self.index_url is not None:
             parse_s3(self.index_url)
+        if self.log_url is not None:
+            parse_log_url(self.log_url)
+            if self.processes > 1:
+                raise Invalid("--log is for one process: with --processes each store keeps its logs in --data-dir")
+            if self.accept_data_loss:
+                raise Invalid("--accept-data-loss cannot be given with --log: put back what is missing in --data-dir")
         if not 1 <= self.processes <= self.containers:
             raise Invalid(
                 f"--processes {self.processes}: each process needs a container, and there are {self.containers} "

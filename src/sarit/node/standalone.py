@@ -16,6 +16,7 @@ from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.indexes import claim_index_storage, open_indexes
+from sarit.node.log_place import open_logs
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.volume import fit_to_volume, storage_directory
@@ -163,8 +164,10 @@ def bound_address(host: str) -> str:
     return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
 
-async def open_node(config: NodeConfig, env: Env, claim: DirectoryClaim | None = None) -> Node:
-    """A node on real disks, not started yet.  The directory is claimed."""
+async def open_node(
+    config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None
+) -> Node:
+    """A node on real disks, not started yet.  The directory is claimed.  `logs`: None are those in the directory."""
     from sarit.log.local import LocalLogProvider
     from sarit.storage.open import open_storage
 
@@ -173,7 +176,7 @@ async def open_node(config: NodeConfig, env: Env, claim: DirectoryClaim | None =
     return Node(
         config,
         env,
-        LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes),
+        logs or LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes),
         open_indexes(config, env),
         await open_storage(url, env),
         claim.damaged if claim is not None else None,
@@ -187,9 +190,10 @@ async def _serve(config: NodeConfig, env: Env) -> None:
     # Before anything else reads or writes the directory.
     claim = claim_directory(config, env)
     try:
-        # Its storage has threads from here on, even if it never starts.
-        node = await open_node(config, env, claim)
-        await serve_until_stopped(node, _start(config, env, claim, node), signals)
+        async with open_logs(config, env, claim.node) as logs:
+            # Its storage has threads from here on, even if it never starts.
+            node = await open_node(config, env, claim, logs)
+            await serve_until_stopped(node, _start(config, env, claim, node), signals)
     finally:
         # Last: another node may start on the directory from here on.
         claim.lock.close()

@@ -20,7 +20,7 @@ from sarit.index import keys
 from sarit.index.database import APPLICATION_ID, as_text, check_files
 from sarit.index.examination import check_schema, check_structure
 from sarit.node.ownership import check_ownership, decode_tokens, read_description
-from sarit.node.pieces import LAST_START, OWNER_CHUNK_WRITTEN, SQLITE
+from sarit.node.pieces import LAST_START, LOG_FOLDER, OWNER_CHUNK_WRITTEN, SQLITE
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.names import container_prefix
 from sarit.storage.open import open_storage
@@ -57,6 +57,7 @@ class Description:
     containers: int
     storage: str
     node: str
+    log: str = LOG_FOLDER
 
 
 @dataclass(slots=True)
@@ -108,7 +109,8 @@ def describe(env: Env, path: str) -> Description:
     meta = read_description(env.files, path)
     if meta["index"] != SQLITE:
         raise Invalid(f"the indexes of {path} are at {meta['index']}: only those in a data directory can be checked")
-    return Description(int(meta["containers"]), str(meta["storage"]), str(meta["node"]))
+    log = str(meta.get("log", LOG_FOLDER))
+    return Description(int(meta["containers"]), str(meta["storage"]), str(meta["node"]), log)
 
 
 def _content(env: Env, path: str) -> bytes:
@@ -125,13 +127,16 @@ async def verify(env: Env, directory: Directory, progress: Progress) -> Report:
     ]
     contents = [found for found in every if found is not None]
     await _check_storage(env, directory, contents, tokens, report, progress)
-    if directory.lock is not None:
+    log_inside = directory.description.log == LOG_FOLDER
+    if directory.lock is not None and log_inside:
         for found in contents:
             progress.begin(f"log {found.container}", 0)
             report.findings += check_log(env, f"{directory.path}/log/{found.container}", found)
+    if not log_inside:
+        report.unchecked.append(f"the durable log: it is on {directory.description.log}")
     if directory.lock is None:
         report.unchecked += [
-            "the durable log: the node writes to it",
+            *(["the durable log: the node writes to it"] if log_inside else []),
             "chunks that nobody names: the node writes and deletes some all the time",
         ]
     return report

@@ -6,11 +6,16 @@ import random
 from typing import TYPE_CHECKING
 
 from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
-from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
+from sarit.log.bookkeeper import metadata as codec
+from sarit.log.bookkeeper.chain import decode
+from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings, register_of
 from simulation.bookies import BookieCluster, RegisterLedgerStore
 from tests.unit.log.world import FILE_BYTES, Machine
 
 if TYPE_CHECKING:
+    from sarit.coordination.memory import MemoryClient
+    from sarit.log.bookkeeper.chain import Chain
+    from sarit.log.bookkeeper.metadata import LedgerMetadata
     from simulation.bookies import SimulatedBookies
 
 # Frames of the contract suite are split, and ledgers roll over.
@@ -25,6 +30,7 @@ class BookKeeperWorld:
         self.coordination = MemoryCoordination(self.faults)
         self.bookies = BookieCluster(bookies, random.Random(seed))
         self.clients: list[SimulatedBookies] = []
+        self.processes: list[MemoryClient] = []
         self._machine = Machine(seed)
 
     def provider(self, settings: LedgerSettings = SMALL) -> BookKeeperLogs:
@@ -33,4 +39,22 @@ class BookKeeperWorld:
         bookies = self.bookies.client()
         self.clients.append(bookies)
         registers = self.coordination.client(f"process-{len(self.clients)}", env.clock)
+        self.processes.append(registers)
         return BookKeeperLogs(env, bookies, RegisterLedgerStore(registers, self.bookies), registers, settings)
+
+    def kill(self, process: int = -1) -> None:
+        """The process is gone: nothing that it sent is answered, and it sends nothing."""
+        self.clients[process].die()
+        self.processes[process].die()
+
+    def chain(self, container: int = 1) -> Chain:
+        """The chain as it is stored."""
+        found = self.coordination.get(register_of(container))
+        assert found is not None
+        return decode(found.value)
+
+    def metadata(self, ledger: int) -> LedgerMetadata:
+        """The metadata of a ledger as it is stored."""
+        found = self.coordination.get(f"ledgers/{ledger}")
+        assert found is not None, f"ledger {ledger} is deleted"
+        return codec.decode(found.value)
