@@ -39,7 +39,9 @@ def cluster() -> None:
     "--log", required=True, metavar="URL", help="The durable log: file:///DIR, which all stores share on one machine."
 )
 @click.option(
-    "--index", metavar="URL", help="The index: file:///DIR.  [default: the directory `index` beside that of the log]"
+    "--index",
+    metavar="URL",
+    help="The index: file:///DIR or s3://BUCKET/PREFIX.  [default: the directory `index` beside that of the log]",
 )
 @click.option("--storage", required=True, metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.")
 @click.option(

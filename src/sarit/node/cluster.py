@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,10 +21,9 @@ from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND, SWITCH_INTERVAL_SECONDS
-from sarit.core.limits_cluster import SHARED_LOG_FILE_BYTES
 from sarit.node.cluster_controller import ClusterController
 from sarit.node.cluster_init import check_log, check_storage, read_meta
-from sarit.node.cluster_settings import ClusterAddress, ClusterMeta, directory_of
+from sarit.node.cluster_places import log_size, open_indexes, open_logs
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.remote_adapter import StoreConnections
@@ -36,6 +35,7 @@ from sarit.node.volume import storage_directory
 if TYPE_CHECKING:
     from sarit.coordination.port import Watch
     from sarit.env.ports import Env
+    from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
     from sarit.node.signals import Stoppable
     from sarit.store.store import SegmentStore
 
@@ -71,7 +71,7 @@ class ProcessConfig:
     def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
         """The configuration of a node that could serve all containers.  Raises Invalid."""
         config = NodeConfig(
-            directory_of(meta.log, "--log"),
+            meta.log_directory or "/",
             self.host,
             controller_port=0,
             store_port=self.port,
@@ -166,6 +166,7 @@ class ClusterStore:
         self._drained = asyncio.Event()
         self._drain_watch: Watch | None = None
         self._skipped = asyncio.Event()
+        self._closing = AsyncExitStack()
 
     def __repr__(self) -> str:
         return f"<ClusterStore {self._member!r}>"
@@ -198,33 +199,23 @@ class ClusterStore:
         say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}")
 
     async def _make_store(self, node: NodeConfig, meta: ClusterMeta, member: Member) -> SegmentStore:
-        from sarit.index.sqlite import SqliteIndexProvider
-        from sarit.log.local import LocalLogProvider
         from sarit.storage.open import open_storage
-        from sarit.store.flow_control.free_space import log_file_bytes
         from sarit.store.store import SegmentStore, StartPolicy
 
-        env, directory = self._env, node.data_dir
+        env, directory = self._env, meta.log_directory
         storage = await open_storage(meta.storage, env)
         try:
-            await check_storage(storage, meta)
+            await check_storage(env, storage, meta)
+            size = log_size(env, meta)
+            logs = ConfirmedLogs(await open_logs(self._closing, meta, env, size), member)
+            limits = replace(node.limits, log_file_bytes=size)
+            indexes = open_indexes(meta, env, limits.index_cache_bytes)
         except BaseException:
             await storage.close()
             raise
-        size = min(SHARED_LOG_FILE_BYTES, log_file_bytes(env.files.volume_bytes(directory), meta.containers))
-        limits = replace(node.limits, log_file_bytes=size)
-        indexes = directory_of(meta.index, "--index")
-        env.files.make_dirs(indexes)
+        nothing_first: frozenset[int] = frozenset()
         store = SegmentStore(
-            env,
-            ConfirmedLogs(LocalLogProvider(env, directory, size), member),
-            SqliteIndexProvider(env, indexes, limits.index_cache_bytes),
-            storage,
-            limits,
-            directory,
-            StartPolicy(),
-            storage_directory(node),
-            frozenset(),
+            env, logs, indexes, storage, limits, directory, StartPolicy(), storage_directory(node), nothing_first
         )
         store.placement = member
         store.on_fenced, store.on_released = member.fenced, member.released
@@ -287,6 +278,7 @@ class ClusterStore:
             await self._owners.close()
         if self._store is not None:
             await self._store.stop()
+        await self._closing.aclose()
         if self._connection is not None:
             await self._connection.close()
 

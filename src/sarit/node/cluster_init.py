@@ -1,7 +1,7 @@
 """Making a cluster, and reading what it was made with.
 
 1. The description goes to coordination, not complete: from here on the cluster has its id.
-2. The directory of the log, if it is one, and long-term storage are marked with the id.
+2. The directory of the log, if it is one, long-term storage, and the object store of the index are marked with the id.
 3. The description is complete.
 
 A run that ended in between is repeated: it goes on with the same id.
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Exists, Invalid
 from sarit.core.limits_cluster import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
-from sarit.node.cluster_settings import META, ClusterMeta, decode_meta, directory_of
+from sarit.node.cluster_settings import META, ClusterMeta, decode_meta
 from sarit.node.ownership import claim_owner_chunk
+from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:
     from sarit.coordination.port import Registers
@@ -32,6 +33,7 @@ async def init_cluster(registers: Registers, env: Env, asked: ClusterMeta, stora
     meta, version = await _begin(registers, env, asked)
     mark_log(env.files, meta)
     await claim_owner_chunk(storage, meta.cluster, meta.containers, written=False, new=True)
+    await _claim_index(env, meta, new=True)
     try:
         await registers.set(META, meta.finished().encode(), version)
     except Conflict:
@@ -75,30 +77,34 @@ async def read_meta(registers: Registers, cluster: object) -> ClusterMeta:
 
 
 def mark_log(files: Files, meta: ClusterMeta) -> None:
-    """Mark the directory of the log as this cluster's.  Blocks.  Raises Invalid, OSError."""
-    directory = directory_of(meta.log, "--log")
-    path = f"{directory}/{MARK_FILE}"
-    files.make_dirs(directory)
-    if not files.exists(path):
-        if files.list(directory):
-            raise Invalid(f"--log {meta.log}: there are files in it; a new cluster needs an empty directory")
-        file = files.open(path, "create")
-        try:
-            file.pwrite_durably([meta.cluster.encode()], 0)
-        finally:
-            file.close()
-        files.sync_dir(directory)
+    """Mark the directory of the log as this cluster's, if it is one.  Blocks.  Raises Invalid, OSError."""
+    directory = meta.log_directory
+    if directory is not None:
+        path = f"{directory}/{MARK_FILE}"
+        files.make_dirs(directory)
+        if not files.exists(path):
+            if files.list(directory):
+                raise Invalid(f"--log {meta.log}: there are files in it; a new cluster needs an empty directory")
+            file = files.open(path, "create")
+            try:
+                file.pwrite_durably([meta.cluster.encode()], 0)
+            finally:
+                file.close()
+            files.sync_dir(directory)
     check_log(files, meta, meta.machine)
 
 
 def check_log(files: Files, meta: ClusterMeta, machine: str) -> None:
-    """Check that the directory of the log is there, and this cluster's.  Blocks.  Raises Invalid, OSError."""
-    directory = directory_of(meta.log, "--log")
-    if machine != meta.machine:
+    """Check that directories that stores share are there, and this cluster's.  Blocks.  Raises Invalid, OSError."""
+    if meta.on_one_machine and machine != meta.machine:
+        what, url = ("log", meta.log) if meta.log_directory is not None else ("index", meta.index)
         raise Invalid(
-            f"the log of this cluster is a directory of the machine {meta.machine}, and this is {machine}: start its "
-            "stores there (--machine names a machine, if the host name does not)"
+            f"the {what} of this cluster is a directory of the machine {meta.machine} ({url}), and this is {machine}: "
+            "start its stores there (--machine names a machine, if the host name does not)"
         )
+    directory = meta.log_directory
+    if directory is None:
+        return
     path = f"{directory}/{MARK_FILE}"
     if not files.exists(path):
         raise Invalid(f"{directory} is not the log of this cluster ({path} is missing): is its disk mounted?")
@@ -111,6 +117,19 @@ def check_log(files: Files, meta: ClusterMeta, machine: str) -> None:
         raise Invalid(f"{directory} is the log of the cluster {found}, not of {meta.cluster}: choose another --log")
 
 
-async def check_storage(storage: ChunkStorage, meta: ClusterMeta) -> None:
-    """Check that long-term storage is this cluster's.  Raises Invalid, Unavailable."""
+async def check_storage(env: Env, storage: ChunkStorage, meta: ClusterMeta) -> None:
+    """Check that long-term storage and the index on an object store are this cluster's.  Raises Invalid, Unavailable."""
     await claim_owner_chunk(storage, meta.cluster, meta.containers, written=True, new=False)
+    await _claim_index(env, meta, new=False)
+
+
+async def _claim_index(env: Env, meta: ClusterMeta, *, new: bool) -> None:
+    if meta.index_directory is not None or meta.index == meta.storage:
+        return
+    place = await open_storage(meta.index, env)
+    try:
+        await claim_owner_chunk(place, meta.cluster, meta.containers, written=not new, new=new)
+    except Invalid as error:
+        raise Invalid(f"--index {meta.index}: {error}") from None
+    finally:
+        await place.close()

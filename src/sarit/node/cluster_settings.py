@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
 from sarit.core.limits_cluster import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECONDS
+from sarit.storage.open import parse_s3
 
 META: Final = "meta"
 META_VERSION: Final = 1
@@ -62,7 +63,7 @@ class ClusterMeta:
     """The description of a cluster.
 
     `cluster`: its id, 32 hexadecimal digits.  `secret`: with it, controllers introduce themselves to stores.
-    `log`, `index`, `storage`: URLs.  `machine`: the one that has the directory of the log, if that is a directory.
+    `log`, `index`, `storage`: URLs.  `machine`: the one that has the directories of log and index, if they have some.
     `lease_seconds`: a store that was not heard of for so long is gone.
     `complete`: log and storage are marked as this cluster's."""
 
@@ -84,6 +85,21 @@ class ClusterMeta:
         """With everything marked."""
         return replace(self, complete=True)
 
+    @property
+    def log_directory(self) -> str | None:
+        """The directory of the log; None: it is elsewhere."""
+        return directory_of(self.log, "--log") if _is_file(self.log) else None
+
+    @property
+    def index_directory(self) -> str | None:
+        """The directory of the index; None: it is on an object store."""
+        return directory_of(self.index, "--index") if _is_file(self.index) else None
+
+    @property
+    def on_one_machine(self) -> bool:
+        """Whether stores share a directory in which locks on files keep them apart."""
+        return _is_file(self.log) or _is_file(self.index)
+
     def checked(self) -> ClusterMeta:
         """Itself.  Raises Invalid when a setting cannot be."""
         if not 1 <= self.containers <= MAX_CONTAINERS:
@@ -93,8 +109,9 @@ class ClusterMeta:
                 f"--lease takes {MIN_STORE_LEASE_SECONDS:g} to {MAX_STORE_LEASE_SECONDS:g} seconds, not "
                 f"{self.lease_seconds:g}"
             )
-        for option, url in (("--log", self.log), ("--index", self.index)):
-            directory_of(url, option)
+        directory_of(self.log, "--log")
+        if self.index_directory is None:
+            parse_s3(self.index)
         if urlsplit(self.storage).scheme not in ("file", "s3"):
             raise Invalid(f"--storage {self.storage}: use file:///absolute/path or s3://bucket/prefix")
         return self
@@ -117,6 +134,10 @@ def decode_meta(data: bytes) -> ClusterMeta:
         return ClusterMeta(**fields)
     except (ValueError, TypeError, KeyError) as error:
         raise Invalid(f"the description of this cluster cannot be read: {error}") from None
+
+
+def _is_file(url: str) -> bool:
+    return urlsplit(url).scheme == "file"
 
 
 def directory_of(url: str, option: str) -> str:

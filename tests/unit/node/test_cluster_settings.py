@@ -52,6 +52,7 @@ def meta(tmp_path, **changes) -> ClusterMeta:
         ({"lease_seconds": 3.9}, "--lease takes 4 to 30 seconds, not 3.9"),
         ({"log": "s3://bucket/log"}, "--log s3://bucket/log: write file:///absolute/path"),
         ({"index": "file://relative"}, "--index file://relative"),
+        ({"index": "http://x"}, "use s3://bucket/prefix"),
         ({"storage": "memory://"}, "--storage memory://"),
     ],
 )
@@ -90,14 +91,14 @@ def test_cluster_is_made_once_and_each_process_finds_its_marks(tmp_path):
         with pytest.raises(Exists):
             await init_cluster(registers, env, meta(tmp_path), storage)
         check_log(env.files, made, "here")
-        await check_storage(storage, made)
-        with pytest.raises(Invalid, match="a directory of the machine here, and this is there"):
+        await check_storage(env, storage, made)
+        with pytest.raises(Invalid, match=r"a directory of the machine here \(file:.*/log\), and this is there"):
             check_log(env.files, made, "there")
         other = replace(made, cluster="d" * 32)
         with pytest.raises(Invalid, match="is the log of the cluster"):
             check_log(env.files, other, "here")
         with pytest.raises(Invalid, match="long-term storage belongs to"):
-            await check_storage(storage, other)
+            await check_storage(env, storage, other)
         (tmp_path / "log" / "cluster").unlink()
         with pytest.raises(Invalid, match="is its disk mounted"):
             check_log(env.files, made, "here")
