@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.load import Load
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
+from tests.nodes import SARIT
 
 pytestmark = pytest.mark.long
 
@@ -115,6 +116,21 @@ def test_store_that_joins_gets_its_part_and_no_other_container_moves(tmp_path):
         assert [store["state"] for store in cluster.status()["stores"]] == ["up", "up", "up", "drained"]
         cluster.sarit("cluster", "drain", "s4", "--undo")
         cluster.until(lambda status: all(store["state"] == "up" for store in status["stores"]))
+        load.stop()
+
+
+def test_second_store_of_a_name_is_refused_and_the_first_serves_on(tmp_path):
+    with RunningCluster(tmp_path / "cluster", stores=1, controllers=1, containers=2) as cluster:
+        load = Load(cluster.controller).start()
+        command = [SARIT, "store", "--cluster", cluster.url, "--id", "s1", "--port", "0", "--memory", "1G"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 1
+        assert f"the cluster has a store s1 already, at {cluster.stores['s1'].address}: choose another" in done.stderr
+        load.more()
+        # One that was killed is back at once: its port was free.
+        cluster.stores["s1"].kill()
+        cluster.stores["s1"].begin().wait()
+        load.more()
         load.stop()
 
 

@@ -14,13 +14,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.controller.times import Times
-from sarit.coordination.container_map import StoreAddress
+from sarit.coordination.container_map import StoreAddress, decode_store
 from sarit.coordination.map_register import STORES
-from sarit.coordination.polling import poll
+from sarit.coordination.polling import poll, woken
 from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
-from sarit.core.errors import Invalid, SaritError
-from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND, SWITCH_INTERVAL_SECONDS
+from sarit.core.errors import Invalid, SaritError, Unavailable
+from sarit.core.limits import (
+    COORDINATION_POLL_SECONDS,
+    MAX_API_CONNECTIONS,
+    MAX_CONNECTIONS,
+    SCRUB_BYTES_PER_SECOND,
+    STORE_LEASE_MARGIN_SECONDS,
+    STORE_LEASE_SECONDS,
+    SWITCH_INTERVAL_SECONDS,
+)
 from sarit.node.cluster_controller import ClusterController
 from sarit.node.cluster_init import check_log, check_storage, read_meta
 from sarit.node.cluster_places import log_size, open_indexes, open_logs
@@ -127,8 +135,6 @@ class ClusterConnection:
 
 async def read_cluster(cluster: ClusterAddress, env: Env) -> ClusterMeta:
     """What a cluster was made with.  Raises Unavailable, Invalid."""
-    from sarit.core.limits import STORE_LEASE_SECONDS
-
     zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env)
     try:
         return await read_meta(ZooKeeperRegisters(zookeeper, cluster.root), cluster)
@@ -190,6 +196,7 @@ class ClusterStore:
         secret = bytes.fromhex(meta.secret)
         self._owners = StoreConnections(env, member.watch, secret)
         port = await self._listen(store, node, secret)
+        await self._wait_for_place(connection, name, (host, port))
         self._member = member
         member.start(store, port)
         self._drain_watch = connection.registers.watch(f"{DRAINED}/{name}", self._drained.set)
@@ -197,6 +204,30 @@ class ClusterStore:
         self._tasks.append(asyncio.ensure_future(follow))
         await member.joined.wait()
         say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}")
+
+    async def _wait_for_place(self, connection: ClusterConnection, name: str, address: tuple[str, int]) -> None:
+        """Raises Unavailable when a store of this name is a member, at another address, for longer than a lease.
+
+        One at this address has ended, since its port was free: this one takes its place."""
+        members = connection.members(STORES)
+        changed = asyncio.Event()
+        watch = members.watch(changed.set)
+        # A store that was killed is a member for a lease.
+        end = self._env.clock.monotonic() + connection.meta.lease_seconds + STORE_LEASE_MARGIN_SECONDS
+        try:
+            while (found := (await members.list()).get(name)) is not None:
+                known = decode_store(found)
+                if (known.host, known.port) == address:
+                    return
+                if self._env.clock.monotonic() > end:
+                    raise Unavailable(
+                        f"the cluster has a store {name} already, at {known.host}:{known.port}: choose another --id, "
+                        "or stop that one"
+                    )
+                changed.clear()
+                await woken(changed, COORDINATION_POLL_SECONDS)
+        finally:
+            watch.close()
 
     async def _make_store(self, node: NodeConfig, meta: ClusterMeta, member: Member) -> SegmentStore:
         from sarit.storage.open import open_storage

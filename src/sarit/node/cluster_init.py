@@ -118,7 +118,7 @@ def check_log(files: Files, meta: ClusterMeta, machine: str) -> None:
 
 
 async def check_storage(env: Env, storage: ChunkStorage, meta: ClusterMeta) -> None:
-    """Check that long-term storage and the index on an object store are this cluster's.  Raises Invalid, Unavailable."""
+    """Check that long-term storage, and an index on objects, are the cluster's.  Raises Invalid, Unavailable."""
     await claim_owner_chunk(storage, meta.cluster, meta.containers, written=True, new=False)
     await _claim_index(env, meta, new=False)
 
