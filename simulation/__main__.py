@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from simulation.batch import Totals, explain, summaries, summarize
+from simulation.batch import Totals, explain, summaries, summarize_proof
 from simulation.crashes.run import crash_everywhere
 from simulation.damage import damaged_storage
 from simulation.ledger import write_line
@@ -116,7 +116,7 @@ def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -
             fields["crash_states"] = 0
             wrong = {"crash states": str(error)}
             print(f"crash states: {error}", flush=True)
-        totals = report(pool.imap_unordered(summarize, range(first, first + seeds)), until=until)
+        totals = report(pool.imap_unordered(summarize_proof, range(first, first + seeds)), until=until)
         fields |= totals.line()
         fields["violations"] |= wrong
         broken |= bool(totals.broken)

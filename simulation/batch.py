@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from simulation.run import Result
 
 _SHOWN_VIOLATIONS: Final = 10
+# Of the seeds of a proof, every so many-th has two or three stores.
+_PROOF_EVERY: Final = 4
 # Probes that count injected faults; the others are places that the code reached.
 FAULTS: Final = (
     "kill", "power_cut", "crash_point", "connection_broken", "connection_stalled", "storage_outage", "index_failure",
@@ -80,6 +82,16 @@ def summarize(seed: int, mutants: Sequence[str] = (), stores: int = 0) -> Summar
         time.process_time() - started,
         dict(result.trace.probes),
     )
+
+
+def summarize_proof(seed: int) -> Summary:
+    """Run one seed of a proof, some of which have several stores."""
+    return summarize(seed, stores=stores_of_proof(seed))
+
+
+def stores_of_proof(seed: int) -> int:
+    """How many stores a seed of a proof has; 0: one node."""
+    return 0 if seed % _PROOF_EVERY else 2 + seed // _PROOF_EVERY % 2
 
 
 def summaries(

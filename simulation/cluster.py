@@ -77,8 +77,8 @@ class Cluster:
     def __repr__(self) -> str:
         return f"<Cluster {self.machine!r}>"
 
-    def store_address(self, segment: str) -> tuple[str, int]:
-        """Where a client believes that a segment is."""
+    def store_address(self, segment: str, *, reading: bool = False) -> tuple[str, int]:
+        """Where a client believes that a segment is; `reading`: it changes nothing there."""
         return NODE, STORE_PORT
 
     def controller_address(self) -> str:

@@ -64,13 +64,14 @@ class FleetController:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.controller: ClusterController | None = None
+        self.starting: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<FleetController {self.machine.address} {self.controller}>"
 
     def forget(self) -> None:
         """Its process has ended."""
-        self.controller = None
+        self.controller = self.starting = None
 
 
 class Fleet(Cluster):
@@ -102,12 +103,21 @@ class Fleet(Cluster):
         found = self.coordination.get(MAP)
         return None if found is None else decode_map(found.value)
 
-    def store_address(self, segment: str) -> tuple[str, int]:
-        """Where a client believes that a segment is; its knowledge may be old."""
-        known = self.map()
-        if known is not None and not self.quiet and self._coordination_rng.random() < 0.1:
-            known = self.map_before or known
-        store = None if known is None else known.address(container_of(segment, self.options.containers))
+    def store_address(self, segment: str, *, reading: bool = False) -> tuple[str, int]:
+        """Where a client believes that a segment is; it may know an old owner, or ask the owner-to-be already.
+
+        Reads at an old owner and changes at the new one show whether two stores answer for one container."""
+        known, options, number = self.map(), self.options, container_of(segment, self.options.containers)
+        if known is None:
+            return self.stores[0].machine.address, STORE_PORT
+        drawn = 1.0 if self.quiet else self._coordination_rng.random()
+        old = options.old_reads if reading else options.old_changes
+        store = known.address(number)
+        if drawn < old:
+            store = (self.map_before or known).address(number)
+        elif drawn < old + options.early_requests:
+            owner = known.owners[number]
+            store = None if owner is None else known.stores.get(owner)
         return (self.stores[0].machine.address, STORE_PORT) if store is None else (store.host, store.port)
 
     def controller_address(self) -> str:
@@ -133,7 +143,7 @@ class Fleet(Cluster):
         for one in self.controllers:
             if one.machine.process is None:
                 process = one.machine.start()
-                process.spawn(self._run_controller(one, process), f"controller {one.machine.address}")
+                one.starting = process.spawn(self._run_controller(one, process), f"controller {one.machine.address}")
 
     async def start_store(self, store: FleetStore) -> None:
         """Start a process of a store."""
@@ -248,7 +258,14 @@ class Fleet(Cluster):
         process, controller = one.machine.process, one.controller
         if process is None or controller is None:
             return
-        stopping = process.spawn(controller.stop(), f"stop {one.machine.address}")
+
+        async def stop() -> None:
+            if one.starting is not None:  # it may still wait for the stores
+                one.starting.cancel()
+                await asyncio.wait([one.starting])
+            await controller.stop()
+
+        stopping = process.spawn(stop(), f"stop {one.machine.address}")
         await self._ended(process, stopping)
         if not process.dead and (error := stopping.exception()) is not None:
             self.failures.append(f"{type(error).__name__}: the controller {one.machine.address} cannot stop: {error}")

@@ -33,6 +33,8 @@ class FleetFaults:
             (options.power_cuts, self.cut_power_of_one),
             (options.moves, self.move_one), (options.moves, self.move_one), (options.revocations, self.revoke_one),
             (options.cut_offs, self.cut_one_off),
+            (options.moves and options.cut_offs, self.move_from_one_cut_off),
+            (options.revocations and options.cut_offs, self.revoke_from_one_cut_off),
             (options.freezes, self.freeze_a_store), (options.slow_controllers, self.freeze_a_controller),
         ]  # fmt: skip
 
@@ -77,25 +79,35 @@ class FleetFaults:
         """Move a container gracefully, as an operator's command does."""
         self._give_one(graceful=True)
 
+    def move_from_one_cut_off(self) -> None:
+        """Move a container away from a store that does not learn it."""
+        self._cut_off(self._give_one(graceful=True))
+
     def revoke_one(self) -> None:
         """Revoke a container, as a leader does after a move that takes too long."""
         self._give_one(graceful=False)
 
-    def _give_one(self, *, graceful: bool) -> None:
+    def revoke_from_one_cut_off(self) -> None:
+        """Revoke a container from a store that does not learn it."""
+        self._cut_off(self._give_one(graceful=False))
+
+    def _give_one(self, *, graceful: bool) -> str | None:
+        """Change the owner of a container; the old one."""
         known, rng = self._fleet.map(), self._rng
         if known is None or len(known.stores) < 2:
-            return
+            return None
         number = rng.randrange(self._fleet.options.containers)
         owner = known.owners[number]
         target = rng.choice(sorted(set(known.stores) - {owner}))
         if owner is None or number in known.moving:
-            return
+            return None
         given = target if graceful else None
         owners = tuple(given if place == number else held for place, held in enumerate(known.owners))
         moving = {**known.moving, number: owner}
         self._write(replace(known, version=known.version + 1, owners=owners, moving=moving))
         self._fleet.trace.note("fault", f"container {number} goes from {owner} to {given}")
         self._fleet.trace.probe("move_commanded" if graceful else "container_revoked")
+        return owner
 
     def _write(self, changed: ContainerMap) -> None:
         found = self._fleet.coordination.get(MAP)
@@ -105,14 +117,17 @@ class FleetFaults:
 
     def cut_one_off(self) -> None:
         """Cut a store off from coordination; clients still reach it."""
-        store, cut_off = self._rng.choice(self._fleet.stores), self._fleet.coordination.faults.cut_off
-        if store.name in cut_off:
+        self._cut_off(self._rng.choice(self._fleet.stores).name)
+
+    def _cut_off(self, store: str | None) -> None:
+        cut_off = self._fleet.coordination.faults.cut_off
+        if store is None or store in cut_off:
             return
         seconds = self._rng.choice((0.5, 5.0, 20.0)) * self._rng.random()
-        self._fleet.trace.note("fault", f"{store.name} is cut off from coordination for {seconds:.3f}")
+        self._fleet.trace.note("fault", f"{store} is cut off from coordination for {seconds:.3f}")
         self._fleet.trace.probe("store_cut_off")
-        cut_off.add(store.name)
-        asyncio.get_running_loop().call_later(seconds, cut_off.discard, store.name)
+        cut_off.add(store)
+        asyncio.get_running_loop().call_later(seconds, cut_off.discard, store)
 
     def heal(self) -> None:
         """No more faults."""

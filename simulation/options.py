@@ -25,6 +25,7 @@ WATERMARK_SECONDS: Final = 0.2
 WRITER_SECONDS: Final = 2.0
 TIMELINE_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 10_000.0
+_OWNERSHIP_ALONE: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,10 @@ class Options:
     lost_watches: float = 0.0
     freezes: bool = False
     slow_controllers: bool = False
+    # The share of requests that go to the store that had the container before the last move, or will have it.
+    old_reads: float = 0.0
+    old_changes: float = 0.0
+    early_requests: float = 0.0
 
     def times(self) -> Times:
         """Intervals of the controller's background work, shortened where a seed uses it."""
@@ -254,7 +259,7 @@ def options_of(seed: int, stores: int) -> Options:
 def draw_fleet(seed: int, stores: int) -> Options:
     """The options of a seed with so many stores."""
     rng = random.Random(f"{seed}/fleet")
-    return replace(
+    drawn = replace(
         draw(seed),
         stores=stores,
         controllers=rng.choice((1, 1, 2, 3)),
@@ -267,7 +272,27 @@ def draw_fleet(seed: int, stores: int) -> Options:
         lost_watches=rng.choice((0.0, 0.0, 0.3, 1.0)),
         freezes=_half(rng),
         slow_controllers=_half(rng),
+        old_reads=rng.choice((0.1, 0.6)),
+        old_changes=rng.choice((0.0, 0.1)),
+        early_requests=rng.choice((0.0, 0.15)),
         # A store has no disk of its own.
         storage="objects", sync_errors=False, full_disk=False, clock_jumps=False,
         missing_pieces=False, covered_rot=False,
+    )  # fmt: skip
+    return _ownership_alone(drawn) if rng.random() < _OWNERSHIP_ALONE else drawn
+
+
+def _ownership_alone(options: Options) -> Options:
+    """Containers change hands all the time, between requests that few others disturb.
+
+    Whether two stores answer for one container shows only while nothing is appended there: an append tells the old
+    owner."""
+    return replace(
+        options,
+        containers=2, segments=1, writers=1, readers=1, table_clients=3, table_updates=60, register_clients=3,
+        events=40, think_seconds=0.3, window_blocks=1, fault_interval=0.1, disk_latency=0.002, mean_delay=0.002,
+        least_delay=0.0, moves=True, cut_offs=True, old_reads=0.6, old_changes=0.0, early_requests=0.15,
+        transaction_writers=0, truncations=False, crash_points=0.0, large_events=0,
+        stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
+        synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
     )  # fmt: skip

@@ -11,12 +11,13 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
-from simulation.batch import Totals, summaries, summarize
+from simulation.batch import Totals, stores_of_proof, summaries, summarize
 from simulation.mutants import MUTANTS
 from simulation.run import run_seed
 from simulation.table import PAGE, Catch, catch, fails_its_test, row, rows_of
@@ -45,6 +46,10 @@ PINNED = {
     30: "a note of time was refused in the middle of a scale",
     2891700047: "a lost call of the controller left its task counted as cancelled",
     1247284: "a cancelled scan was checked as if it were complete",
+}
+# The same with several stores: seed and stores.
+PINNED_WITH_STORES = {
+    (13, 3): "a controller's request was repeated without a pause for ever when rounding left a rest of its time",
 }
 CAUGHT_BY = ("ack-before-fsync", "append-after-seal", "merge-drops-last-block")
 TWICE = (3, 11, 20, 26)
@@ -111,10 +116,20 @@ def test_seed_gives_same_trace_in_any_process_and_hash_seed(seed, tmp_path) -> N
     assert count > 1000
 
 
+def test_share_of_a_proof_has_several_stores() -> None:
+    assert Counter(stores_of_proof(seed) for seed in range(500)) == {0: 375, 2: 63, 3: 62}
+
+
 def test_seed_with_several_stores_has_no_violations_and_repeats() -> None:
     first, again = (summarize(2, stores=3) for _ in range(2))
     assert not first.violations, first.explanation
     assert (first.steps, first.acked_events, first.probes) == (again.steps, again.acked_events, again.probes)
+
+
+@pytest.mark.parametrize(("seed", "stores"), PINNED_WITH_STORES)
+def test_pinned_seeds_with_several_stores_have_no_violations(seed, stores) -> None:
+    summary = summarize(seed, stores=stores)
+    assert not summary.violations, summary.explanation
 
 
 @pytest.mark.long

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ANSWER_SECONDS: Final = 30.0
 _CONNECT_SECONDS: Final = 5.0
+_READS: Final = (
+    wire.GetStreamSegmentInfo, wire.GetSegmentAttribute, wire.ReadSegment, wire.LocateOffset, wire.GetTableSegmentInfo,
+    wire.ReadTable, wire.ReadTableKeys, wire.ReadTableEntries, wire.ReadTableEntriesDelta,
+)  # fmt: skip
+
+
+class SentAwayError(Unavailable):
+    """The store does not own the segment (any more): what was asked for has not happened."""
 
 
 class Link:
@@ -29,11 +37,11 @@ class Link:
         self._name = name
         self._connections: dict[tuple[str, int], Connection] = {}
 
-    async def connection(self, segment: str) -> Connection:
-        """An open connection to the store of a segment; retries until there is one."""
+    async def connection(self, segment: str, *, reading: bool = False) -> Connection:
+        """An open connection to the store of a segment, as this client knows it; retries until there is one."""
         delay = 0.01
         while True:
-            address = self._cluster.store_address(segment)
+            address = self._cluster.store_address(segment, reading=reading)
             connection = self._connections.get(address)
             if connection is not None and not connection.closed:
                 return connection
@@ -48,8 +56,9 @@ class Link:
                 delay = min(delay * 2, 0.5)
 
     async def ask(self, command: Callable[[int], Any]) -> Any:
-        """One request.  Raises Unavailable: whether it was executed is unknown."""
-        connection = await self.connection(_segment_of(command(0)))
+        """One request.  Raises Unavailable: whether it was executed is unknown; SentAwayError: it was not."""
+        example = command(0)
+        connection = await self.connection(_segment_of(example), reading=isinstance(example, _READS))
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await connection.ask(command)
@@ -58,7 +67,7 @@ class Link:
             raise Unavailable("no answer") from None
         if isinstance(answer, wire.WrongHost):
             self._cluster.trace.probe("wrong_host")
-            raise Unavailable("another store has the segment")
+            raise SentAwayError("another store has the segment")
         return answer
 
     async def retry_forever(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -18,7 +18,7 @@ from sarit.core.errors import Unavailable
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
 from simulation.actors.appends import Appends
-from simulation.actors.links import Link
+from simulation.actors.links import Link, SentAwayError
 from simulation.actors.readers import now, read_command
 from simulation.events import HEAD_BYTES, body, framed
 
@@ -136,7 +136,7 @@ class CellClient:
 
     async def _set(self, attribute: bytes, expected: int) -> None:
         value, begun = next(self._values), now()
-        done: bool | str = UNKNOWN
+        done: bool | str | None = UNKNOWN
         try:
             answer = await self._link.ask(
                 lambda request: wire.UpdateSegmentAttribute(request, CELLS, attribute, value, expected, "")
@@ -146,8 +146,12 @@ class CellClient:
             done = answer.success
             if not done:
                 self._registers.cluster.trace.probe("attribute_conflict")
+        except SentAwayError:  # no call: no history may need it
+            done = None
+            raise
         finally:
-            self._registers.record(self._name, attribute, ("set", expected, value), done, begun)
+            if done is not None:
+                self._registers.record(self._name, attribute, ("set", expected, value), done, begun)
 
 
 class LogClient:

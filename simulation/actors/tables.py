@@ -10,7 +10,7 @@ from checkers.table import ABSENT, ANY, Read, Update
 from sarit.core.errors import Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.wire import commands as wire
-from simulation.actors.links import Link
+from simulation.actors.links import Link, SentAwayError
 from simulation.actors.readers import now
 
 if TYPE_CHECKING:
@@ -70,12 +70,14 @@ class TableClient:
             asked = NO_VERSION if expected == ANY else NOT_EXISTS if expected == ABSENT else expected
             entries.append(wire.TableEntry(_name(key), asked, value))
             puts.append((_full(table, _name(key)), value, expected))
-        answer: Any = None
         try:
             answer = await self._link.ask(lambda request: wire.UpdateTableEntries(request, table, "", tuple(entries)))
-        finally:
-            ended = now() if answer is not None else float("inf")
-            self._record(puts, answer, begun, ended)
+        except SentAwayError:  # nobody may ever read these values
+            raise
+        except BaseException:
+            self._record(puts, None, begun, float("inf"))
+            raise
+        self._record(puts, answer, begun, now())
 
     def _record(self, puts: list[tuple[bytes, bytes, int]], answer: Any, begun: float, ended: float) -> None:
         if isinstance(answer, wire.TableEntriesUpdated):

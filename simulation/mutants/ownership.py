@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 _OWNER = "one owner answers"
 _MEMBER = "tests/unit/node/test_member.py::test"
 _HOSTING = "tests/unit/store/test_hosting.py::test"
-_ASSIGN = "tests/unit/coordination/test_assign.py::test"
-_COORDINATION = "tests/contract/test_coordination.py::test"
 
 
-@mutant(_OWNER, stores=2)
+@mutant(_OWNER, stores=3)
 @contextmanager
 def lease_always_valid() -> Iterator[None]:
     """A store that is cut off from coordination answers without a proof that it still owns its containers."""
@@ -36,7 +34,7 @@ def lease_always_valid() -> Iterator[None]:
         yield
 
 
-@mutant(_OWNER, found_by=f"{_MEMBER}_container_that_moves_here_is_opened_only_after_its_release")
+@mutant(_OWNER, stores=3)
 @contextmanager
 def owner_to_be_opens_at_once() -> Iterator[None]:
     """A store opens a container that moves to it before its old owner has released it."""
@@ -49,7 +47,7 @@ def owner_to_be_opens_at_once() -> Iterator[None]:
         yield
 
 
-@mutant(_OWNER, found_by=f"{_ASSIGN}_source_that_does_not_release_is_revoked_and_loses_the_container_after_a_lease")
+@mutant(_OWNER, stores=3)
 @contextmanager
 def revoked_container_given_at_once() -> Iterator[None]:
     """A revoked container gets its next owner without a release and without waiting for a lease."""
@@ -90,7 +88,7 @@ def lost_lease_ignored() -> Iterator[None]:
         yield
 
 
-@mutant("the map is changed by compare-and-set", found_by=f"{_COORDINATION}_set_needs_the_version_that_is_there")
+@mutant("the map is changed by compare-and-set", stores=3)
 @contextmanager
 def map_written_without_comparison() -> Iterator[None]:
     """Of two leaders that act at once, the later write wins."""

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sarit.core.errors import SaritError, Unavailable
+from sarit.core.errors import SaritError
 from sarit.store import store
 from sarit.store.container.container import Container
 from sarit.store.container.departure import Departure
@@ -125,13 +125,13 @@ def read_before_durable() -> Iterator[None]:
         yield
 
 
-@mutant("what is refused as moved did not happen", found_by="tests/unit/store/test_hand_over.py")
+@mutant("what is refused as moved did not happen", stores=3)
 @contextmanager
 def container_left_with_appends_in_flight() -> Iterator[None]:
-    """A container that leaves does not wait until what is in flight is durable."""
+    """A container that leaves refuses what is in flight as moved, and does not wait until it is settled."""
 
     async def wrong(self: Any) -> None:
-        self._container.fail(Unavailable("it leaves"))
+        self._container.fail(self.moved())
 
     with patched(Departure, Departure.complete_pending, wrong):
         yield
@@ -162,7 +162,7 @@ def old_frame_proves_ownership() -> Iterator[None]:
         yield
 
 
-@mutant("one owner answers", found_by="tests/unit/store/test_right_to_answer.py")
+@mutant("one owner answers", stores=3)
 @contextmanager
 def answer_without_a_lease() -> Iterator[None]:
     """A store without a lease answers without a proof that no other store has its container."""

@@ -77,12 +77,13 @@ class Attempts:
 
     Its clock runs from `begin` to `answered`, and again from the next failure: only the time without a node counts."""
 
-    __slots__ = ("_away_since", "_delay", "_spent", "policy")
+    __slots__ = ("_away_since", "_delay", "_last", "_spent", "policy")
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
         self._delay = 0.0
         self._spent = 0.0
+        self._last = False
         self._away_since: float | None = None
 
     def __repr__(self) -> str:
@@ -91,6 +92,7 @@ class Attempts:
     def reset(self) -> None:
         """Success: the next failure starts a new series."""
         self._delay = self._spent = 0.0
+        self._last = False
         self._away_since = None
 
     def begin(self, now: float) -> None:
@@ -116,9 +118,11 @@ class Attempts:
         if self._away_since is None:
             self._away_since = now - min(silent, self.policy.timeout / 2)
         left = self.left(now)
-        if left <= 0:
+        # What rounding leaves of the time after the last attempt is shorter than any clock measures.
+        if left <= 0 or self._last:
             return None
         pause = self._delay * (0.5 + random)
         self._delay = self.policy.next_delay(self._delay)
         # The last attempt is made at the end of the time, not after it.
+        self._last = pause >= left
         return min(pause, left)

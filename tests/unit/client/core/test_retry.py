@@ -32,6 +32,19 @@ def test_pauses_double_up_to_the_maximum_and_end_with_the_timeout() -> None:
     assert sum(found) == 10.0
 
 
+def test_attempt_at_the_end_of_the_time_is_the_last_one() -> None:
+    """Rounding left a rest of 7e-15 s, and pauses of that length did not move the clock."""
+    attempts = Attempts(RetryPolicy(1.0, first_delay=1.0))
+    attempts.begin(0.0)
+    assert attempts.failed(0.0, 0.5) == 0.0
+    assert attempts.failed(0.5, 0.5) == 0.5
+    assert attempts.left(1.0 - 7e-15) > 0
+    assert attempts.failed(1.0 - 7e-15, 0.5) is None
+    attempts.reset()
+    attempts.begin(1.0)
+    assert attempts.failed(1.0, 0.5) == 0.0
+
+
 def test_jitter_is_half_to_one_and_a_half() -> None:
     policy = RetryPolicy(100.0, first_delay=1.0, max_delay=1.0)
     assert pauses(policy, random=0.0)[1:4] == [0.5, 0.5, 0.5]
