@@ -84,6 +84,9 @@ ZOOKEEPER_CALL_SECONDS: Final = 5.0
 ZOOKEEPER_SOCKET_SECONDS: Final = 1.0
 ZOOKEEPER_RETRY_SECONDS: Final = 0.5
 
+# -- shared storage: requests cost money -------------------------------------------------------
+OBJECT_STORE_FLUSH_INTERVAL_SECONDS: Final = 10.0
+
 # -- shared storage: the index -----------------------------------------------------------------
 INDEX_BLOCK_CACHE_BYTES: Final = 64 * MIB  # for all containers of a process
 INDEX_READ_AHEAD_BYTES: Final = 256 * KIB  # in a scan

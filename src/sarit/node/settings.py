@@ -20,6 +20,7 @@ from sarit.core.limits import (
     SCRUB_BYTES_PER_SECOND,
     SMALL_EXTENT_BYTES,
 )
+from sarit.core.limits_cluster import OBJECT_STORE_FLUSH_INTERVAL_SECONDS
 from sarit.node.log_place import parse_log_url
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
 from sarit.storage.open import parse_s3
@@ -71,12 +72,17 @@ def choose_memory(asked: int | None, machine_bytes: int, containers: int) -> int
     return chosen
 
 
-def divide_memory(memory_bytes: int, containers: int, *, object_storage: bool) -> StoreLimits:
+def divide_memory(
+    memory_bytes: int, containers: int, *, object_storage: bool, shared_index: bool = False
+) -> StoreLimits:
     """The limits of a store of `containers` that takes `memory_bytes` at most.
 
     In parts of 32 (docs/operations.md has the table): 15 for dirty bytes, other changes included; 2 for flushed bytes
     that stay; 1 for blocks of chunks; 4 for metadata; 4 for what connections send and 4 for what they do not take; 2
-    for compaction.  Object storage holds a copy of each chunk on its way: that comes out of the dirty bytes."""
+    for compaction.  Object storage holds a copy of each chunk on its way: that comes out of the dirty bytes.
+
+    `shared_index`: indexes are on an object store.  Each request to one costs money, so a checkpoint comes less often
+    where it makes such requests."""
     part = memory_bytes // 32
     uploads = 4 * part // containers if object_storage else 0
     # A fifth of it is for control operations, which wait at a limit a quarter above that of appends.
@@ -86,6 +92,8 @@ def divide_memory(memory_bytes: int, containers: int, *, object_storage: bool) -
         trigger_bytes=_between(dirty // (4 * containers), MIB, FLUSH_TRIGGER_BYTES),
         compaction_bytes=part // containers,
     )
+    if object_storage or shared_index:
+        flush = replace(flush, interval_seconds=OBJECT_STORE_FLUSH_INTERVAL_SECONDS)
     if object_storage:
         # Three large ones take three quarters of the share, small ones the rest.
         flush = replace(
@@ -155,10 +163,13 @@ class NodeConfig:
 
         `machine_bytes`: as for `choose_memory`."""
         memory = choose_memory(self.memory_bytes, machine_bytes, self.containers)
-        object_storage = self.storage_url is not None and not self.storage_url.lower().startswith("file:")
-        limits = divide_memory(memory, self.containers, object_storage=object_storage)
+        shared = self.index_url is not None
+        limits = divide_memory(memory, self.containers, object_storage=self._has_objects(), shared_index=shared)
         limits = replace(limits, scrub_bytes_per_second=self.scrub_bytes_per_second)
         return replace(self, memory_bytes=memory, limits=limits)
+
+    def _has_objects(self) -> bool:
+        return self.storage_url is not None and not self.storage_url.lower().startswith("file:")
 
     def validated(self) -> NodeConfig:
         """This configuration with absolute paths.  Raises Invalid with the reason."""
@@ -240,12 +251,12 @@ class NodeConfig:
                 f"{machine_bytes // MIB}M, and the programs of {count} stores and the controller take up to "
                 f"{programs // MIB}M: choose at most {max(machine_bytes - programs, 0) // MIB}M, or fewer --processes"
             )
-        object_storage = self.storage_url is not None and not self.storage_url.lower().startswith("file:")
+        objects, shared = self._has_objects(), self.index_url is not None
         parts = []
         for number in range(count):
             own = len(range(number, self.containers, count))
             limits = replace(
-                divide_memory(asked // count, own, object_storage=object_storage),
+                divide_memory(asked // count, own, object_storage=objects, shared_index=shared),
                 containers=self.containers,
                 scrub_bytes_per_second=self.scrub_bytes_per_second // count,
                 log_file_bytes=self.limits.log_file_bytes,

@@ -153,3 +153,19 @@ def test_limits_of_all_control_groups_above_count():
     assert cgroup_limit_files(old) == [
         "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("storage", "index", "seconds"),
+    [
+        (None, None, 2.0),
+        ("file:///chunks", None, 2.0),
+        ("s3://bucket/chunks", None, 10.0),
+        (None, "s3://bucket/indexes", 10.0),
+        ("s3://bucket/chunks", "s3://bucket/indexes", 10.0),
+    ],
+)
+def test_checkpoints_come_less_often_where_requests_cost_money(storage, index, seconds):
+    config = NodeConfig("data", storage_url=storage, index_url=index, processes=2).validated()
+    assert config.on_machine(8192 * MIB).limits.flush.interval_seconds == seconds
+    assert [part.limits.flush.interval_seconds for part in config.divided(16384 * MIB, 4096)] == [seconds, seconds]
