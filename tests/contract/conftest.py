@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.components.hdfs import hdfs  # noqa: F401
 from tests.contract.s3 import s3_server
 
 

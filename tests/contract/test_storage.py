@@ -16,7 +16,7 @@ from sarit.storage.open import open_storage
 MIB = 1 << 20
 
 
-@pytest.fixture(params=["fake", "directory", "memory", "s3"])
+@pytest.fixture(params=["fake", "directory", "memory", "s3", pytest.param("hdfs", marks=pytest.mark.long)])
 def opened(request, tmp_path):
     """An async context manager that opens the same storage at each use."""
     kind = request.param
@@ -26,6 +26,8 @@ def opened(request, tmp_path):
         url, environ = (tmp_path / "chunks" / "deep").as_uri(), {}
     elif kind == "memory":
         url, environ = "memory://", {}
+    elif kind == "hdfs":
+        url, environ = f"{request.getfixturevalue('hdfs').url}/{tmp_path.name}/deep", {}
     else:
         server = request.getfixturevalue("s3")
         url, environ = f"s3://{server.bucket}/{tmp_path.name}/deep", server.environ

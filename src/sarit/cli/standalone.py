@@ -63,7 +63,9 @@ class Processes(click.ParamType[int]):
     help="Partitions of the segments, each with a log of its own; fixed when the data directory is created.",
 )
 @click.option(
-    "--storage", metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.  [default: in DIR]"
+    "--storage",
+    metavar="URL",
+    help="Long-term storage: file:///DIR, s3://BUCKET/PREFIX or hdfs://NAMENODE:PORT/DIR.  [default: in DIR]",
 )
 @click.option(
     "--index-storage",

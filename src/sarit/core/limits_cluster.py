@@ -87,6 +87,12 @@ ZOOKEEPER_RETRY_SECONDS: Final = 0.5
 # -- shared storage: requests cost money -------------------------------------------------------
 OBJECT_STORE_FLUSH_INTERVAL_SECONDS: Final = 10.0
 
+# -- shared storage: HDFS --------------------------------------------------------------------
+HDFS_CLOSE_SECONDS: Final = 10.0
+HDFS_PIECE_BYTES: Final = 1 * MIB  # of a chunk, given to the client at once
+# A file that a write left behind is deleted when it is that old.
+HDFS_ABANDONED_WRITE_MS: Final = 24 * 3600 * 1000
+
 # -- shared storage: the index -----------------------------------------------------------------
 INDEX_BLOCK_CACHE_BYTES: Final = 64 * MIB  # for all containers of a process
 INDEX_READ_AHEAD_BYTES: Final = 256 * KIB  # in a scan

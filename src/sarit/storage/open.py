@@ -1,4 +1,5 @@
-"""Long-term storage by URL: `file:///var/lib/sarit/chunks`, `s3://bucket/prefix`; for tests, `memory://`.
+"""Long-term storage by URL: `file:///var/lib/sarit/chunks`, `s3://bucket/prefix`, `hdfs://namenode/folder`; for
+tests, `memory://`.
 
 Endpoint, region and credentials of S3 come from the environment variables that other S3 tools use: AWS_ENDPOINT_URL
 (or AWS_ENDPOINT_URL_S3), AWS_REGION (or AWS_DEFAULT_REGION), AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.storage.port import ChunkStorage
 
-_EXAMPLES = "file:///absolute/path or s3://bucket/prefix"
+_EXAMPLES = "file:///absolute/path, s3://bucket/prefix or hdfs://namenode:port/folder"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
 
 
@@ -47,9 +48,26 @@ async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = N
     if parts.scheme == "s3":
         config = s3_config(os.environ if environ is None else environ)
         return open_s3(*parse_s3(url), config, env)
+    if parts.scheme == "hdfs":
+        return await _open_hdfs(url, parts.netloc, parts.path, env)
     if parts.scheme == "memory" and not parts.netloc and parts.path in ("", "/"):
         return open_memory(env)
     raise Invalid(f"storage URL {url!r} is not supported; use {_EXAMPLES}")
+
+
+async def _open_hdfs(url: str, namenode: str, path: str, env: Env) -> ChunkStorage:
+    root = path.rstrip("/")
+    try:
+        check_prefix(root.removeprefix("/"))
+    except Invalid:
+        root = ""
+    if not namenode or not root:
+        raise Invalid(f"storage URL {url!r} needs a namenode and a folder below the root: hdfs://NAMENODE:PORT/folder")
+    try:
+        from sarit.storage.hdfs import open_hdfs
+    except ImportError as error:
+        raise Invalid(f"long-term storage on HDFS needs a library: install sarit[cluster] ({error})") from None
+    return await open_hdfs(namenode, root, env)
 
 
 def _directory_of(url: str, host: str, path: str) -> str:

@@ -32,7 +32,7 @@ def test_open_storage_by_scheme(tmp_path):
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("", "use file:///absolute/path or s3://bucket/prefix"),
+        ("", "use file:///absolute/path, s3://bucket/prefix or hdfs://namenode:port/folder"),
         ("/var/lib/sarit", "use file:///"),
         ("ftp://host/path", "is not supported"),
         ("file://relative/path", "write file:///relative/path"),

@@ -1,0 +1,222 @@
+"""Chunks as files of HDFS, through hdfs-native: no Java machine in the process.
+
+Chunk `a/b/c` is the file `ROOT/a/b/c.chunk`.  A write goes to a file of a random name in `ROOT/.incoming`, which is
+synced, closed and then renamed without overwriting: a name appears with all its bytes, and only once.  The client's
+synchronous calls run on threads; its asynchronous ones panic when they have to repeat a call.  A call that does not
+reach the namenode is repeated for a few seconds (`_CONFIG`), then it fails.  Other settings come from the files of
+Hadoop in HADOOP_CONF_DIR, if there are any.
+
+Warnings.  (1) A rename that the client repeats after it took effect does not find its source: the outcome is unknown,
+so it is Unavailable, as every other failure.  (2) What a process that ended left in `.incoming` is deleted a day later,
+when the storage is opened.  (3) No limiter: HDFS does not share a disk with the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import hdfs_native
+
+from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.limits import CLAIM_NAME_BYTES
+from sarit.core.limits_cluster import HDFS_ABANDONED_WRITE_MS, HDFS_CLOSE_SECONDS, HDFS_PIECE_BYTES
+from sarit.storage.checksums import too_short
+from sarit.storage.names import check_name, check_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from sarit.env.ports import Buffer, Env, Worker
+    from sarit.storage.port import Check, Observe, WriteLimiter
+
+T = TypeVar("T")
+
+SUFFIX: Final = ".chunk"
+THREADS: Final = 6
+_INCOMING: Final = ".incoming"
+_CONFIG: Final = {
+    # By default it tries for minutes, and whoever waits learns nothing.
+    "dfs.client.failover.max.attempts": "4",
+    "dfs.client.failover.sleep.base.millis": "200",
+    "dfs.client.failover.sleep.max.millis": "2000",
+}
+
+
+def map_error(error: BaseException, doing: str) -> SaritError:
+    """An error of hdfs-native as the port's error; no other place maps them."""
+    text = f"{doing}: {str(error).partition(chr(10))[0]}"
+    if isinstance(error, FileExistsError):
+        return Exists(text)
+    return NotFound(text) if isinstance(error, FileNotFoundError) else Unavailable(text)
+
+
+class HdfsChunks:
+    """Chunks below `root` of the file system that `client` is connected to; made by `open_hdfs`."""
+
+    def __init__(self, client: Any, root: str, place: str, env: Env) -> None:
+        self._client = client
+        self._root = root
+        self._place = place
+        self._env = env
+        self._workers = [env.threads.worker(f"hdfs-{number}") for number in range(THREADS)]
+        self._loads = [0] * THREADS
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<HdfsChunks {self._place}{' closed' if self._closed else ''}>"
+
+    async def start(self) -> None:
+        """Make the folder if it is missing, and delete what ended processes left.  Raises Unavailable, Invalid."""
+        incoming, oldest = f"{self._root}/{_INCOMING}", self._env.clock.wall_ms() - HDFS_ABANDONED_WRITE_MS
+
+        def call() -> None:
+            self._client.mkdirs(incoming, create_parent=True)
+            for status in self._client.list_status(incoming):
+                if not status.isdir and status.modification_time < oldest:
+                    self._client.delete(status.path)
+
+        await self._run(call, f"open {self._place}")
+
+    async def write(
+        self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
+    ) -> None:
+        """See `ChunkStorage`."""
+        check_name(name)
+        unique = self._env.random.bytes(CLAIM_NAME_BYTES).hex()
+        temporary, path = f"{self._root}/{_INCOMING}/{unique}", f"{self._root}/{name}{SUFFIX}"
+
+        def call() -> None:
+            try:
+                self._write(temporary, parts, observe)
+                self._client.mkdirs(path.rpartition("/")[0], create_parent=True)
+                self._client.rename(temporary, path, overwrite=False)
+            except BaseException:
+                with suppress(Exception):  # the next start but one deletes it
+                    self._client.delete(temporary)
+                raise
+
+        try:
+            await self._run(call, f"write chunk {name} to {self._place}")
+        except NotFound as error:  # its source: it was renamed before, or deleted by another
+            raise Unavailable(str(error)) from error
+
+    async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
+        """See `ChunkStorage`."""
+        check_name(name)
+        if not length:
+            self._require()
+            return b""
+
+        def call() -> bytes:
+            file = self._client.read(f"{self._root}/{name}{SUFFIX}")
+            if len(file) < offset + length:
+                raise too_short(name, len(file), offset + length)
+            data = bytes(file.read_range(offset, length))
+            if len(data) != length:
+                raise OSError(f"{len(data)} of {length} bytes came")
+            if check is not None:
+                check(data)
+            return data
+
+        return await self._run(call, f"read chunk {name} of {self._place}")
+
+    async def delete(self, name: str) -> None:
+        """See `ChunkStorage`."""
+        check_name(name)
+        with suppress(NotFound):
+            await self._run(
+                lambda: self._client.delete(f"{self._root}/{name}{SUFFIX}"), f"delete chunk {name} of {self._place}"
+            )
+
+    async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
+        """See `ChunkStorage`.  It is read whole before the first name."""
+        check_prefix(prefix)
+        folder = f"{self._root}/{prefix}".rstrip("/")
+
+        def call() -> list[tuple[str, int]]:
+            found = []
+            for status in self._client.list_status(folder, recursive=True):
+                name = _path_of(status.path).removeprefix(f"{self._root}/")
+                if not status.isdir and name.endswith(SUFFIX) and not name.startswith("."):
+                    found.append((name.removesuffix(SUFFIX), status.length))
+            return sorted(found)
+
+        try:
+            found = await self._run(call, f"list chunks of {self._place}")
+        except NotFound:
+            # Only the root must be there: `start` has made it.
+            if not prefix:
+                raise Unavailable(f"list chunks of {self._place}: the folder is gone") from None
+            return
+        for entry in found:
+            yield entry
+
+    async def close(self) -> None:
+        """See `ChunkStorage`."""
+        if not self._closed:
+            self._closed = True
+            with suppress(
+                TimeoutError
+            ):  # a thread that waits for a namenode that hangs; threads do not hold up the exit
+                async with asyncio.timeout(HDFS_CLOSE_SECONDS):
+                    await asyncio.gather(*(worker.close() for worker in self._workers))
+
+    def _write(self, path: str, parts: Sequence[Buffer], observe: Observe | None) -> None:
+        """Write and sync a new file.  On a thread."""
+        file = self._client.create(path, hdfs_native.WriteOptions(overwrite=False, create_parent=True))
+        try:
+            for part in parts:
+                view = memoryview(part).cast("B")
+                for at in range(0, len(view), HDFS_PIECE_BYTES):
+                    piece = view[at : at + HDFS_PIECE_BYTES]
+                    if observe is not None:
+                        observe([piece])
+                    rest = piece
+                    while rest:
+                        rest = rest[file.write(bytes(rest)) :]
+            # On the disks of the datanodes, not in their memory.
+            file.hsync()
+        finally:
+            file.close()
+
+    async def _run(self, call: Callable[[], T], doing: str) -> T:
+        """Run `call` on the least loaded thread.  Raises the errors of the port."""
+        self._require()
+        at = min(range(THREADS), key=self._loads.__getitem__)
+        worker: Worker = self._workers[at]
+        self._loads[at] += 1
+        try:
+            return await worker.run(call)
+        except (SaritError, Corrupt):
+            raise
+        except Exception as error:
+            raise map_error(error, doing) from error
+        finally:
+            self._loads[at] -= 1
+
+    def _require(self) -> None:
+        if self._closed:
+            raise Unavailable(f"long-term storage {self._place} is closed")
+
+
+def _path_of(path: str) -> str:
+    """The path without scheme and host, which some listings have."""
+    return "/" + path.split("://", 1)[1].partition("/")[2] if "://" in path else path
+
+
+async def open_hdfs(namenode: str, root: str, env: Env) -> HdfsChunks:
+    """Chunks at hdfs://NAMENODE/ROOT.  Raises Unavailable, Invalid."""
+    place = f"hdfs://{namenode}{root}"
+    try:
+        client = hdfs_native.Client(f"hdfs://{namenode}", config=_CONFIG)
+    except Exception as error:
+        raise Invalid(f"storage {place}: {error}") from error
+    chunks = HdfsChunks(client, root, place, env)
+    try:
+        await chunks.start()
+    except BaseException:
+        await chunks.close()
+        raise
+    return chunks
