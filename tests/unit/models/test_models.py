@@ -10,6 +10,7 @@ import pytest
 from tests.unit.models.commits import Committing
 from tests.unit.models.fencing import Fencing
 from tests.unit.models.group import Scaling
+from tests.unit.models.ledgers import Ledgers
 from tests.unit.models.search import search
 from tests.unit.models.tiering import Tiering
 
@@ -76,3 +77,24 @@ def test_commits_during_scale_hold_in_all_states() -> None:
 )
 def test_commit_mutants_are_found(bug) -> None:
     assert search(Committing(**{bug: True})).broken
+
+
+@pytest.mark.parametrize(("entries", "openers"), [(1, 2), (2, 1)])
+def test_recovery_of_ledger_holds_in_all_states(entries, openers) -> None:
+    found = search(Ledgers(entries, openers))
+    assert not found.broken, str(found)
+    assert found.states > 1_000
+
+
+@pytest.mark.long
+def test_recovery_of_two_entries_by_two_openers_holds_in_all_states() -> None:
+    found = search(Ledgers(2, 2))
+    assert not found.broken, str(found)
+    assert found.states > 500_000
+
+
+@pytest.mark.parametrize(
+    "bug", ["acknowledges_one_copy", "reads_without_fence", "closes_where_one_lacks", "closes_without_search"]
+)
+def test_recovery_mutants_of_ledger_are_found(bug) -> None:
+    assert search(Ledgers(**{bug: True})).broken

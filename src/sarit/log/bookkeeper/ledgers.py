@@ -64,6 +64,7 @@ class LedgerWriter:
         self._calls = calls
         self._loop = asyncio.get_running_loop()
         self._machine = LedgerWriting(metadata, now)
+        self._machine.spares(sorted(bookies.writable()))
         # Of the entries that are not done: they may have to be sent again, to another bookie.
         self._packets: dict[int, AddPacket] = {}
         self._forgotten = 0  # packets below are gone

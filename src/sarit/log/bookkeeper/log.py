@@ -193,10 +193,12 @@ class BookKeeperClaim:
             opened = await self._begin(base, history)
             if opened is not None:
                 return BookKeeperLog(self._logs, self._container, opened)
-            await self.fence()
-            now = self._chain
+            # Before anything is fenced again: it would be the ledger of the opener that was faster.
+            found = await self._logs.registers.get(self._register)
+            now = None if found is None else chains.decode(found.value)
             if now is None or before is None or (now.identity, now.epoch) != (before.identity, before.epoch):
                 raise Fenced(f"the log of container {self._container} was opened by another owner")
+            await self.fence()
         raise Unavailable(f"the log of container {self._container} is changed all the time by its owner")
 
     async def release(self) -> None:

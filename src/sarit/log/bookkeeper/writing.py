@@ -16,6 +16,7 @@ Times are seconds of the owner's monotonic clock.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -179,7 +180,9 @@ class LedgerWriting:
 
     def spares(self, bookies: Iterable[str]) -> None:
         """The bookies that may be used from now on, the best first."""
-        self._spares = tuple(bookies)
+        known, self._spares = self._spares, tuple(bookies)
+        if not set(self._spares) <= set(known):
+            self._next_try = -math.inf  # there may be one for a place that waits
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed: find slow bookies, and the end of hope.  To be called a few times a second."""
