@@ -14,6 +14,7 @@ from simulation.mutants import (
     coordination,
     damage,
     groups,
+    ledgers,
     logs,
     ownership,
     segments,
@@ -25,6 +26,6 @@ from simulation.mutants.registry import Mutant, registered
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "logs", "ownership",
-    "segments", "stores", "tiering",
+    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "ledgers", "logs",
+    "ownership", "segments", "stores", "tiering",
 ]  # fmt: skip

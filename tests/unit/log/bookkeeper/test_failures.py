@@ -9,6 +9,7 @@ import pytest
 from sarit.core.errors import Corrupt, Fenced, Unavailable
 from sarit.core.limits_cluster import LEDGER_DELETION_SECONDS, LEDGER_PROOF_SECONDS
 from sarit.log.bookkeeper.metadata import LedgerState
+from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.port import LogHistory
 from tests.unit.log.bookkeeper.world import BookKeeperWorld
 from tests.unit.log.world import append, expected, frames, payload_of, simulate, start
@@ -387,3 +388,32 @@ def test_too_few_bookies_say_how_many_are_needed():
             await world.provider().open(1)
 
     run(main, bookies=2)
+
+
+def test_late_bookie_is_fenced_by_the_reads_of_a_recovery():
+    """The writer has one copy of an entry, and another is on its way to a bookie that the first fence did not reach."""
+
+    async def main(world):
+        log = await written(world, 1, 2)
+        first, second, third = (world.bookies.bookies[name] for name in log._writer.metadata.ensembles[-1][1])
+        second.crash()
+        third.delay = lambda: 3.0
+        late = start(log, 3, payload_of(3))
+        await asyncio.sleep(0.1)
+        second.start()
+        third.delay = lambda: 0.0002
+        provider = world.provider()
+        right = provider.bookies.read
+
+        def read(bookie, ledger, entry, *, fence, done):
+            if (bookie, entry == -1) in ((third.name, True), (first.name, False)):
+                asyncio.get_running_loop().call_soon(done, EntryReply(Code.LOST))
+            else:
+                right(bookie, ledger, entry, fence=fence, done=done)
+
+        provider.bookies.read = read
+        await provider.claim(1)
+        with pytest.raises(Fenced):
+            await late
+
+    run(main)
