@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tests.components.bookkeeper import BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, consecutive_ports
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from tests.contract.s3 import S3Server
+
 READY = re.compile(r"sarit is ready: (?:store (?P<store>\S+)|controller) at (?P<address>\S+:\d+),")
 LEASE_SECONDS = 4.0
 
@@ -27,10 +30,11 @@ LEASE_SECONDS = 4.0
 class ClusterProcess:
     """One process of a cluster, which keeps its port over a restart."""
 
-    def __init__(self, name: str, directory: Path, command: list[str]) -> None:
+    def __init__(self, name: str, directory: Path, command: list[str], environ: dict[str, str]) -> None:
         self.name = name
         self.address = ""
         self._command = command
+        self._environ = environ
         self._log = directory / f"{name}.log"
         self._process: subprocess.Popen[str] | None = None
         self._ready = threading.Event()
@@ -39,7 +43,9 @@ class ClusterProcess:
         """Start it; `wait` waits until it is ready."""
         self._ready.clear()
         with self._log.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environ
+            )
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
         return self
 
@@ -91,7 +97,11 @@ class ClusterProcess:
 class RunningCluster:
     """ZooKeeper, `stores` and `controllers`, all started, or to be started one by one."""
 
-    def __init__(self, directory: Path, stores: int = 3, controllers: int = 2, containers: int = 12) -> None:
+    def __init__(
+        self, directory: Path, stores: int = 3, controllers: int = 2, containers: int = 12, *, bookies: int = 0,
+        s3: S3Server | None = None,
+    ) -> None:  # fmt: skip
+        """`bookies`: for the log; none: a directory.  `s3`: for index and long-term storage; None: directories."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.zookeeper = ZooKeeperServer(directory / "zookeeper")
@@ -99,8 +109,13 @@ class RunningCluster:
         self._ports = consecutive_ports(stores + controllers + 3)
         self._containers = containers
         self._count = stores
-        self.stores: dict[str, ClusterProcess] = {}
+        self.bookkeeper = BookKeeperCluster(directory, self.zookeeper, bookies) if bookies else None
+        self._s3 = s3
+        # Each store on a machine of its own, if nothing is shared but services.
+        self._apart = bool(bookies and s3)
+        self.environ = {**os.environ, "SARIT_CLUSTER": self.url, **(s3.environ if s3 is not None else {})}
         self.controllers = [self._controller(number) for number in range(controllers)]
+        self.stores: dict[str, ClusterProcess] = {}
 
     @property
     def controller(self) -> str:
@@ -110,9 +125,17 @@ class RunningCluster:
     def start(self) -> RunningCluster:
         """Make the cluster and start all of it."""
         self.zookeeper.start()
+        if self.bookkeeper is not None:
+            self.bookkeeper.start()
+        log = (
+            f"file://{self.directory}/log"
+            if self.bookkeeper is None
+            else f"bookkeeper://{self.zookeeper.hosts}/ledgers"
+        )
+        storage = f"file://{self.directory}/chunks" if self._s3 is None else f"s3://{self._s3.bucket}/cluster"
         self.sarit(
-            "cluster", "init", "--containers", str(self._containers), "--log", f"file://{self.directory}/log",
-            "--storage", f"file://{self.directory}/chunks", "--lease", str(LEASE_SECONDS),
+            "cluster", "init", "--containers", str(self._containers), "--log", log, "--storage", storage,
+            "--lease", str(LEASE_SECONDS),
         )  # fmt: skip
         processes = [self.add_store(wait=False) for _ in range(self._count)]
         processes += [controller.begin() for controller in self.controllers]
@@ -127,18 +150,20 @@ class RunningCluster:
         command = [
             SARIT, "store", "--cluster", self.url, "--id", name, "--port", str(self._ports.pop()), "--memory", "1G",
         ]  # fmt: skip
-        process = self.stores[name] = ClusterProcess(name, self.directory, command).begin()
+        if self._apart:
+            command += ["--machine", f"machine-{name}"]
+        process = self.stores[name] = ClusterProcess(name, self.directory, command, self.environ).begin()
         return process.wait() if wait else process
 
     def _controller(self, number: int) -> ClusterProcess:
         command = [SARIT, "controller", "--cluster", self.url, "--port", str(self._ports.pop()), "--expect",
                    str(self._count)]  # fmt: skip
-        return ClusterProcess(f"controller-{number}", self.directory, command)
+        return ClusterProcess(f"controller-{number}", self.directory, command, self.environ)
 
     def sarit(self, *arguments: str) -> str:
         """Run a command of this cluster; what it printed."""
         done = subprocess.run(
-            [SARIT, *arguments], env={**os.environ, "SARIT_CLUSTER": self.url}, capture_output=True, text=True,
+            [SARIT, *arguments], env=self.environ, capture_output=True, text=True,
             timeout=HANG_SECONDS, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -168,6 +193,8 @@ class RunningCluster:
         for process in (*self.controllers, *self.stores.values()):
             if process.running:
                 process.kill()
+        if self.bookkeeper is not None:
+            self.bookkeeper.kill()
         self.zookeeper.kill()
 
     def __enter__(self) -> RunningCluster:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.load import Load
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
+from tests.contract.s3 import s3_server
 from tests.nodes import SARIT
 
 pytestmark = pytest.mark.long
@@ -145,3 +146,31 @@ def test_second_signal_ends_a_store_that_is_leaving_at_once(tmp_path):
         again = time.monotonic()
         assert store.stop() == 0
         assert time.monotonic() - again < 10
+
+
+def test_stores_of_several_machines_share_nothing_but_services(tmp_path):
+    """The log on BookKeeper, index and long-term storage on S3; a store and a bookie are killed."""
+    with (
+        s3_server(tmp_path / "s3") as s3,
+        RunningCluster(tmp_path / "cluster", containers=6, bookies=3, s3=s3) as cluster,
+    ):
+        assert {store["machine"] for store in cluster.status()["stores"]} == {f"machine-s{n}" for n in (1, 2, 3)}
+        load = Load(cluster.controllers[1].address).start()
+        killed = time.monotonic()
+        cluster.stores["s1"].kill()
+        cluster.until(lambda status: all(entry["store"] in ("s2", "s3") for entry in status["containers"]))
+        load.more()
+        print(f"pause after kill -9 of a store: {load.pause_since(killed):.2f} s")
+        cluster.stores["s1"].begin().wait()
+        stopped = time.monotonic()
+        assert cluster.stores["s2"].stop() == 0
+        load.more()
+        print(f"pause after SIGTERM of a store: {load.pause_since(stopped):.2f} s")
+        assert cluster.bookkeeper is not None
+        killed = time.monotonic()
+        cluster.bookkeeper.bookies[0].kill()
+        load.more()
+        print(f"pause after kill -9 of a bookie: {load.pause_since(killed):.2f} s")
+        load.stop()
+        assert "Traceback" not in cluster.log()
+        assert not list((tmp_path / "cluster").glob("log*/"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import posixpath
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -36,12 +36,16 @@ def cluster() -> None:
     help="Partitions of the segments, each with a log of its own: several for each store there will ever be; fixed.",
 )
 @click.option(
-    "--log", required=True, metavar="URL", help="The durable log: file:///DIR, which all stores share on one machine."
+    "--log",
+    required=True,
+    metavar="URL",
+    help="The durable log: bookkeeper://ZK:PORT/ledgers, or file:///DIR, which the stores of one machine share.",
 )
 @click.option(
     "--index",
     metavar="URL",
-    help="The index: file:///DIR or s3://BUCKET/PREFIX.  [default: the directory `index` beside that of the log]",
+    help="The index: file:///DIR or s3://BUCKET/PREFIX.  [default: the directory `index` beside that of the log, or "
+    "with long-term storage]",
 )
 @click.option("--storage", required=True, metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.")
 @click.option(
@@ -56,20 +60,22 @@ def init(cluster: str, containers: int, log: str, index: str | None, storage: st
     """Make a new cluster: write what all its processes share, once.  Then start stores and controllers."""
     from sarit.env.real import real_env
     from sarit.node.cluster_init import init_cluster
-    from sarit.node.cluster_settings import ClusterMeta, directory_of, parse_cluster
+    from sarit.node.cluster_places import default_index, open_logs
+    from sarit.node.cluster_settings import ClusterMeta, parse_cluster
     from sarit.storage.open import open_storage
 
     address = parse_cluster(cluster)
-    beside = posixpath.join(posixpath.dirname(directory_of(log, "--log")), "index")
-    asked = ClusterMeta("", "", containers, log, index or f"file://{beside}", storage, machine, lease).checked()
+    index = index or default_index(log, storage)
+    asked = ClusterMeta("", "", containers, log, index, storage, machine, lease).checked()
 
     async def make(view: ClusterView) -> None:
         env = real_env()
-        chunks = await open_storage(storage, env)
-        try:
+        async with AsyncExitStack() as closing:
+            # Before anything is written: is it there?
+            await open_logs(closing, asked, env, 0)
+            chunks = await open_storage(storage, env)
+            closing.push_async_callback(chunks.close)
             made = await init_cluster(view.registers, env, asked, chunks)
-        finally:
-            await chunks.close()
         click.echo(f"cluster {address.name} is made: {count_of(containers, 'container')}, id {made.cluster}")
 
     _run(cluster, make)

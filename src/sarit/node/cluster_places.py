@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from sarit.core.errors import Invalid
 from sarit.core.limits_cluster import SHARED_LOG_FILE_BYTES
 from sarit.log.local import LocalLogProvider
+from sarit.node import log_place
 from sarit.node.cluster_settings import directory_of
 from sarit.node.indexes import open_shared_indexes
+from sarit.node.settings import NodeConfig
 from sarit.store.flow_control.free_space import log_file_bytes
 
 if TYPE_CHECKING:
@@ -28,8 +33,25 @@ def log_size(env: Env, meta: ClusterMeta) -> int:
 
 
 async def open_logs(closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_bytes: int) -> LogProvider:
-    """The durable logs, until `closing` ends."""
-    return LocalLogProvider(env, directory_of(meta.log, "--log"), file_bytes)
+    """The durable logs, until `closing` ends.
+
+    Raises Invalid, Unavailable: there is no BookKeeper, or it has too few bookies."""
+    if meta.log_directory is not None:
+        return LocalLogProvider(env, meta.log_directory, file_bytes)
+    config = NodeConfig("/", log_url=meta.log)
+    # Chains of ledgers are below the id of the cluster.
+    return await closing.enter_async_context(log_place.open_logs(config, env, meta.cluster))
+
+
+def default_index(log: str, storage: str) -> str:
+    """Where the index is, if nobody says: beside a directory of logs, or in long-term storage.  Raises Invalid."""
+    if urlsplit(log).scheme == "file":
+        return f"file://{posixpath.join(posixpath.dirname(directory_of(log, '--log')), 'index')}"
+    if urlsplit(storage).scheme == "s3":
+        return storage
+    raise Invalid(
+        "--index s3://bucket/prefix is needed: the index cannot be in long-term storage that is no object store"
+    )
 
 
 def open_indexes(meta: ClusterMeta, env: Env, cache_bytes: int) -> IndexProvider:

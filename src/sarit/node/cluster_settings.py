@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
 from sarit.core.limits_cluster import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECONDS
+from sarit.node.log_place import parse_log_url
 from sarit.storage.open import parse_s3
 
 META: Final = "meta"
@@ -109,11 +110,16 @@ class ClusterMeta:
                 f"--lease takes {MIN_STORE_LEASE_SECONDS:g} to {MAX_STORE_LEASE_SECONDS:g} seconds, not "
                 f"{self.lease_seconds:g}"
             )
-        directory_of(self.log, "--log")
+        if urlsplit(self.log).scheme == "bookkeeper":
+            parse_log_url(self.log)
+        else:
+            directory_of(self.log, "--log")
         if self.index_directory is None:
             parse_s3(self.index)
-        if urlsplit(self.storage).scheme not in ("file", "s3"):
-            raise Invalid(f"--storage {self.storage}: use file:///absolute/path or s3://bucket/prefix")
+        if urlsplit(self.storage).scheme not in ("file", "s3", "hdfs"):
+            raise Invalid(
+                f"--storage {self.storage}: use file:///absolute/path, s3://bucket/prefix or hdfs://namenode:port/folder"
+            )
         return self
 
     def compare(self, given: dict[str, object]) -> None:
@@ -144,6 +150,9 @@ def directory_of(url: str, option: str) -> str:
     """The directory that a file URL names.  Raises Invalid."""
     parts = urlsplit(url)
     directory = unquote(parts.path).rstrip("/")
+    others = ", or bookkeeper://zk1:2181,zk2:2181/ledgers" if option == "--log" else ", or s3://bucket/prefix"
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not directory.startswith("/"):
-        raise Invalid(f"{option} {url}: write file:///absolute/path, a directory that all stores of the cluster share")
+        raise Invalid(
+            f"{option} {url}: write file:///absolute/path, a directory that all stores of the cluster share{others}"
+        )
     return directory
