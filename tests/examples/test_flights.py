@@ -37,6 +37,7 @@ def test_sigterm_and_hangup_end_demo_like_ctrl_c() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, "nohup"
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job of a shell
         demo.end_in_order()
         for number in demo.ENDING:
             with pytest.raises(KeyboardInterrupt):
