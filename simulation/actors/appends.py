@@ -34,28 +34,29 @@ class Appends:
         self._connection: Connection | None = None
         self._request = 0
         self._set_ups = 0
+        self._session: _SetUp | None = None
         self._answer: asyncio.Future[Any] | None = None
 
-    # -- called by the connection ---------------------------------------------------------------
-
-    def reply(self, command: Any) -> bool:
-        """A reply on the request id of this session."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(command)
-        return False
-
-    def lost(self, error: Unavailable) -> None:
-        """The connection ended."""
-        self._connection = None
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+    def answered(self, session: _SetUp, answer: Any) -> None:
+        """A reply for one of the set-ups, or an error when its connection ended."""
+        if session is not self._session:
+            return  # of an earlier set-up: its connection may end while a later one is in use
+        if isinstance(answer, Unavailable):
+            self._connection = None
+        if self._answer is None or self._answer.done():
+            return
+        if isinstance(answer, Unavailable):
+            self._answer.set_exception(answer)
+        else:
+            self._answer.set_result(answer)
 
     # -- calls ----------------------------------------------------------------------------------
 
     async def set_up(self) -> int | None:
         """The number of this writer's last event in the store (0: none); None when the segment does not exist."""
         connection = await self._link.connection(self._segment)
-        self._request = connection.expect(self)
+        self._session = _SetUp(self)
+        self._request = connection.expect(self._session)
         self._connection = connection
         self._set_ups += 1
         setup = wire.SetupAppend(self._request, self._writer, self._segment, "")
@@ -98,3 +99,19 @@ class Appends:
     def _give_up(self) -> None:
         self._connection = None
         self._link.drop()
+
+
+class _SetUp:
+    """One set-up on one connection."""
+
+    def __init__(self, appends: Appends) -> None:
+        self._appends = appends
+
+    def reply(self, command: Any) -> bool:
+        """A reply on its request id."""
+        self._appends.answered(self, command)
+        return False
+
+    def lost(self, error: Unavailable) -> None:
+        """The connection ended."""
+        self._appends.answered(self, error)
