@@ -94,14 +94,18 @@ def test_running_query_follows_scales_with_its_partitions(spark, node, client, t
         total = 0
         for segments in (1, 8, 2):
             client.stream("s/scaled").scale(segments)
-            before = len(seen.batches)
-            # Each segment with events has enough bytes for a task of its own, in two micro-batches, too.
-            fill(client, "s/scaled", range(total, total + 2000), size=4000)
-            total += 2000
-            wait_rows(query, seen, total)
-            partitions = [count for count, rows in seen.batches[before:] if rows]
+            before, most = len(seen.batches), 0
+            # A micro-batch of a busy machine may have a few events of a slow writer, and then a single task.
+            for _ in range(20):
+                # Each segment with events has enough bytes for a task of its own, in two micro-batches, too.
+                fill(client, "s/scaled", range(total, total + 2000), size=4000)
+                total += 2000
+                wait_rows(query, seen, total)
+                most = max(count for count, rows in seen.batches[before:] if rows)
+                if most >= min(2, segments):
+                    break
             # The keys do not hit each of 8 segments, and a micro-batch may have only some of them.
-            assert min(2, segments) <= max(partitions) <= segments
+            assert min(2, segments) <= most <= segments
     finally:
         query.stop()
     seen.check_once_and_in_order(range(total))
