@@ -106,7 +106,9 @@ def write_with_copies(url: str, directory: str) -> dict[str, Any]:
             rows = spark.range(0, EVENTS, 1, 4).selectExpr("cast(id as string) event")
             rows.mapInArrow(hanging, "event string").write.format("sarit").options(**options).mode("append").save()
         else:
-            read = spark.readStream.format("sarit").schema("event string").option("stream", "copies/source").load()
+            # A task for each small segment: Spark copies a task when others of its stage are done.
+            source = spark.readStream.format("sarit").schema("event string").option("stream", "copies/source")
+            read = source.option("minPartitions", "4").load()
             sink = read.mapInArrow(hanging, "event string").writeStream.format("sarit").options(**options)
             query = sink.option("checkpointLocation", f"{directory}/copies").start()
             query.processAllAvailable()
