@@ -12,7 +12,6 @@ from sarit.log.local import LocalLogProvider
 from sarit.node import log_place
 from sarit.node.cluster_settings import directory_of
 from sarit.node.indexes import open_shared_indexes
-from sarit.node.settings import NodeConfig
 from sarit.store.flow_control.free_space import log_file_bytes
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ async def open_logs(closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_b
     Raises Invalid, Unavailable: there is no BookKeeper, or it has too few bookies."""
     if meta.log_directory is not None:
         return LocalLogProvider(env, meta.log_directory, file_bytes)
-    config = NodeConfig("/", log_url=meta.log)
     # Chains of ledgers are below the id of the cluster.
-    return await closing.enter_async_context(log_place.open_logs(config, env, meta.cluster))
+    return await closing.enter_async_context(log_place.open_logs(meta.log, env, meta.cluster))
 
 
 def default_index(log: str, storage: str) -> str:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Env
     from sarit.log.port import LogProvider
-    from sarit.node.settings import NodeConfig
 
 _log = logging.getLogger("sarit.node")
 
@@ -67,21 +66,16 @@ def parse_log_url(url: str) -> BookKeeperPlace:
 
 
 @asynccontextmanager
-async def open_logs(config: NodeConfig, env: Env, node: str) -> AsyncIterator[LogProvider]:
-    """The durable logs of the node with this id, for the length of the block.
+async def open_logs(url: str, env: Env, node: str) -> AsyncIterator[LogProvider]:
+    """The durable logs of the node with this id in a place, for the length of the block.
 
     Raises Invalid (no BookKeeper there; sarit[cluster] is not installed), Unavailable (no answer; too few bookies)."""
-    if config.log_url is None:
-        from sarit.log.local import LocalLogProvider
-
-        yield LocalLogProvider(env, f"{config.data_dir}/log", config.limits.log_file_bytes)
-        return
     from sarit.coordination.zookeeper import ZooKeeper
     from sarit.coordination.zookeeper_ports import ZooKeeperRegisters
     from sarit.log.bookkeeper.bookies import NetworkBookies
     from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
 
-    place = parse_log_url(config.log_url)
+    place = parse_log_url(url)
     zookeeper = await ZooKeeper.connect(place.hosts, LOG_SESSION_SECONDS, env)
     try:
         ledgers = ZooKeeperLedgers(zookeeper, place.root)

@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 import sys
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.server import Controller
@@ -190,7 +190,10 @@ async def _serve(config: NodeConfig, env: Env) -> None:
     # Before anything else reads or writes the directory.
     claim = claim_directory(config, env)
     try:
-        async with open_logs(config, env, claim.node) as logs:
+        async with AsyncExitStack() as closing:
+            logs = None  # in the directory
+            if config.log_url is not None:
+                logs = await closing.enter_async_context(open_logs(config.log_url, env, claim.node))
             # Its storage has threads from here on, even if it never starts.
             node = await open_node(config, env, claim, logs)
             await serve_until_stopped(node, _start(config, env, claim, node), signals)
