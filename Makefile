@@ -19,7 +19,7 @@ demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 	@$(BIN)/python examples/flights/demo.py
 
 test: setup lint  ## what CI runs: lint, types, imports, and every test
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/pytest -n 3 --dist loadfile
 
 prove: setup  ## 500 fresh seeds, one in four with several stores, 200,000 crash states, a line in benchmarks/results/reliability.jsonl (about 15 minutes)
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
