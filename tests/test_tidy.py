@@ -79,8 +79,10 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "sarit/node/standalone.py": ({"print"}, "the line that says the node is ready goes to standard output"),
 }
 
-# Where bounds, intervals and sizes are written: what an operator chooses, and all others.
-LITERAL_HOMES = ("src/sarit/core/limits.py", "src/sarit/core/limits_cluster.py", "src/sarit/node/settings.py")
+# Where bounds, intervals and sizes are written: what an operator chooses; those of a package, in its `limits.py`; and
+# all others.
+SETTINGS = "src/sarit/node/settings.py"
+LIMITS = "limits.py"
 
 
 def _is_generated(path: Path) -> bool:
@@ -251,12 +253,22 @@ def literal_constants(source: str) -> Iterator[str]:
 
 def test_sizes_and_times_are_in_limits_or_settings() -> None:
     wrong = [
-        f"{path.relative_to(ROOT)}: move {name} to core/limits.py"
+        f"{path.relative_to(ROOT)}: move {name} to core/limits.py, or to limits.py of its package if that exists"
         for path in _modules("src")
-        if path.relative_to(ROOT).as_posix() not in LITERAL_HOMES
+        if path.name != LIMITS and path.relative_to(ROOT).as_posix() != SETTINGS
         for name in literal_constants(path.read_text())
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_bounds_have_one_name_and_one_place() -> None:
+    places: dict[str, list[str]] = {}
+    for path in _modules("src"):
+        if path.name == LIMITS:
+            for name in re.findall(r"^([A-Z][A-Z0-9_]*): Final", path.read_text(), re.MULTILINE):
+                places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert len(places) > 300
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import INDEX_CHECKSUM_BYTES
 from sarit.index import memory
+from sarit.index.limits import INDEX_CHECKSUM_BYTES
 from sarit.index.sealing import unseal
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant

@@ -15,10 +15,10 @@ from pathlib import Path
 import uvloop
 
 from sarit.coordination.zookeeper import ZooKeeper
-from sarit.core.limits_cluster import MAX_BOOKIE_QUEUE_BYTES
 from sarit.env.real import real_env
 from sarit.log.bookkeeper.bookies import NetworkBookies
 from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
+from sarit.log.bookkeeper.limits import MAX_BOOKIE_QUEUE_BYTES
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.wire import add_packet

@@ -15,12 +15,12 @@ import pytest
 from benchmarks.peers.maven import class_path
 from sarit.coordination.zookeeper import ZooKeeper
 from sarit.core.errors import Conflict, Invalid, NotFound
-from sarit.core.limits_cluster import BOOKIE_MAX_RETRY_SECONDS
 from sarit.env.real import real_env
 from sarit.log.bookkeeper import connection as connection_module
 from sarit.log.bookkeeper.bookies import NetworkBookies
 from sarit.log.bookkeeper.digest import EntryDigest, master_key
 from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
+from sarit.log.bookkeeper.limits import BOOKIE_MAX_RETRY_SECONDS
 from sarit.log.bookkeeper.metadata import DigestType, LedgerMetadata, LedgerState, encode, path_of
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.wire import add_packet

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from sarit.core.limits import FREE_INDEX_BYTES, MAX_INDEX_WAL_FILE_BYTES, MIB
+from sarit.core.limits import MIB
 from sarit.index import keys
+from sarit.index.limits import FREE_INDEX_BYTES, MAX_INDEX_WAL_FILE_BYTES
 from sarit.store.tiering.compaction import MAX_SMALL_EXTENTS
 from tests.scale.trickle_life import Life
 

@@ -33,8 +33,9 @@ from sarit.coordination.zookeeper_client import (
     translate,
 )
 from sarit.core.errors import NotFound, SaritError, Unavailable
-from sarit.core.limits import STORE_HEARTBEATS_PER_LEASE, STORE_LEASE_MARGIN_SECONDS
-from sarit.core.limits_cluster import (
+from sarit.core.limits import (
+    STORE_HEARTBEATS_PER_LEASE,
+    STORE_LEASE_MARGIN_SECONDS,
     ZOOKEEPER_CALL_SECONDS,
     ZOOKEEPER_CONNECT_SECONDS,
     ZOOKEEPER_RETRY_SECONDS,

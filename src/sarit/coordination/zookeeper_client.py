@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits_cluster import ZOOKEEPER_RETRY_SECONDS, ZOOKEEPER_SOCKET_SECONDS
+from sarit.core.limits import ZOOKEEPER_RETRY_SECONDS, ZOOKEEPER_SOCKET_SECONDS
 
 if TYPE_CHECKING:
     import asyncio

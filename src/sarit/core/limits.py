@@ -1,6 +1,7 @@
 """Every fixed bound, interval and size of the system, by name, unit last.
 
-Settings that an operator chooses are in `node/settings.py`.
+Those of the index, of the log on BookKeeper, and of processes are in `limits.py` of their packages.  Settings that an
+operator chooses are in `node/settings.py`.
 """
 
 from __future__ import annotations
@@ -129,20 +130,6 @@ REPEATED_SIGNAL_SECONDS: Final = 1.0
 
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
-# The timer of garbage collections (node/gc_scheduler.py).
-GC_INTERVAL_SECONDS: Final = 0.05
-# A collection of the young visits so many objects at most: about 4 ms.
-MAX_YOUNG_GC_OBJECTS: Final = 5_000
-# It is followed by a pause of that many times its duration, in which young objects are set aside unvisited.
-GC_INTERVAL_FACTOR: Final = 50
-FULL_GC_OBJECTS: Final = 2_000_000
-# A full collection waits for a quiet moment: for so long no tick found the event loop using more than this share of a
-# processor.
-QUIET_SECONDS: Final = 1.0
-QUIET_SHARE: Final = 0.02
-# Without one it is made after this time, but only if the process has grown by so much since the last one.
-MAX_GC_DELAY_SECONDS: Final = 600.0
-GC_MEMORY_GROWTH_BYTES: Final = 128 * MIB
 # Results of threads that are ready are delivered in one turn of the event loop, for at most that long.
 DELIVERY_SECONDS: Final = 0.005
 
@@ -261,17 +248,10 @@ S3_CONNECT_SECONDS: Final = 5
 S3_REQUEST_SECONDS: Final = 60
 S3_MAX_RETRY_SECONDS: Final = 10
 S3_JOIN_ON_THREAD_BYTES: Final = 1 * MIB  # a larger chunk is joined on a thread: the join holds up the event loop
-INDEX_CACHE_BYTES: Final = 8 * MIB  # of SQLite, for both connections of an index
-INDEX_WAL_COPY_BYTES: Final = 4 * MIB  # committed to SQLite's WAL before it is copied into the database
-MAX_INDEX_WAL_FILE_BYTES: Final = 64 * MIB
-INDEX_CHECKSUM_BYTES: Final = 4  # CRC-32C before each value
-INDEX_EXAMINED_BYTES: Final = 64 * MIB  # an index file up to this size is examined whenever it is opened
-INDEX_HEADER_BYTES: Final = 100  # of SQLite's database file
-INDEX_LOCK_TIMEOUT_SECONDS: Final = 10.0
-INDEX_REWRITE_BYTES: Final = 4 * MIB  # of a WAL, read and written again at once when an index is opened
-FREE_INDEX_BYTES: Final = 4 * MIB  # of an index file, free for the next commits; more is given back
-INDEX_SHRINK_STEP_BYTES: Final = 2 * MIB  # given back at once: a commit waits for no more than that
-INDEX_ROW_OVERHEAD_BYTES: Final = 64  # what a row adds to the WAL beside its key and value, about
+HDFS_CLOSE_SECONDS: Final = 10.0
+HDFS_PIECE_BYTES: Final = 1 * MIB  # of a chunk, given to the client at once
+# A file that a write left behind is deleted when it is that old.
+HDFS_ABANDONED_WRITE_MS: Final = 24 * 3600 * 1000
 
 # -- controller --------------------------------------------------------------------------------
 TRANSACTION_ID_BYTES: Final = 16
@@ -448,6 +428,12 @@ MAX_LEAVING_MOVES: Final = 4
 # A store that has not released a moving container by then loses it.
 MOVE_SECONDS: Final = 20.0
 LEAVE_STORE_SECONDS: Final = 60.0
+# ZooKeeper: until the first connection; until a call finds one; until its answer; of one attempt; between attempts.
+ZOOKEEPER_CONNECT_SECONDS: Final = 5.0
+ZOOKEEPER_WAIT_SECONDS: Final = 2.0
+ZOOKEEPER_CALL_SECONDS: Final = 5.0
+ZOOKEEPER_SOCKET_SECONDS: Final = 1.0
+ZOOKEEPER_RETRY_SECONDS: Final = 0.5
 
 # -- command line and Spark --------------------------------------------------------------------
 STDIN_READ_BYTES: Final = 64 * KIB

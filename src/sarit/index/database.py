@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from sarit.core.errors import Corrupt, Invalid, Unavailable
-from sarit.core.limits import (
+from sarit.core.limits import KIB
+from sarit.index.examination import SCHEMA, Gap, check_header, check_schema, check_structure, find_gaps
+from sarit.index.keys import FORMAT_VERSION
+from sarit.index.limits import (
     INDEX_EXAMINED_BYTES,
     INDEX_HEADER_BYTES,
     INDEX_LOCK_TIMEOUT_SECONDS,
     INDEX_REWRITE_BYTES,
-    KIB,
     MAX_INDEX_WAL_FILE_BYTES,
 )
-from sarit.index.examination import SCHEMA, Gap, check_header, check_schema, check_structure, find_gaps
-from sarit.index.keys import FORMAT_VERSION
 from sarit.index.wal import check_wal, last_valid_frame
 
 if TYPE_CHECKING:

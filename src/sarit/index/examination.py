@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from crc32c import crc32c
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import INDEX_CHECKSUM_BYTES
 from sarit.index.keys import after, describe
+from sarit.index.limits import INDEX_CHECKSUM_BYTES
 from sarit.index.port import DamagedRecord
 from sarit.index.sealing import is_whole
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
-from sarit.core.limits import INDEX_CHECKSUM_BYTES
+from sarit.index.limits import INDEX_CHECKSUM_BYTES
 from sarit.index.sealing import seal, unseal
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from sarit.core.limits import INDEX_CHECKSUM_BYTES
 from sarit.index.keys import describe
+from sarit.index.limits import INDEX_CHECKSUM_BYTES
 from sarit.index.port import DamagedRecord
 
 if TYPE_CHECKING:

@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING, Any, Final
 import slatedb.uniffi as slatedb
 
 from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
-from sarit.core.limits import INDEX_CHECKSUM_BYTES
-from sarit.core.limits_cluster import (
+from sarit.index.keys import after
+from sarit.index.limits import (
     INDEX_BLOCK_CACHE_BYTES,
+    INDEX_CHECKSUM_BYTES,
     INDEX_CLOSE_SECONDS,
     INDEX_COLLECTION_SECONDS,
     INDEX_POLL_SECONDS,
     INDEX_READ_AHEAD_BYTES,
     INDEX_REQUEST_SECONDS,
 )
-from sarit.index.keys import after
 from sarit.index.sealing import seal, unseal
 
 if TYPE_CHECKING:

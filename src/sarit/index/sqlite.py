@@ -29,7 +29,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Corrupt, Fenced, SaritError, Unavailable
-from sarit.core.limits import (
+from sarit.index.database import open_reader, open_writer, pragma
+from sarit.index.keys import after
+from sarit.index.limits import (
     FREE_INDEX_BYTES,
     INDEX_CACHE_BYTES,
     INDEX_CHECKSUM_BYTES,
@@ -38,8 +40,6 @@ from sarit.core.limits import (
     INDEX_SHRINK_STEP_BYTES,
     INDEX_WAL_COPY_BYTES,
 )
-from sarit.index.database import open_reader, open_writer, pragma
-from sarit.index.keys import after
 from sarit.index.port import DamagedRecord
 from sarit.index.sealing import seal, unseal
 

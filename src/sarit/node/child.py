@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
-from sarit.core.limits_cluster import CHILD_HEARTBEAT_SECONDS, CHILD_STORES_RETRY_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, STORES_RETRY_SECONDS
 from sarit.node.signals import serve_until_stopped
 from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address, naming_port
 from sarit.node.volume import storage_directory
@@ -195,7 +195,7 @@ class ControllerPart:
                 break
             except Unavailable as error:
                 repeated.warning("", f"the controller waits for the stores: {error}")
-                await asyncio.sleep(CHILD_STORES_RETRY_SECONDS)
+                await asyncio.sleep(STORES_RETRY_SECONDS)
         self._watching = asyncio.ensure_future(self._watch.run())
 
     async def serve(self) -> int:

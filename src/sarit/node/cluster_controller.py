@@ -16,9 +16,9 @@ from sarit.coordination.leader import Leader
 from sarit.coordination.map_register import STORES
 from sarit.core.errors import Unavailable
 from sarit.core.limits import STORE_LEASE_SECONDS
-from sarit.core.limits_cluster import CHILD_STORES_RETRY_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.node.controller_members import CONTROLLERS, ControllerMembers
+from sarit.node.limits import STORES_RETRY_SECONDS
 from sarit.node.map_watch import MapWatch
 from sarit.node.remote_adapter import RemoteSegments, RemoteTables, ScaleRequestWatch, StoreConnections
 
@@ -66,7 +66,7 @@ class ClusterController:
                 break
             except Unavailable as error:
                 repeated.warning("", f"the controller waits for the stores: {error}")
-                await asyncio.sleep(CHILD_STORES_RETRY_SECONDS)
+                await asyncio.sleep(STORES_RETRY_SECONDS)
         self._tasks.append(self._spawn(self._scaling.run()))
 
     def services(self) -> list[Any]:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Exists, Invalid
-from sarit.core.limits_cluster import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
 from sarit.node.cluster_settings import META, ClusterMeta, decode_meta
+from sarit.node.limits import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
 from sarit.node.ownership import claim_owner_chunk
 from sarit.storage.open import open_storage
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sarit.core.errors import Invalid
-from sarit.core.limits_cluster import SHARED_LOG_FILE_BYTES
 from sarit.log.local import LocalLogProvider
 from sarit.node import log_place
 from sarit.node.cluster_settings import directory_of
 from sarit.node.indexes import open_shared_indexes
+from sarit.node.limits import SHARED_LOG_FILE_BYTES
 from sarit.store.flow_control.free_space import log_file_bytes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
-from sarit.core.limits_cluster import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECONDS
+from sarit.node.limits import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECONDS
 from sarit.node.log_place import parse_log_url
 from sarit.storage.open import parse_s3
 

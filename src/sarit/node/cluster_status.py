@@ -13,10 +13,10 @@ from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Exists, NotFound
 from sarit.core.limits import STORE_LEASE_SECONDS
-from sarit.core.limits_cluster import DRAIN_POLL_SECONDS
 from sarit.node.cluster import DRAINED
 from sarit.node.cluster_init import read_meta
 from sarit.node.controller_members import CONTROLLERS, decode
+from sarit.node.limits import DRAIN_POLL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -18,7 +18,9 @@ import gc
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import (
+from sarit.env.real import RealClock
+from sarit.env.real_limits import resident_memory
+from sarit.node.limits import (
     FULL_GC_OBJECTS,
     GC_INTERVAL_FACTOR,
     GC_INTERVAL_SECONDS,
@@ -28,8 +30,6 @@ from sarit.core.limits import (
     QUIET_SECONDS,
     QUIET_SHARE,
 )
-from sarit.env.real import RealClock
-from sarit.env.real_limits import resident_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from sarit.core.errors import Invalid, Unavailable
-from sarit.core.limits_cluster import LOG_SESSION_SECONDS
 from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
+from sarit.node.limits import LOG_SESSION_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -23,7 +23,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
-from sarit.core.limits_cluster import (
+from sarit.node.child import ChildSpec
+from sarit.node.indexes import claim_index_storage
+from sarit.node.limits import (
     CHILD_HEARTBEAT_SECONDS,
     CHILD_RESTART_SECONDS,
     CHILD_SECRET_BYTES,
@@ -32,8 +34,6 @@ from sarit.core.limits_cluster import (
     CHILD_STOP_SECONDS,
     MAX_CHILD_RESTART_SECONDS,
 )
-from sarit.node.child import ChildSpec
-from sarit.node.indexes import claim_index_storage
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.standalone import say, warn_of_addresses

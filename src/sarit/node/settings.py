@@ -1,4 +1,4 @@
-"""The settings of a node that an operator chooses.  Bounds and intervals that are fixed are in `core/limits.py`.
+"""The settings of a node that an operator chooses.  Fixed bounds and intervals: `limits.py`, here and in `core`.
 
 One number bounds the memory of a node (`--memory`).  `divide_memory` gives each part its share of it."""
 
@@ -12,7 +12,6 @@ from sarit.core.errors import Invalid
 from sarit.core.limits import (
     CHUNK_TARGET_BYTES,
     FLUSH_TRIGGER_BYTES,
-    INDEX_CACHE_BYTES,
     MAX_API_CONNECTIONS,
     MAX_CONNECTIONS,
     MAX_CONTAINERS,
@@ -20,7 +19,8 @@ from sarit.core.limits import (
     SCRUB_BYTES_PER_SECOND,
     SMALL_EXTENT_BYTES,
 )
-from sarit.core.limits_cluster import OBJECT_STORE_FLUSH_INTERVAL_SECONDS
+from sarit.index.limits import INDEX_CACHE_BYTES
+from sarit.node.limits import OBJECT_STORE_FLUSH_INTERVAL_SECONDS
 from sarit.node.log_place import parse_log_url
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
 from sarit.storage.open import parse_s3

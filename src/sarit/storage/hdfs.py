@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import hdfs_native
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import CLAIM_NAME_BYTES
-from sarit.core.limits_cluster import HDFS_ABANDONED_WRITE_MS, HDFS_CLOSE_SECONDS, HDFS_PIECE_BYTES
+from sarit.core.limits import CLAIM_NAME_BYTES, HDFS_ABANDONED_WRITE_MS, HDFS_CLOSE_SECONDS, HDFS_PIECE_BYTES
 from sarit.storage.checksums import too_short
 from sarit.storage.names import check_name, check_prefix
 

@@ -18,7 +18,6 @@ from sarit.core.limits import (
     CACHE_BYTES,
     CHUNK_CACHE_BYTES,
     FREE_SPACE_INTERVAL_SECONDS,
-    INDEX_CACHE_BYTES,
     LAST_CHECKPOINT_TIMEOUT_SECONDS,
     LATE_WRITES_SECONDS,
     LOG_FILE_BYTES,
@@ -31,6 +30,7 @@ from sarit.core.limits import (
 )
 from sarit.core.names import placement_key
 from sarit.core.repeated_log import RepeatedLog
+from sarit.index.limits import INDEX_CACHE_BYTES
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
 from sarit.store.flow_control.free_space import FreeSpace, reserve_bytes

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import INDEX_CACHE_BYTES
 from sarit.index import keys
 from sarit.index.database import check_files, open_writer
 from sarit.index.examination import check_schema, check_structure, right_record
+from sarit.index.limits import INDEX_CACHE_BYTES
 from sarit.index.sealing import is_whole, seal, unseal
 from sarit.store.container.segment import load_segment
 from sarit.verify.directory import connect

@@ -7,7 +7,11 @@ import weakref
 
 import pytest
 
-from sarit.core.limits import (
+from sarit.env.real import RealClock
+from sarit.env.real_limits import resident_memory
+from sarit.node import gc_scheduler
+from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.limits import (
     FULL_GC_OBJECTS,
     GC_INTERVAL_FACTOR,
     GC_INTERVAL_SECONDS,
@@ -17,10 +21,6 @@ from sarit.core.limits import (
     QUIET_SECONDS,
     QUIET_SHARE,
 )
-from sarit.env.real import RealClock
-from sarit.env.real_limits import resident_memory
-from sarit.node import gc_scheduler
-from sarit.node.gc_scheduler import GcScheduler
 from tests.limits import HANG_SECONDS
 
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Corrupt, SaritError
-from sarit.core.limits_cluster import BOOKIE_POLL_SECONDS
 from sarit.log.bookkeeper.connection import BookieLink
 from sarit.log.bookkeeper.digest import OUR_DIGEST, OUR_MASTER_KEY, EntryDigest
+from sarit.log.bookkeeper.limits import BOOKIE_POLL_SECONDS
 from sarit.log.bookkeeper.metadata import LEDGERS_ROOT
 from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.bookkeeper.wire import ADD, READ, Response, parse_entry, read_request

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import LOG_IDENTITY_BYTES
-from sarit.core.limits_cluster import MAX_CHAIN_LEDGERS
+from sarit.log.bookkeeper.limits import MAX_CHAIN_LEDGERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,14 +12,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Fenced, NotFound, SaritError, Unavailable
-from sarit.core.limits_cluster import (
+from sarit.log.bookkeeper import chain as chains
+from sarit.log.bookkeeper.limits import (
     CHAIN_CHANGE_SECONDS,
     LEDGER_DELETION_SECONDS,
     LEDGER_PROOF_TIMEOUT_SECONDS,
     MAX_CHAIN_LEDGERS,
     METADATA_RETRY_SECONDS,
 )
-from sarit.log.bookkeeper import chain as chains
 
 if TYPE_CHECKING:
     from collections.abc import Callable

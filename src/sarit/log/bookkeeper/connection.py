@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import SaritError
-from sarit.core.limits_cluster import (
+from sarit.log.bookkeeper.limits import (
     BOOKIE_CONNECT_SECONDS,
     BOOKIE_MAX_QUEUED_BYTES,
     BOOKIE_MAX_RETRY_SECONDS,

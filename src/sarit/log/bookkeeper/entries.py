@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits_cluster import LEDGER_ENTRY_BYTES
+from sarit.log.bookkeeper.limits import LEDGER_ENTRY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

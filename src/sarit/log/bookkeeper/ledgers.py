@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Corrupt, NotFound, Unavailable
-from sarit.core.limits_cluster import (
+from sarit.log.bookkeeper import wire
+from sarit.log.bookkeeper.limits import (
     BUSY_BOOKIE_SECONDS,
     LEDGER_READ_TIMEOUT_SECONDS,
     LEDGER_RECOVERY_TIMEOUT_SECONDS,
@@ -22,7 +23,6 @@ from sarit.core.limits_cluster import (
     REPLAY_READS_AHEAD,
     SECOND_BOOKIE_SECONDS,
 )
-from sarit.log.bookkeeper import wire
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.bookkeeper.recovering import AddAgain, Close, Inconclusive, LedgerRecovering, Read

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import LOG_IDENTITY_BYTES
-from sarit.core.limits_cluster import (
+from sarit.log.bookkeeper import chain as chains
+from sarit.log.bookkeeper.chain import Chain
+from sarit.log.bookkeeper.entries import parse
+from sarit.log.bookkeeper.ledgers import read_entry, recover_ledger
+from sarit.log.bookkeeper.limits import (
     LEDGER_BYTES,
     LEDGER_ENTRY_BYTES,
     LEDGER_PROOF_TIMEOUT_SECONDS,
     LEDGER_SECONDS,
     METADATA_RETRY_SECONDS,
 )
-from sarit.log.bookkeeper import chain as chains
-from sarit.log.bookkeeper.chain import Chain
-from sarit.log.bookkeeper.entries import parse
-from sarit.log.bookkeeper.ledgers import read_entry, recover_ledger
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.owned import BookKeeperLog, Opened
 

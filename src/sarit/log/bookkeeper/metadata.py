@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits_cluster import (
+from sarit.log.bookkeeper.limits import (
     BOOKKEEPER_MAX_CUSTOM_ENTRIES,
     BOOKKEEPER_MAX_ENSEMBLE_SIZE,
     BOOKKEEPER_MAX_ENSEMBLES,

@@ -22,7 +22,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Fenced, SaritError, Unavailable
-from sarit.core.limits_cluster import (
+from sarit.log.bookkeeper import chain as chains
+from sarit.log.bookkeeper.chain_register import ChainRegister
+from sarit.log.bookkeeper.entries import FrameJoiner, parse, split, without_frame
+from sarit.log.bookkeeper.ledgers import LedgerWriter, WriterCalls, read_entries
+from sarit.log.bookkeeper.limits import (
     LEDGER_BYTES_IN_FLIGHT,
     LEDGER_CLOSE_TIMEOUT_SECONDS,
     LEDGER_ENSEMBLE_CHANGES,
@@ -32,10 +36,6 @@ from sarit.core.limits_cluster import (
     LEDGER_TICK_SECONDS,
     METADATA_RETRY_SECONDS,
 )
-from sarit.log.bookkeeper import chain as chains
-from sarit.log.bookkeeper.chain_register import ChainRegister
-from sarit.log.bookkeeper.entries import FrameJoiner, parse, split, without_frame
-from sarit.log.bookkeeper.ledgers import LedgerWriter, WriterCalls, read_entries
 from sarit.log.bookkeeper.writing import State
 from sarit.log.port import Frame
 

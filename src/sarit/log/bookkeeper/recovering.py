@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sarit.core.limits_cluster import RECOVERY_READS_AHEAD
+from sarit.log.bookkeeper.limits import RECOVERY_READS_AHEAD
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.writing import write_set
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import LOG_JOIN_BELOW_BYTES
-from sarit.core.limits_cluster import (
+from sarit.log.bookkeeper.digest import OUR_DIGEST, OUR_MASTER_KEY, EntryDigest
+from sarit.log.bookkeeper.limits import (
     BOOKKEEPER_LARGE_RESPONSE_BYTES,
     BOOKKEEPER_MAX_FRAME_BYTES,
     BOOKKEEPER_RECEIVE_WINDOW_BYTES,
 )
-from sarit.log.bookkeeper.digest import OUR_DIGEST, OUR_MASTER_KEY, EntryDigest
 from sarit.log.bookkeeper.metadata import NO_ENTRY
 from sarit.log.bookkeeper.port import AddPacket, Code
 from sarit.wire.errors import ProtocolError

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits_cluster import (
+from sarit.log.bookkeeper.limits import (
     BUSY_BOOKIE_SECONDS,
     LEDGER_PROOF_SECONDS,
     NO_QUORUM_SECONDS,

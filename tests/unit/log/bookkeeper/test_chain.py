@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits_cluster import MAX_CHAIN_LEDGERS
 from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.chain import OPEN, Chain, ChainLedger
+from sarit.log.bookkeeper.limits import MAX_CHAIN_LEDGERS
 
 IDENTITY = b"i" * 16
 numbers = st.integers(0, 2**63 - 1)

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarit.core.limits_cluster import (
+from sarit.env.real import real_env
+from sarit.log.bookkeeper import connection as connection_module
+from sarit.log.bookkeeper.bookies import NetworkBookies, address_of
+from sarit.log.bookkeeper.connection import PendingRequests, Request
+from sarit.log.bookkeeper.limits import (
     BOOKIE_MAX_QUEUED_BYTES,
     BOOKIE_MAX_RETRY_SECONDS,
     BOOKIE_REQUEST_SECONDS,
     BOOKIE_RETRY_SECONDS,
     BOOKIE_SILENT_SECONDS,
 )
-from sarit.env.real import real_env
-from sarit.log.bookkeeper import connection as connection_module
-from sarit.log.bookkeeper.bookies import NetworkBookies, address_of
-from sarit.log.bookkeeper.connection import PendingRequests, Request
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.wire import add_packet
 from sarit.wire.errors import ProtocolError

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
-from sarit.core.limits_cluster import LEDGER_DELETION_SECONDS, LEDGER_PROOF_SECONDS
+from sarit.log.bookkeeper.limits import LEDGER_DELETION_SECONDS, LEDGER_PROOF_SECONDS
 from sarit.log.bookkeeper.metadata import LedgerState
 from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.port import LogHistory

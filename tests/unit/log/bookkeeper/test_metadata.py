@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits_cluster import BOOKKEEPER_MAX_METADATA_BYTES
+from sarit.log.bookkeeper.limits import BOOKKEEPER_MAX_METADATA_BYTES
 from sarit.log.bookkeeper.metadata import (
     MAGIC,
     DigestType,

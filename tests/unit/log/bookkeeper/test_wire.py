@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits_cluster import BOOKKEEPER_MAX_FRAME_BYTES, BOOKKEEPER_RECEIVE_WINDOW_BYTES
 from sarit.log.bookkeeper.digest import EntryDigest, master_key
+from sarit.log.bookkeeper.limits import BOOKKEEPER_MAX_FRAME_BYTES, BOOKKEEPER_RECEIVE_WINDOW_BYTES
 from sarit.log.bookkeeper.metadata import DigestType
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.wire import (

@@ -1,0 +1,50 @@
+"""Bounds, intervals and sizes of processes: of one node, and of a cluster.  What a user chooses: `settings.py`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import MIB
+
+# -- processes of one node --------------------------------------------------------------------------
+# Pauses before a child that ended starts again, and after how long without an end they begin with the shortest; how
+# long a child may take to stop; how often a child says that its event loop runs, and after how long a silence the
+# parent kills it.
+CHILD_RESTART_SECONDS: Final = 0.1
+CHILD_SECRET_BYTES: Final = 32
+MAX_CHILD_RESTART_SECONDS: Final = 10.0
+CHILD_STEADY_SECONDS: Final = 30.0
+CHILD_STOP_SECONDS: Final = 30.0
+CHILD_HEARTBEAT_SECONDS: Final = 1.0
+CHILD_SILENT_SECONDS: Final = 10.0
+
+# -- controllers on stores of other processes -------------------------------------------------------
+STORES_RETRY_SECONDS: Final = 0.5  # between two attempts to begin
+
+# -- the cluster ------------------------------------------------------------------------------------
+MIN_STORE_LEASE_SECONDS: Final = 4.0
+MAX_STORE_LEASE_SECONDS: Final = 30.0
+CLUSTER_ID_BYTES: Final = 16
+CLUSTER_SECRET_BYTES: Final = 32
+DRAIN_POLL_SECONDS: Final = 0.5
+# Of a log in a directory: an opening begins a file and fills it, which is most of the time of a move.
+SHARED_LOG_FILE_BYTES: Final = 16 * MIB
+LOG_SESSION_SECONDS: Final = 10.0  # with ZooKeeper; a log needs no lease, so it may be long
+# Between two commits to an index on an object store, whose requests cost money.
+OBJECT_STORE_FLUSH_INTERVAL_SECONDS: Final = 10.0
+
+# -- the interpreter --------------------------------------------------------------------------------
+# The timer of garbage collections (node/gc_scheduler.py).
+GC_INTERVAL_SECONDS: Final = 0.05
+# A collection of the young visits so many objects at most: about 4 ms.
+MAX_YOUNG_GC_OBJECTS: Final = 5_000
+# It is followed by a pause of that many times its duration, in which young objects are set aside unvisited.
+GC_INTERVAL_FACTOR: Final = 50
+FULL_GC_OBJECTS: Final = 2_000_000
+# A full collection waits for a quiet moment: for so long no tick found the event loop using more than this share of a
+# processor.
+QUIET_SECONDS: Final = 1.0
+QUIET_SHARE: Final = 0.02
+# Without one it is made after this time, but only if the process has grown by so much since the last one.
+MAX_GC_DELAY_SECONDS: Final = 600.0
+GC_MEMORY_GROWTH_BYTES: Final = 128 * MIB
