@@ -1,4 +1,4 @@
-"""The simulation as a test: fresh seeds, pinned seeds, determinism, mutants.  See docs/testing.md.
+"""The simulation as a test: fresh seeds and pinned seeds.  See docs/testing.md.
 
 The seeds are drawn from the sources: every change runs other seeds, and the same sources run the same ones on any
 machine.  A failure prints its seed, the full report, and the command to replay it.  SARIT_SEED=N runs seeds from N on.
@@ -6,21 +6,14 @@ machine.  A failure prints its seed, the full report, and the command to replay 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-import subprocess
-import sys
 from collections import Counter
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
 from simulation.batch import Totals, stores_of_proof, summaries, summarize
-from simulation.mutants import MUTANTS
-from simulation.run import run_seed
-from simulation.table import PAGE, Catch, catch, fails_its_test, row, rows_of
 
 ROOT = Path(__file__).parent.parent
 # `make prove` runs 500.  More than FRESH only until each required probe was reached.
@@ -51,8 +44,6 @@ PINNED = {
 PINNED_WITH_STORES = {
     (13, 3): "a controller's request was repeated without a pause for ever when rounding left a rest of its time",
 }
-CAUGHT_BY = ("ack-before-fsync", "append-after-seal", "merge-drops-last-block")
-TWICE = (3, 11, 20, 26)
 # Coverage probes of rare work in the node (`sarit.core.coverage_probes`), and faults.
 MUST_REACH = {
     "kill", "power_cut", "connection_broken", "storage_outage", "sync_error", "ack_learned_at_setup",
@@ -95,35 +86,8 @@ def test_pinned_and_fresh_seeds_have_no_violations() -> None:
     )
 
 
-def _trace(seed: int, hash_seed: str, path: Path) -> Path:
-    subprocess.run(
-        [sys.executable, "-m", "simulation", "--seed", str(seed), "--trace", str(path), "--quiet"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        check=True,
-        capture_output=True,
-    )
-    return path
-
-
-@pytest.mark.parametrize("seed", TWICE)
-def test_seed_gives_same_trace_in_any_process_and_hash_seed(seed, tmp_path) -> None:
-    """Every step, message, disk effect and log record, line by line."""
-    with _trace(seed, "1", tmp_path / "one").open() as one, _trace(seed, "2", tmp_path / "two").open() as two:
-        count = 0
-        for count, (left, right) in enumerate(zip_longest(one, two), 1):
-            assert left == right, f"line {count} differs: python -m simulation --seed {seed} --trace FILE"
-    assert count > 1000
-
-
 def test_share_of_a_proof_has_several_stores() -> None:
     assert Counter(stores_of_proof(seed) for seed in range(500)) == {0: 375, 2: 63, 3: 62}
-
-
-def test_seed_with_several_stores_has_no_violations_and_repeats() -> None:
-    first, again = (summarize(2, stores=3) for _ in range(2))
-    assert not first.violations, first.explanation
-    assert (first.steps, first.acked_events, first.probes) == (again.steps, again.acked_events, again.probes)
 
 
 @pytest.mark.parametrize(("seed", "stores"), PINNED_WITH_STORES)
@@ -140,54 +104,3 @@ def test_fresh_seeds_with_several_stores_have_no_violations() -> None:
         assert not summary.violations, summary.explanation
         totals.add(summary)
     assert set(totals.probes) >= MUST_REACH_WITH_STORES
-
-
-@functools.cache
-def caught(mutant: str) -> Catch | None:
-    """A few tests need the first seed that catches a mutant."""
-    return catch(mutant, 10)
-
-
-@pytest.mark.parametrize("mutant", CAUGHT_BY)
-def test_mutants_are_caught_by_seeds(mutant) -> None:
-    assert caught(mutant) is not None
-
-
-@pytest.mark.parametrize("mutant", [name for name, mutant in MUTANTS.items() if mutant.found_by])
-def test_rare_mutants_are_caught_by_their_tests(mutant) -> None:
-    assert fails_its_test(mutant)
-
-
-def test_mutant_is_removed_completely_afterwards() -> None:
-    from sarit.log.writer import LogWriter
-    from sarit.store.container.container import Container
-    from sarit.store.container.state import ContainerState
-
-    def attributes_of_owners():
-        return [dict(vars(owner)) for owner in (LogWriter, Container, ContainerState)]
-
-    before = attributes_of_owners()
-    for mutant in MUTANTS.values():
-        with mutant.apply():
-            pass
-    assert attributes_of_owners() == before
-
-
-def test_every_mutant_is_in_the_table_and_was_caught() -> None:
-    rows = rows_of(PAGE.read_text())
-    by_seeds = [name for name, mutant in MUTANTS.items() if not mutant.found_by]
-    assert len(by_seeds) >= 24
-    assert set(rows) == set(MUTANTS), "python -m simulation mutants --mutant NAME writes the row"
-    assert [name for name in by_seeds if rows[name] == row(name, None)] == []
-
-
-def test_failed_seed_prints_its_replay_command() -> None:
-    result = caught("ack-before-fsync")
-    assert result is not None
-    summary = summarize(result.seeds, ["ack-before-fsync"])
-    assert f"python -m simulation --seed {result.seeds} --mutant ack-before-fsync" in summary.explanation
-    assert "kills = " in summary.explanation
-
-
-def test_digests_of_different_seeds_differ() -> None:
-    assert run_seed(3).digest != run_seed(4).digest

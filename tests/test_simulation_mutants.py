@@ -1,0 +1,60 @@
+"""Mutants: what finds each of them.  See docs/testing.md."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from simulation.batch import summarize
+from simulation.mutants import MUTANTS
+from simulation.table import PAGE, Catch, catch, fails_its_test, row, rows_of
+
+CAUGHT_BY = ("ack-before-fsync", "append-after-seal", "merge-drops-last-block")
+
+
+@functools.cache
+def caught(mutant: str) -> Catch | None:
+    """A few tests need the first seed that catches a mutant."""
+    return catch(mutant, 10)
+
+
+@pytest.mark.parametrize("mutant", CAUGHT_BY)
+def test_mutants_are_caught_by_seeds(mutant) -> None:
+    assert caught(mutant) is not None
+
+
+@pytest.mark.parametrize("mutant", [name for name, mutant in MUTANTS.items() if mutant.found_by])
+def test_rare_mutants_are_caught_by_their_tests(mutant) -> None:
+    assert fails_its_test(mutant)
+
+
+def test_mutant_is_removed_completely_afterwards() -> None:
+    from sarit.log.writer import LogWriter
+    from sarit.store.container.container import Container
+    from sarit.store.container.state import ContainerState
+
+    def attributes_of_owners():
+        return [dict(vars(owner)) for owner in (LogWriter, Container, ContainerState)]
+
+    before = attributes_of_owners()
+    for mutant in MUTANTS.values():
+        with mutant.apply():
+            pass
+    assert attributes_of_owners() == before
+
+
+def test_every_mutant_is_in_the_table_and_was_caught() -> None:
+    rows = rows_of(PAGE.read_text())
+    by_seeds = [name for name, mutant in MUTANTS.items() if not mutant.found_by]
+    assert len(by_seeds) >= 24
+    assert set(rows) == set(MUTANTS), "python -m simulation mutants --mutant NAME writes the row"
+    assert [name for name in by_seeds if rows[name] == row(name, None)] == []
+
+
+def test_failed_seed_prints_its_replay_command() -> None:
+    result = caught("ack-before-fsync")
+    assert result is not None
+    summary = summarize(result.seeds, ["ack-before-fsync"])
+    assert f"python -m simulation --seed {result.seeds} --mutant ack-before-fsync" in summary.explanation
+    assert "kills = " in summary.explanation
