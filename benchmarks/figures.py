@@ -61,6 +61,8 @@ FIGURES: Final = (
     Figure("start", "idle_mb", "idle memory", "MB", 250, 150),
     Figure("processes", "bulk_ratio", "two processes / one, on two cores: bulk writes", "x", 0.95, 1.0, higher=True),
     Figure("processes", "small_ratio", "the same: 200 writers of one small append", "x", 1.0, 1.2, higher=True),
+    Figure("killed-store", "back_s_worst", "kill -9 of one store of three: it serves again after", "s", 3, 1.5),
+    Figure("killed-store", "others_ms_worst", "the same: longest wait for the other stores' acks", "ms", 1000, 100),
     _rate("transactions", "commits_per_s", "transactions, one client, 10 open, 4 segments", 200, 500),
     _rate("transactions", "one_segment.commits_per_s", "transactions, one client, 10 open, 1 segment", 200, 500),
     Figure("transactions", "commit.p95_ms", "the same on 4 segments, commit alone: p95", "ms", 50, 15),

@@ -114,9 +114,10 @@ class SaritNode:
 
     name = "Sarit"
 
-    def __init__(self, directory: Path, processes: int = 1) -> None:
+    def __init__(self, directory: Path, processes: int = 1, *options: str) -> None:
         self.directory = directory
         self.processes = processes
+        self.options = options
         self.report_path = directory / "report.json"
         self.endpoint = ""
         self.start_seconds = 0.0
@@ -127,7 +128,7 @@ class SaritNode:
         self.directory.mkdir(parents=True, exist_ok=True)
         arguments = [
             "standalone", "--data-dir", str(self.directory / "data"), "--controller-port", "0", "--store-port", "0",
-            "--processes", str(self.processes),
+            "--processes", str(self.processes), *self.options,
         ]  # fmt: skip
         python = [sys.executable, "-m", "benchmarks.node", str(self.report_path)]
         command = [str(Path(sys.executable).with_name("sarit"))] if plain else python
@@ -153,6 +154,10 @@ class SaritNode:
         assert self._process is not None
         parent = self._process.pid
         return [parent, *map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())]
+
+    def child(self, name: str) -> int:
+        """The process id of one of its processes, by name: `store-0`, `controller`."""
+        return next(pid for pid in self._pids() if Path(f"/proc/{pid}/comm").read_text().strip() == name)
 
     def cpu_seconds(self) -> float:
         """Processor time used so far, in seconds, by all its processes."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import spark_growth, spark_rows
 from benchmarks.harness import Load, SaritNode, affordable_events, load
+from benchmarks.killed_store import killed_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -304,6 +305,7 @@ ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "fast-1": _fast(1),
     "fast-16": _fast(16),
     "processes": processes,
+    "killed-store": lambda directory, scale: killed_store(directory, 2 if scale.quick else 9),
     "latency": latency,
     "catch-up": catch_up,
     "official": official,
