@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sarit.env.real import real_env
 from sarit.log.bookkeeper.log import BookKeeperLogs
-from sarit.node.log_place import open_logs
+from sarit.node.log_place import open_bookkeeper_logs
 from tests.unit.log.bookkeeper.world import SMALL
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class RealLogs:
 
     async def connect(self) -> LogProvider:
         """Sessions and connections of its own."""
-        found = await self._open.enter_async_context(open_logs(self.url, real_env(), self.node))
+        found = await self._open.enter_async_context(open_bookkeeper_logs(self.url, real_env(), self.node))
         assert isinstance(found, BookKeeperLogs)
         found.settings = SMALL
         return found

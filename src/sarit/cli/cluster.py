@@ -60,7 +60,7 @@ def init(cluster: str, containers: int, log: str, index: str | None, storage: st
     """Make a new cluster: write what all its processes share, once.  Then start stores and controllers."""
     from sarit.env.real import real_env
     from sarit.node.cluster_init import init_cluster
-    from sarit.node.cluster_places import default_index, open_logs
+    from sarit.node.cluster_places import default_index, open_cluster_logs
     from sarit.node.cluster_settings import ClusterMeta, parse_cluster
     from sarit.storage.open import open_storage
 
@@ -72,7 +72,7 @@ def init(cluster: str, containers: int, log: str, index: str | None, storage: st
         env = real_env()
         async with AsyncExitStack() as closing:
             # Before anything is written: is it there?
-            await open_logs(closing, asked, env, 0)
+            await open_cluster_logs(closing, asked, env, 0)
             chunks = await open_storage(storage, env)
             closing.push_async_callback(chunks.close)
             made = await init_cluster(view.registers, env, asked, chunks)

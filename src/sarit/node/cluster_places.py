@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from sarit.core.errors import Invalid
 from sarit.log.local import LocalLogProvider
-from sarit.node import log_place
 from sarit.node.cluster_settings import directory_of
 from sarit.node.indexes import open_shared_indexes
 from sarit.node.limits import SHARED_LOG_FILE_BYTES
+from sarit.node.log_place import open_bookkeeper_logs
 from sarit.store.flow_control.free_space import log_file_bytes
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def log_size(env: Env, meta: ClusterMeta) -> int:
     return min(SHARED_LOG_FILE_BYTES, log_file_bytes(env.files.volume_bytes(directory), meta.containers))
 
 
-async def open_logs(closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_bytes: int) -> LogProvider:
+async def open_cluster_logs(closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_bytes: int) -> LogProvider:
     """The durable logs, until `closing` ends.
 
     Raises Invalid, Unavailable: there is no BookKeeper, or it has too few bookies."""
     if meta.log_directory is not None:
         return LocalLogProvider(env, meta.log_directory, file_bytes)
     # Chains of ledgers are below the id of the cluster.
-    return await closing.enter_async_context(log_place.open_logs(meta.log, env, meta.cluster))
+    return await closing.enter_async_context(open_bookkeeper_logs(meta.log, env, meta.cluster))
 
 
 def default_index(log: str, storage: str) -> str:

@@ -66,7 +66,7 @@ def parse_log_url(url: str) -> BookKeeperPlace:
 
 
 @asynccontextmanager
-async def open_logs(url: str, env: Env, node: str) -> AsyncIterator[LogProvider]:
+async def open_bookkeeper_logs(url: str, env: Env, node: str) -> AsyncIterator[LogProvider]:
     """The durable logs of the node with this id in a place, for the length of the block.
 
     Raises Invalid (no BookKeeper there; sarit[cluster] is not installed), Unavailable (no answer; too few bookies)."""
@@ -107,4 +107,4 @@ def _require_bookies(place: BookKeeperPlace, writable: int) -> None:
         )  # fmt: skip
 
 
-__all__ = ["BookKeeperPlace", "open_logs", "parse_log_url"]
+__all__ = ["BookKeeperPlace", "open_bookkeeper_logs", "parse_log_url"]

@@ -16,7 +16,7 @@ from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.indexes import claim_index_storage, open_indexes
-from sarit.node.log_place import open_logs
+from sarit.node.log_place import open_bookkeeper_logs
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.volume import fit_to_volume, storage_directory
@@ -193,7 +193,7 @@ async def _serve(config: NodeConfig, env: Env) -> None:
         async with AsyncExitStack() as closing:
             logs = None  # in the directory
             if config.log_url is not None:
-                logs = await closing.enter_async_context(open_logs(config.log_url, env, claim.node))
+                logs = await closing.enter_async_context(open_bookkeeper_logs(config.log_url, env, claim.node))
             # Its storage has threads from here on, even if it never starts.
             node = await open_node(config, env, claim, logs)
             await serve_until_stopped(node, _start(config, env, claim, node), signals)
