@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.client.core.session import Session
+    from sarit.client.core.values import Successor
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
     from sarit.core.names import StreamName
@@ -63,14 +64,30 @@ def _by_stream(positions: Offsets) -> dict[StreamName, dict[SegmentId, int]]:
     return streams
 
 
+class _Successors:
+    """What follows each segment of a stream, asked for once: the steps of one cut see the same history."""
+
+    def __init__(self, session: Session, stream: StreamName) -> None:
+        self.stream = stream
+        self._session = session
+        self._known: dict[SegmentId, list[Successor]] = {}
+
+    async def of(self, segment: SegmentId) -> list[Successor]:
+        """Raises NotFound."""
+        if segment not in self._known:
+            self._known[segment] = await self._session.controller.successors(self.stream, segment)
+        return self._known[segment]
+
+
 async def _cut(session: Session, stream: StreamName, offsets: dict[SegmentId, int], exact: bool) -> StreamCut:
-    missing, whole = await _missing(session, stream, offsets)
-    if exact and not (whole and await _none_begun(session, stream, missing)):
+    successors = _Successors(session, stream)
+    missing, whole = await _missing(session, successors, offsets)
+    if exact and not (whole and await _none_begun(successors, missing)):
         raise Conflict(
             f"the readers are between two scales of {stream}, where no cut exists: try again when they have read on"
         )
     if not whole:
-        return await _cut_before(session, stream, offsets)
+        return await _cut_before(session, successors, offsets)
     # Two kinds of ended segments: those that no set of the group contains any more, and deleted ones, at offset -1.
     ended = [*missing, *(segment for segment, offset in offsets.items() if offset < 0)]
     infos = await segment_infos(session, stream, ended)
@@ -78,25 +95,25 @@ async def _cut(session: Session, stream: StreamName, offsets: dict[SegmentId, in
     return StreamCut(stream, unfinished | {segment: info.end_offset for segment, info in infos.items()})
 
 
-async def _cut_before(session: Session, stream: StreamName, offsets: dict[SegmentId, int]) -> StreamCut:
+async def _cut_before(session: Session, successors: _Successors, offsets: dict[SegmentId, int]) -> StreamCut:
     """The segments of the newest epoch that the group has read past nowhere: a cut before all positions.
 
     Each segment of that epoch has a position, or was read to its end: had it waited for another, that one would have
     a position, and would have been sealed before this epoch."""
+    stream = successors.stream
     newest: int | None = None
     for segment in (segment for segment, offset in offsets.items() if offset >= 0):
         # All successors of a segment begin in the epoch after its last one.
-        for successor in await session.controller.successors(stream, segment):
+        for successor in await successors.of(segment):
             last = successor.segment.epoch - 1
             newest = last if newest is None else min(newest, last)
     if newest is None:
         raise Corrupt(f"the positions of the group do not cover {stream}, and no segment among them has a successor")
     segments = [one.segment for one in (await history.epoch(session, stream, newest)).segments]
-    ended = await segment_infos(session, stream, [one for one in segments if offsets.get(one, -1) < 0])
+    known = {one: offset for one in segments if (offset := offsets.get(one, -1)) >= 0}
+    ended = await segment_infos(session, stream, [one for one in segments if one not in known])
     # A deleted segment was truncated away: a reader finds that out at any offset.
-    at = {one: offsets.get(one, -1) for one in segments}
-    ends = {one: ended[one].end_offset if one in ended else 0 for one in segments}
-    return StreamCut(stream, {one: ends[one] if offset < 0 else offset for one, offset in at.items()})
+    return StreamCut(stream, dict.fromkeys(segments, 0) | {one: at.end_offset for one, at in ended.items()} | known)
 
 
 async def _ahead(
@@ -112,26 +129,27 @@ async def _ahead(
     return sorted(seen & among)
 
 
-async def _none_begun(session: Session, stream: StreamName, ended: list[SegmentId]) -> bool:
+async def _none_begun(successors: _Successors, ended: list[SegmentId]) -> bool:
     """Whether every successor of the ended segments still waits for another predecessor."""
     done = frozenset(ended)
     for segment in ended:
-        for successor in await session.controller.successors(stream, segment):
+        for successor in await successors.of(segment):
             if successor.predecessors <= done:
                 return False
     return True
 
 
-async def _missing(session: Session, stream: StreamName, offsets: dict[SegmentId, int]) -> tuple[list[SegmentId], bool]:
+async def _missing(
+    session: Session, successors: _Successors, offsets: dict[SegmentId, int]
+) -> tuple[list[SegmentId], bool]:
     """The ended segments whose successors wait, and whether all keys are covered with them.
 
     Found by walking from the known segments to their successors, and to the other predecessors of those."""
-    ranges = Ranges(session, stream)
+    ranges = Ranges(session, successors.stream)
     covered = await ranges.of(offsets)
     ahead, seen, found = deque(sorted(offsets)), set(offsets), list[SegmentId]()
     while ahead and len(seen) < MAX_STEPS and not tiles(covered.values()):
-        segment = ahead.popleft()
-        for successor in await session.controller.successors(stream, segment):
+        for successor in await successors.of(ahead.popleft()):
             for other in sorted(successor.predecessors - seen):
                 keys = (await ranges.of([other]))[other]
                 # Where its keys are covered, a segment before or after this one has them already.
