@@ -60,9 +60,9 @@ class Opened:
                 for task in hosted.tasks:
                     task.cancel()
                 await asyncio.gather(*hosted.tasks, return_exceptions=True)
-            for task in [*self.store._tasks]:
+            for task in [*self.store._background._tasks]:
                 task.cancel()
-            await asyncio.gather(*self.store._tasks, return_exceptions=True)
+            await asyncio.gather(*self.store._background._tasks, return_exceptions=True)
             for opened in self.store.opened():
                 await opened.container.log.close()
                 await opened.container.index.close()

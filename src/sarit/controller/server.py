@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,7 @@ from sarit.controller.transactions.transactions import Transactions
 from sarit.controller.writers import Writers
 from sarit.core.errors import Corrupt, Exists
 from sarit.core.names import SYSTEM_SCOPE
+from sarit.env.background import Background
 from sarit.rpc.grpc_server import RequestLimiter
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Controller:
         self.recovery_sweeper = RecoverySweeper(
             self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env, assignment
         )
-        self._background: list[asyncio.Task[None]] = []
+        self._background = Background.critical(_log, "background work of the controller")
 
     def __repr__(self) -> str:
         return f"<Controller at {self.advertised[0]}:{self.advertised[1]}>"
@@ -94,15 +94,12 @@ class Controller:
         except Corrupt as error:
             _log.error("the record of scope %s is damaged: %s", SYSTEM_SCOPE, error)
         work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run(), self.timeline.run())
-        self._background = [asyncio.ensure_future(each) for each in work]
-        for task in self._background:
-            task.add_done_callback(_log_background_failure)
+        for each in work:
+            self._background.spawn(each)
 
     async def stop(self) -> None:
         """Stop the background work.  The next start, of any controller, completes what it leaves."""
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._background.close()
         # Last: the sweeper schedules completions.
         await self.transactions.stop()
 
@@ -119,9 +116,3 @@ class Controller:
         # One for both services: what a caller may have in progress is bounded for the controller as a whole.
         limiter = RequestLimiter()
         return [Service(PRAVEGA, families, limiter), Service(SARIT, (CutCalls(self.timeline),), limiter)]
-
-
-def _log_background_failure(task: asyncio.Task[None]) -> None:
-    """Background work never ends by itself: log that it did."""
-    if not task.cancelled() and task.exception() is not None:
-        _log.critical("background work of the controller ended with an unexpected error", exc_info=task.exception())

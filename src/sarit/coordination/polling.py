@@ -1,11 +1,13 @@
-"""Work that is repeated whenever it may be due: after each wake-up, and at intervals, since a wake-up may be lost."""
+"""Work that is repeated whenever it may be due: after each wake-up, and at intervals, since a wake-up may be lost.
+
+And the end of a membership."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Invalid, Unavailable
+from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import COORDINATION_POLL_SECONDS, COORDINATION_RETRY_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Never
 
+    from sarit.coordination.port import Membership
     from sarit.env.ports import Clock
 
 
@@ -47,3 +50,13 @@ async def woken(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
     except TimeoutError:
         return
+
+
+async def leave(membership: Membership | None, log: logging.Logger, member: str) -> None:
+    """End a membership now, if there is one.  When the service cannot be reached, its lease ends by itself."""
+    if membership is None:
+        return
+    try:
+        await membership.leave()
+    except SaritError as error:
+        log.warning("%s could not leave: %s", member, error)

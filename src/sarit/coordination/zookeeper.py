@@ -41,6 +41,7 @@ from sarit.core.limits import (
     ZOOKEEPER_RETRY_SECONDS,
     ZOOKEEPER_WAIT_SECONDS,
 )
+from sarit.env.background import Background
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,7 @@ class ZooKeeper:
         self._heartbeat_at = _NO_TIME
         self._certain_at = _NO_TIME
         self._beat_now = asyncio.Event()
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._background = Background.critical(_log, "the session with ZooKeeper")
         self._watches: set[ZooKeeperWatch] = set()
         self._memberships: set[SessionStates] = set()
 
@@ -113,7 +114,7 @@ class ZooKeeper:
         """Connect in the background."""
         self._loop = asyncio.get_running_loop()
         self._client.start_async()
-        self._spawn(self._send_heartbeats())
+        self._background.spawn(self._send_heartbeats())
 
     async def close(self) -> None:
         """End the session, and with it its members."""
@@ -124,9 +125,7 @@ class ZooKeeper:
             membership.on_session_state(MemberState.LOST)
         for watch in list(self._watches):
             watch.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.close()
         await _run_blocking(self._env, partial(stop_client, self._client))
 
     @property
@@ -234,7 +233,7 @@ class ZooKeeper:
         self._certain_at = self._heartbeat_at = _NO_TIME
         self._report(MemberState.LOST)
         if ended and not self._closing:
-            self._spawn(self._start_again())
+            self._background.spawn(self._start_again())
 
     def _on_session(self, seconds: float, asked_at: float) -> None:
         # The leader has made or confirmed the session for this connection.
@@ -283,11 +282,6 @@ class ZooKeeper:
         if self._connected.is_set():
             watch.arm()
         return watch
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # -- on the threads of kazoo -----------------------------------------------------------------
 

@@ -29,9 +29,10 @@ from sarit.core.limits import (
     STORE_LEASE_SECONDS,
     SWITCH_INTERVAL_SECONDS,
 )
+from sarit.env.background import Background
 from sarit.node.cluster_controller import ClusterController
 from sarit.node.cluster_init import check_log, check_storage, read_meta
-from sarit.node.cluster_places import log_size, open_indexes, open_logs
+from sarit.node.cluster_places import log_size, open_cluster_logs, open_indexes
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.remote_adapter import StoreConnections
@@ -168,7 +169,7 @@ class ClusterStore:
         self._member: Member | None = None
         self._server: Any = None
         self._owners: StoreConnections | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background.critical(_log, "background work of this store")
         self._drained = asyncio.Event()
         self._drain_watch: Watch | None = None
         self._skipped = asyncio.Event()
@@ -201,7 +202,7 @@ class ClusterStore:
         member.start(store, port)
         self._drain_watch = connection.registers.watch(f"{DRAINED}/{name}", self._drained.set)
         follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
-        self._tasks.append(asyncio.ensure_future(follow))
+        self._background.spawn(follow)
         await member.joined.wait()
         say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}")
 
@@ -238,7 +239,7 @@ class ClusterStore:
         try:
             await check_storage(env, storage, meta)
             size = log_size(env, meta)
-            logs = ConfirmedLogs(await open_logs(self._closing, meta, env, size), member)
+            logs = ConfirmedLogs(await open_cluster_logs(self._closing, meta, env, size), member)
             limits = replace(node.limits, log_file_bytes=size)
             indexes = open_indexes(meta, env, limits.index_cache_bytes)
         except BaseException:
@@ -266,7 +267,7 @@ class ClusterStore:
         with naming_port("--port", node.host, node.store_port):
             port: int = await self._server.listen(node.host, node.store_port)
         self._server.start_reaper()
-        self._tasks.append(asyncio.ensure_future(meters.run()))
+        self._background.spawn(meters.run())
         return port
 
     async def _ask_owner(self, command: Any) -> Any:
@@ -298,9 +299,7 @@ class ClusterStore:
         """See `Process`: leave, then close.  What is not moved by then is recovered from the log by other stores."""
         if self._member is not None:
             await self._leave(self._member)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.close()
         if self._drain_watch is not None:
             self._drain_watch.close()
         if self._server is not None:

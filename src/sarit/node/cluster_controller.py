@@ -17,13 +17,14 @@ from sarit.coordination.map_register import STORES
 from sarit.core.errors import Unavailable
 from sarit.core.limits import STORE_LEASE_SECONDS
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.background import Background
 from sarit.node.controller_members import CONTROLLERS, ControllerMembers
 from sarit.node.limits import STORES_RETRY_SECONDS
 from sarit.node.map_watch import MapWatch
 from sarit.node.remote_adapter import RemoteSegments, RemoteTables, ScaleRequestWatch, StoreConnections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from sarit.controller.times import Times
     from sarit.coordination.port import Members, Registers
@@ -51,14 +52,15 @@ class ClusterController:
             RemoteTables(self._stores), RemoteSegments(self._stores), env, ("", 0), times, self.members.addresses
         )
         self._scaling = ScaleRequestWatch(self._stores, env, self.controller.autoscale.request)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background.critical(_log, "background work of the controller")
 
     def __repr__(self) -> str:
         return f"<ClusterController {self.controller!r}, {self.watch!r}>"
 
     async def open(self) -> None:
         """Lead, and start the controller as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""
-        self._tasks += [self._spawn(self.leader.run()), self._spawn(self.watch.run())]
+        self._background.spawn(self.leader.run())
+        self._background.spawn(self.watch.run())
         repeated = RepeatedLog(_log, self._env.clock.monotonic)
         while True:
             try:
@@ -67,7 +69,7 @@ class ClusterController:
             except Unavailable as error:
                 repeated.warning("", f"the controller waits for the stores: {error}")
                 await asyncio.sleep(STORES_RETRY_SECONDS)
-        self._tasks.append(self._spawn(self._scaling.run()))
+        self._background.spawn(self._scaling.run())
 
     def services(self) -> list[Any]:
         """The services for a grpclib server."""
@@ -81,18 +83,6 @@ class ClusterController:
     async def stop(self) -> None:
         """Stop the background work, and close everything."""
         await self.members.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.close()
         await self.controller.stop()
         await self._stores.close()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(_log_error)
-        return task
-
-
-def _log_error(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.critical("background work of the controller failed: internal error", exc_info=task.exception())

@@ -7,10 +7,11 @@ import json
 import logging
 from typing import TYPE_CHECKING, Final
 
-from sarit.coordination.polling import poll
+from sarit.coordination.polling import leave, poll
 from sarit.coordination.port import MemberState
-from sarit.core.errors import Invalid, SaritError
+from sarit.core.errors import Invalid
 from sarit.core.limits import STORE_INCARNATION_BYTES
+from sarit.env.background import Background
 
 if TYPE_CHECKING:
     from sarit.coordination.port import Members, Membership
@@ -36,7 +37,7 @@ class ControllerMembers:
         self._membership: Membership | None = None
         self._lease_changed = asyncio.Event()
         self._members_changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background.critical(_log, "the membership of this controller")
 
     def __repr__(self) -> str:
         return f"<ControllerMembers {self._known}, this one at {self._address}>"
@@ -48,18 +49,13 @@ class ControllerMembers:
     def start(self, address: Address) -> None:
         """Join as the controller at `address`, which serves, and follow the others; in the background."""
         self._address = address
-        self._tasks = [asyncio.ensure_future(self._keep_joined()), asyncio.ensure_future(self._follow())]
+        self._background.spawn(self._keep_joined())
+        self._background.spawn(self._follow())
 
     async def stop(self) -> None:
         """End the membership now."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._membership is not None:
-            try:
-                await self._membership.leave()
-            except SaritError as error:  # then the lease ends by itself
-                _log.warning("the controller could not leave: %s", error)
+        await self._background.close()
+        await leave(self._membership, _log, "the controller")
 
     async def _keep_joined(self) -> None:
         await poll(self._join, self._lease_changed, self._env.clock, _log, "the controller cannot join")

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from sarit.coordination.container_map import decode_store, encode_store
 from sarit.coordination.map_register import change_map
-from sarit.coordination.polling import poll
+from sarit.coordination.polling import leave, poll
 from sarit.coordination.port import MemberState
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Fenced, NotFound, SaritError, Unavailable
+from sarit.core.errors import Fenced, NotFound, Unavailable
 from sarit.core.limits import (
     COORDINATION_RETRY_SECONDS,
     LEAVE_STORE_SECONDS,
@@ -32,11 +32,11 @@ from sarit.core.limits import (
     STORE_LEASE_MARGIN_SECONDS,
     STORE_LEASE_SECONDS,
 )
+from sarit.env.background import Background
 from sarit.node.map_watch import MapWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from sarit.coordination.container_map import ContainerMap, StoreAddress
     from sarit.coordination.port import Members, Membership, Registers
@@ -94,7 +94,7 @@ class Member:
         self._wake = asyncio.Event()
         self._map_changed = asyncio.Event()
         self._lease_changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Background.critical(_log, "the membership of this store")
 
     def __repr__(self) -> str:
         return f"<Member {self.name} {self._membership}, {self.watch!r}>"
@@ -104,11 +104,8 @@ class Member:
         self._hosting = hosting
         if port is not None:
             self._address = replace(self._address, port=port)
-        self._tasks = [
-            self._spawn(self._keep_joined()),
-            self._spawn(self.watch.run()),
-            self._spawn(self._keep_reporting()),
-        ]
+        for work in (self._keep_joined(), self.watch.run(), self._keep_reporting()):
+            self._background.spawn(work)
 
     async def leave(self) -> None:
         """Have all containers moved away, LEAVE_STORE_SECONDS at most; then end the membership."""
@@ -131,14 +128,8 @@ class Member:
 
     async def stop(self) -> None:
         """End the membership now.  Containers that the store still has are then assigned to others."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._membership is not None:
-            try:
-                await self._membership.leave()
-            except SaritError as error:  # then the lease ends by itself
-                _log.warning("store %s could not leave: %s", self.name, error)
+        await self._background.close()
+        await leave(self._membership, _log, f"store {self.name}")
 
     # -- the store's placement ------------------------------------------------------------------
 
@@ -275,16 +266,6 @@ class Member:
                 hosting.own(number, record.version)
             else:
                 hosting.release(number, graceful=record.leaves(number, self.name))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(_log_error)
-        return task
-
-
-def _log_error(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.critical("the membership of this store failed: internal error", exc_info=task.exception())
 
 
 class ConfirmedLogs:

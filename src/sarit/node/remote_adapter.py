@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sarit.client.core.connection import ConnectionPool
 from sarit.client.core.replies import error_of
 from sarit.client.core.retry import NotSent, RetryPolicy
-from sarit.client.core.session import Background, Backoff
+from sarit.client.core.session import Backoff, background
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import NOT_EXISTS, REMOTE_RETRY_SECONDS, STORES_POLL_SECONDS
@@ -379,7 +379,7 @@ class ScaleRequestWatch:
         self._report = report
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
         self._waiting: dict[Address, asyncio.Task[None]] = {}
-        self._background = Background()
+        self._background = background()
 
     def __repr__(self) -> str:
         return f"<ScaleRequestWatch at {len(self._waiting)} stores>"

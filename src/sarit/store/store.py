@@ -30,6 +30,7 @@ from sarit.core.limits import (
 )
 from sarit.core.names import placement_key
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.background import Background
 from sarit.index.limits import INDEX_CACHE_BYTES
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
@@ -152,7 +153,7 @@ class SegmentStore:
         self.on_fenced: Callable[[int, int], None] = lambda number, map_version: None
         # Called when nothing of a container is open here any more, whatever the reason.
         self.on_released: Callable[[int], None] = lambda number: None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background.critical(_log, "a background task of the store")
         self.stopping = False
         self._flush_skipped = asyncio.Event()
 
@@ -201,7 +202,7 @@ class SegmentStore:
         """Checkpoint and close all containers concurrently, within LAST_CHECKPOINT_TIMEOUT_SECONDS."""
         # First: a container that fails from now on is not opened again.
         self.stopping = True
-        await cancel(list(self._tasks))
+        await self._background.close()
         await asyncio.gather(*(hosted.stop() for hosted in self._hosted if hosted.opened is None))
         serving = [(hosted, hosted.opened) for hosted in self._hosted if hosted.opened is not None]
         # `tasks[0]` is the flusher's (`_open`).
@@ -327,16 +328,7 @@ class SegmentStore:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a background task that ends with the store."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.critical(
-                "a background task of the store failed: internal error; restart the node", exc_info=task.exception()
-            )
+        self._background.spawn(work)
 
 
 async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:

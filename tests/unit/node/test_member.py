@@ -270,7 +270,7 @@ def test_store_gives_up_when_another_process_has_its_name(caplog):
         hosting.member = rival
         rival.start(hosting)
         await cluster.hosting.until("lost")
-        await cluster.member._tasks[0]  # it does not join again
+        await next(iter(cluster.member._background._tasks))  # it does not join again
         assert "another process has joined as store a" in caplog.text
         await rival.stop()
 

@@ -79,7 +79,7 @@ class World:
 
     async def crash(self, store: SegmentStore) -> SegmentStore:
         """Kill the process and open a new store."""
-        for task in [*store._tasks, *(task for hosted in store._hosted for task in hosted.tasks)]:
+        for task in [*store._background._tasks, *(task for hosted in store._hosted for task in hosted.tasks)]:
             task.cancel()
         for opened in store.opened():
             await opened.container.log.close()

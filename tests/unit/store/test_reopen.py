@@ -70,7 +70,7 @@ def test_container_that_cannot_be_opened_has_no_charge(monkeypatch):
         container.fail(Unavailable("made to fail"))
         async with asyncio.timeout(HANG_SECONDS):
             await tried.wait()
-            while len(store._tasks) > 1:  # the reopening ends; the disk watch stays
+            while len(store._background._tasks) > 1:  # the reopening ends; the disk watch stays
                 await asyncio.sleep(0)
         assert not store.budget.charged_bytes
         await store.stop()

@@ -49,7 +49,7 @@ async def fill(world: World, count: int) -> None:
     await store.stop()
     store = await world.start()
     await append_to_all(store, count, 2)
-    for task in [*store._tasks, *(task for hosted in store._hosted for task in hosted.tasks)]:
+    for task in [*store._background._tasks, *(task for hosted in store._hosted for task in hosted.tasks)]:
         task.cancel()
     for opened in store.opened():
         await opened.container.log.close()

@@ -10,7 +10,7 @@ import os
 import warnings
 import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from sarit.client.core.connection import ConnectionPool
 from sarit.client.core.parts import ClientPart, Hooks, Parts
@@ -18,9 +18,10 @@ from sarit.client.core.retry import Attempts, GaveUp, NotSent, RetryPolicy, Sile
 from sarit.core.errors import Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import MAX_CACHED_ENDPOINTS, OUTAGE_LOG_AFTER_SECONDS
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.background import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
     from sarit.client.core.controller import ControllerClient
     from sarit.core.names import SegmentId, StreamName
@@ -41,32 +42,9 @@ _OTHER_LOOP = (
 _LOOP_ENDED = "the event loop of this client has ended: connect again on the loop that runs now"
 
 
-class Background:
-    """The tasks of one owner: referenced until they end, failures logged, cancelled together."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order of their start, as the simulation needs it
-
-    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start `work`."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        # Referenced: asyncio itself holds tasks only weakly.
-        self._tasks[task] = None
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s failed", task.get_name(), exc_info=error)
-
-    async def close(self) -> None:
-        """Cancel the running tasks and wait for their ends."""
-        # Not the task that closes: it would wait for itself.
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+def background() -> Background:
+    """The tasks of a client: a failure is logged."""
+    return Background(lambda task, error: log.error("%s failed", task.get_name(), exc_info=error))
 
 
 class Backoff:
@@ -139,7 +117,7 @@ class Session:
         self.controller = controller
         self.policy = policy or RetryPolicy()
         self.connections = ConnectionPool(env.network, self.policy)
-        self.background = Background()
+        self.background = background()
         # One for all calls that wait at once: the user needs one line.
         self.outages = RepeatedLog(log, env.clock.monotonic, counted=False), controller.address
         self._endpoints: dict[tuple[StreamName, SegmentId], tuple[str, int]] = {}

@@ -18,10 +18,11 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Fenced, SaritError, Unavailable
+from sarit.env.background import Background
 from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.chain_register import ChainRegister
 from sarit.log.bookkeeper.entries import FrameJoiner, parse, split, without_frame
@@ -40,7 +41,7 @@ from sarit.log.bookkeeper.writing import State
 from sarit.log.port import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from sarit.coordination.port import Registers
     from sarit.env.ports import Buffer, Env
@@ -129,7 +130,7 @@ class BookKeeperLog:
         self._closed = False
         self._closing: asyncio.Future[None] | None = None
         self._progress = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background(self._task_failed)
         # The next ledger, once it is in the chain; the task that makes it.
         self._prepared: LedgerWriter | None = None
         self._preparing: asyncio.Task[None] | None = None
@@ -251,7 +252,7 @@ class BookKeeperLog:
 
     def _new_writer(self, ledger: int, metadata: LedgerMetadata, version: int, now: float) -> LedgerWriter:
         calls = WriterCalls(
-            self._done, lambda reason: self._ended(ledger, reason), lambda: self._spawn(self._find_owner())
+            self._done, lambda reason: self._ended(ledger, reason), lambda: self._background.spawn(self._find_owner())
         )  # fmt: skip
         return LedgerWriter(
             self._clock, self._logs.bookies, self._logs.store, ledger, metadata, version, calls, now
@@ -259,7 +260,7 @@ class BookKeeperLog:
 
     def _prepare(self) -> None:
         if self._prepared is None and self._preparing is None and self._error is None:
-            self._preparing = self._spawn(self._make_next())
+            self._preparing = self._background.spawn(self._make_next())
 
     async def _make_next(self) -> None:
         """Create the next ledger and add it to the chain."""
@@ -293,7 +294,7 @@ class BookKeeperLog:
         self._began_at = self._clock.monotonic()
         self._reported = True
         self._leaving[full.ledger] = (self._last_done, full.size)
-        self._spawn(self._close_ledger(full, self._last_done))
+        self._background.spawn(self._close_ledger(full, self._last_done))
 
     async def _close_ledger(self, writer: LedgerWriter, last: int) -> None:
         await writer.close()
@@ -310,7 +311,7 @@ class BookKeeperLog:
             self._die(Fenced(f"{self._name} has another owner: {reason}"))
         elif not self._rolling_failed:
             self._rolling_failed = True
-            self._spawn(self._leave_failed(writer, reason))
+            self._background.spawn(self._leave_failed(writer, reason))
 
     async def _leave_failed(self, writer: LedgerWriter, reason: str) -> None:
         """Close a ledger that gets no quorum, and send what is not done to the next one."""
@@ -404,20 +405,9 @@ class BookKeeperLog:
         self._progress.set()
         self._loop.call_soon(_report, frames, error)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended_task)
-        return task
-
-    def _ended_task(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or task.exception() is None:
-            return
-        error = task.exception()
+    def _task_failed(self, task: asyncio.Task[None], error: BaseException) -> None:
         self._die(error if isinstance(error, SaritError) else Unavailable(f"{self._name} failed: {error!r}"))
         if not isinstance(error, SaritError):
-            assert error is not None
             raise error  # a bug: the event loop reports it
 
     async def close(self) -> None:
@@ -443,10 +433,7 @@ class BookKeeperLog:
             self._die(Unavailable(f"{self._name} is closed"))
             self._ticking.cancel()
             await self._chain.close()
-            tasks = list(self._tasks)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._background.close()
 
 
 def _report(frames: list[_Frame], error: SaritError | None) -> None:

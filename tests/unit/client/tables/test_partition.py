@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.client.core.retry import RetryPolicy
-from sarit.client.core.session import Background, Backoff
+from sarit.client.core.session import Backoff, background
 from sarit.client.tables.changes import Insert, Put, Remove, Replace, batch_of
 from sarit.client.tables.partition import Partition
 from sarit.core.errors import Conflict, Unavailable
@@ -24,7 +24,7 @@ class Store:
         self.env = real_env()
         self.script = list(script)
         self.requests = []
-        self.background = Background()
+        self.background = background()
         self.connections = self
         self.forgotten = 0
 

@@ -169,7 +169,7 @@ def test_recovery_that_hits_corruption_is_logged_and_abandoned(monkeypatch, capl
 
         monkeypatch.setattr(hosted, "open_container", open_container)
         failed.fail(Unavailable("the test says so"))
-        await asyncio.gather(*(task for task in store._tasks if task.get_coro().__name__ == "_run"))
+        await asyncio.gather(*(task for task in store._background._tasks if task.get_coro().__name__ == "_run"))
         assert all(opened.container.number != failed.number for opened in store.opened())
         assert [record.levelname for record in caplog.records if record.exc_info] == ["CRITICAL"]
 

@@ -77,7 +77,7 @@ def test_rise_above_the_append_limit_wakes_the_flushers_once():
 
 def without_timers(store):
     """End the store's background work: what happens now is by notification."""
-    for task in list(store._tasks):
+    for task in list(store._background._tasks):
         task.cancel()
 
 

@@ -256,7 +256,7 @@ def test_throttled_appends_are_released_when_free_space_is_unknown(caplog):
 
         store._disks = [("/nowhere", FreeSpace("/nowhere", 1, "appends wait", store.env.clock.monotonic))]
         store.env = replace(store.env, threads=Threads(), files=SimpleNamespace(free_bytes=len))
-        for task in list(store._tasks):
+        for task in list(store._background._tasks):
             task.cancel()
         store.spawn(store._watch_disk())
         await store.container(SEGMENT).create(SEGMENT)
@@ -289,7 +289,7 @@ def test_background_task_that_dies_is_logged(caplog):
         await store.stop()
 
     run(main())
-    assert "restart the node" in caplog.text
+    assert "restart this process" in caplog.text
 
 
 def test_closed_connection_that_takes_nothing_is_aborted(monkeypatch):

@@ -1,0 +1,48 @@
+"""Tasks that nobody awaits: referenced until they end, their failures reported, cancelled together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable, Coroutine
+
+
+class Background:
+    """The tasks of one owner.
+
+    `failed` is called on the event loop with each task that has failed, and its error."""
+
+    def __init__(self, failed: Callable[[asyncio.Task[Any], BaseException], None]) -> None:
+        self._failed = failed
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order of their start, as the simulation needs it
+
+    @classmethod
+    def critical(cls, log: logging.Logger, what: str) -> Background:
+        """For tasks that should never end: the failure of one is an internal error of `what`, logged as CRITICAL."""
+        return cls(
+            lambda task, error: log.critical("%s failed: internal error; restart this process", what, exc_info=error)
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str | None = None) -> asyncio.Task[Any]:
+        """Start `work`."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        # Referenced: asyncio itself holds tasks only weakly.
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(task, error)
+
+    async def close(self) -> None:
+        """Cancel the running tasks and wait for their ends."""
+        # Not the task that closes: it would wait for itself.
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
