@@ -1,6 +1,7 @@
 """Two stores on one set of logs: hand-overs under load, fences, and the right to answer."""
 
 import asyncio
+import itertools
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -331,6 +332,49 @@ def test_lost_membership_ends_every_container_at_once():
             await a.reaches(HealthState.ABSENT, 0)
             await a.reaches(HealthState.ABSENT, 1)
             assert world.indexes.commits(NUMBER) == commits
+
+    run(main())
+
+
+def segment_of(container, kind):
+    names = (f"scope/{kind}{number}{'_kvtable' if kind == 'table' else ''}/0.#epoch.0" for number in itertools.count())
+    return next(name for name in names if container_of(name, 2) == container)
+
+
+TABLE, OTHER = segment_of(NUMBER, "table"), segment_of(NUMBER, "other")
+CHANGES = [
+    (wire.UpdateTableEntries(5, TABLE, "", (wire.TableEntry(b"new", -1, b"v"),), -1), wire.TableEntriesUpdated),
+    (wire.RemoveTableKeys(5, TABLE, "", (wire.TableKey(b"k"),), -1), wire.TableKeysRemoved),
+    (wire.UpdateSegmentAttribute(5, NAME, b"k" * 16, 7, NULL_ATTRIBUTE_VALUE, ""), wire.SegmentAttributeUpdated),
+    (wire.CreateSegment(5, segment_of(NUMBER, "new"), 0, 0, "", 0), wire.SegmentCreated),
+    (wire.DeleteSegment(5, OTHER, ""), wire.SegmentDeleted),
+    (wire.MergeSegments(5, NAME, OTHER, ""), wire.SegmentsMerged),
+]
+
+
+@pytest.mark.parametrize(("command", "made"), CHANGES, ids=lambda command: type(command).__name__)
+def test_change_that_becomes_durable_as_its_container_leaves_is_answered_as_made(command, made):
+    async def main():
+        world = World()
+        # Without a lease an answer that rests on a read waits for a proof, and the container leaves meanwhile.
+        async with peers(1, world=world, lease_0=Lease(valid=False)) as (a,):
+            await a.own()
+            client = await writer_at(a)
+            await client.ask(wire.CreateSegment(1, OTHER, 0, 0, "", 0))
+            await client.ask(wire.CreateTableSegment(1, TABLE, "", False, 0, 0))
+            await client.ask(wire.UpdateTableEntries(1, TABLE, "", (wire.TableEntry(b"k", -1, b"v"),), -1))
+            if isinstance(command, wire.MergeSegments):
+                await client.ask(wire.SealSegment(1, OTHER, ""))
+            container = a.store.container(NAME)
+            world.logs.hold_appends = True
+            client.send(command)
+            await until(lambda: not container.group_commit.idle)
+            a.store.release(NUMBER, graceful=True)
+            await until(lambda: a.store.health()[NUMBER].state is HealthState.DRAINING)
+            world.logs.hold_appends = False
+            reply = await client.reply()
+            assert isinstance(reply, made), reply
+            assert getattr(reply, "success", True)
 
     run(main())
 

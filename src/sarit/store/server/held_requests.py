@@ -2,6 +2,9 @@
 
 Requests wait while their container is opened here, or leaves: nobody is sent away in vain, and no connection closes.
 
+A container may leave between a change and its answer.  The client's answer must not depend on that: after
+WrongHost it would make the change again, and take the refusal of the second attempt for an answer to the first.
+
 A request that waits is a task of its connection.  It holds the memory of its command, which counts against the bounds
 of the connection (`connection.py`), and nothing else: no reply slot, no segment.
 """
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError, Unavailable
@@ -25,6 +28,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+# Replies that say that a change was made: the frame that holds it is durable, so the log was ours when it was made.
+# Replies that may also rest on a read alone (a segment was sealed before) are not among them.
+_MADE: Final = (
+    wire.SegmentCreated,
+    wire.SegmentDeleted,
+    wire.SegmentTruncated,
+    wire.SegmentPolicyUpdated,
+    wire.SegmentsMerged,
+    wire.TableEntriesUpdated,
+    wire.TableKeysRemoved,
+    wire.AppendedAt,
+)
 
 # Answers requests of one command, or raises a kind of `core.errors`.
 Handler = Callable[[Any], Coroutine[Any, Any, wire.Command]]
@@ -46,7 +62,9 @@ async def answer_request(
         return refusal(error)
 
 
-async def answer_of_owner(store: SegmentStore, segment: str, answering: Coroutine[Any, Any, T]) -> T:
+async def answer_of_owner(
+    store: SegmentStore, segment: str, answering: Coroutine[Any, Any, wire.Command]
+) -> wire.Command:
     """The answer, of a container that no other store can have changed when it was made.
 
     Raises what `answering` raises, as the answer of the owner, too; and as `SegmentStore.container`."""
@@ -61,8 +79,13 @@ async def answer_of_owner(store: SegmentStore, segment: str, answering: Coroutin
     except SaritError:
         await container.confirm()
         raise
-    await container.confirm()
+    if not _says_made(answer):
+        await container.confirm()
     return answer
+
+
+def _says_made(answer: wire.Command) -> bool:
+    return isinstance(answer, _MADE) or (isinstance(answer, wire.SegmentAttributeUpdated) and answer.success)
 
 
 async def when_hosted(attempt: Callable[[], Awaitable[T]]) -> T:
