@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
-from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.core.limits import LOG_FRAMES_IN_FLIGHT, LOG_IDENTITY_BYTES
 from sarit.log.memory import StoredLog
 from sarit.log.port import Frame
 
@@ -170,6 +170,11 @@ class ProcessLog:
             return
         self._log.truncated = max(self._log.truncated, below)
         self._stored.truncate(below)
+
+    @property
+    def frames_in_flight(self) -> int:
+        """See `DurableLog`."""
+        return LOG_FRAMES_IN_FLIGHT
 
     @property
     def short_of_space(self) -> bool:

@@ -68,7 +68,7 @@ MAX_FRAME_BYTES: Final = 32 * MIB
 # A durable frame is applied and acknowledged in one turn of the event loop, which delays everybody else.
 MAX_FRAME_OPERATIONS: Final = 256
 MAX_APPEND_BYTES: Final = MAX_FRAME_BYTES - KIB  # what frame and operation say of it is less than that
-MAX_FRAMES_IN_FLIGHT: Final = 2
+LOG_FRAMES_IN_FLIGHT: Final = 2  # of a log on the local disk: one is written, the next one waits
 LOG_FILE_BYTES: Final = 64 * MIB
 # On a small volume log files are smaller, so that one of each container takes at most that share of it.
 MIN_LOG_FILE_BYTES: Final = 4 * MIB

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
-from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.core.limits import LOG_FRAMES_IN_FLIGHT, LOG_IDENTITY_BYTES
 from sarit.log.port import DurableLog, Frame, FrameDone, LogHistory
 
 if TYPE_CHECKING:
@@ -143,6 +143,11 @@ class MemoryLog:
     def truncate(self, below: int) -> None:
         """See `DurableLog`."""
         self._stored.truncate(below)
+
+    @property
+    def frames_in_flight(self) -> int:
+        """See `DurableLog`."""
+        return LOG_FRAMES_IN_FLIGHT
 
     @property
     def short_of_space(self) -> bool:

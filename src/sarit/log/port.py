@@ -48,6 +48,12 @@ class DurableLog(Protocol):
     def identity(self) -> bytes:
         """Random, created with the log."""
 
+    @property
+    def frames_in_flight(self) -> int:
+        """How many frames that are not durable its owner should have here, at most.
+
+        More make batches smaller, so that they cost more; fewer leave the log idle."""
+
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
         """Queue a frame; `done(None)` on the loop once it is durable, in order of number.
 

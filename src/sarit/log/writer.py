@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Fenced, SaritError, Unavailable
-from sarit.core.limits import LOG_BLOCK_BYTES, LOG_GROUP_BYTES, LOG_WATERMARK_SECONDS
+from sarit.core.limits import LOG_BLOCK_BYTES, LOG_FRAMES_IN_FLIGHT, LOG_GROUP_BYTES, LOG_WATERMARK_SECONDS
 from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import replay
 from sarit.log.records import FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
@@ -402,6 +402,11 @@ class LocalLog:
         """Remove all recycled files, except the one that the next opening needs."""
         if not (self._failed or self._closed):
             self._file_manager.release_recycled()
+
+    @property
+    def frames_in_flight(self) -> int:
+        """See `DurableLog`."""
+        return LOG_FRAMES_IN_FLIGHT
 
     @property
     def short_of_space(self) -> bool:

@@ -26,7 +26,7 @@ from sarit.env.background import Background
 from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.chain_register import ChainRegister
 from sarit.log.bookkeeper.entries import FrameJoiner, parse, split, without_frame
-from sarit.log.bookkeeper.ledgers import LedgerWriter, WriterCalls, read_entries
+from sarit.log.bookkeeper.ledgers import LedgerWriter, WriterCalls, read_entries, read_entry
 from sarit.log.bookkeeper.limits import (
     LEDGER_BYTES_IN_FLIGHT,
     LEDGER_CLOSE_TIMEOUT_SECONDS,
@@ -169,7 +169,8 @@ class BookKeeperLog:
             if each.ledger not in old or each.last <= after:
                 continue
             joiner = FrameJoiner()
-            async for payload in read_entries(self._logs.bookies, each.ledger, old[each.ledger], 0):
+            begin = 0 if after < each.first else await self._entry_after(each.ledger, old[each.ledger], after)
+            async for payload in read_entries(self._logs.bookies, each.ledger, old[each.ledger], begin):
                 entry = parse(payload, self._container)
                 frame = joiner.add(entry)
                 # One that an earlier ledger has: its owner had sent it twice, with the same bytes.
@@ -181,6 +182,18 @@ class BookKeeperLog:
                 yield Frame(entry.frame, entry.epoch, frame)
             if reached < each.last:
                 raise Corrupt(f"{self._name} lacks frames {reached + 1} to {each.last} of ledger {each.ledger}")
+
+    async def _entry_after(self, ledger: int, metadata: LedgerMetadata, after: int) -> int:
+        """The first entry of a ledger that belongs to a frame above `after`: numbers never fall within a ledger."""
+        low, high = 0, metadata.last_entry + 1
+        while low < high:
+            middle = (low + high) // 2
+            entry = parse(await read_entry(self._logs.bookies, ledger, metadata, middle), self._container)
+            if entry.frame > after:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -348,6 +361,11 @@ class BookKeeperLog:
         """Frames with a number less than `below` are not needed any more: their ledgers leave the chain."""
         self._below = max(self._below, below)
         self._chain.truncate(below)
+
+    @property
+    def frames_in_flight(self) -> int:
+        """See `DurableLog`."""
+        return LEDGER_FRAMES_IN_FLIGHT
 
     @property
     def short_of_space(self) -> bool:

@@ -5,9 +5,10 @@ arrives meanwhile is collected for the next.  At this level, a container batches
 level below, its log batches frames into a *group*, with one write and one sync (`log/writer.py`).  Each
 container has its own log and log thread: containers do not share a sync.
 
-Group commit is self-clocked; there is no timer.  While MAX_FRAMES_IN_FLIGHT frames are with the log, operations are
-added to the current batch.  When a frame becomes durable, the next batch is sent.  More than one frame is in flight
-so that the log's thread finds the next one waiting when a sync returns.
+Group commit is self-clocked; there is no timer.  While as many frames are with the log as it takes
+(`DurableLog.frames_in_flight`), operations are added to the current batch.  When a frame becomes durable, the next
+batch is sent.  More than one frame is in flight so that a log's thread finds the next one waiting when a sync returns;
+a log on other machines takes more of them, since each is away for a round trip.
 
 When a frame is durable, three things happen, in this order:
 1. `ContainerState.apply` moves the applied state by each of its operations.
@@ -30,7 +31,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Moved, SaritError, Unavailable
-from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAME_OPERATIONS, MAX_FRAMES_IN_FLIGHT
+from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAME_OPERATIONS
 from sarit.store.container.operations import (
     FORMAT_VERSION,
     FRAME_HEADER,
@@ -91,6 +92,7 @@ class GroupCommit:
     ) -> None:
         self._env = env
         self._log = log
+        self._max_in_flight = log.frames_in_flight
         self._state = state
         self._on_failure = on_failure
         self._budget = budget
@@ -148,7 +150,7 @@ class GroupCommit:
         if frame.bytes >= FRAME_TARGET_BYTES or len(frame.operations) >= MAX_FRAME_OPERATIONS:
             self._full_batches.append(frame)
             self._batch = FrameBatch()
-        if not self._send_scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
+        if not self._send_scheduled and len(self._in_flight) < self._max_in_flight:
             # In the loop's next turn, not now: the operations that this turn still brings share the frame.
             self._send_scheduled = True
             self._loop.call_soon(self._send_batches)
@@ -232,7 +234,7 @@ class GroupCommit:
         if batch.proofs is None:
             batch.proofs = []
         batch.proofs.append(done)
-        if not self._send_scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
+        if not self._send_scheduled and len(self._in_flight) < self._max_in_flight:
             self._send_scheduled = True
             self._loop.call_soon(self._send_batches)
 
@@ -244,7 +246,7 @@ class GroupCommit:
 
     def _send_batches(self) -> None:
         self._send_scheduled = False
-        while len(self._in_flight) < MAX_FRAMES_IN_FLIGHT and self._failure is None:
+        while len(self._in_flight) < self._max_in_flight and self._failure is None:
             # The oldest first: frames keep the order of `add`.
             if self._full_batches:
                 frame = self._full_batches.popleft()

@@ -8,6 +8,7 @@ import pytest
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
 from sarit.log.bookkeeper.limits import LEDGER_DELETION_SECONDS, LEDGER_PROOF_SECONDS
+from sarit.log.bookkeeper.log import LedgerSettings
 from sarit.log.bookkeeper.metadata import LedgerState
 from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.port import LogHistory
@@ -415,5 +416,38 @@ def test_late_bookie_is_fenced_by_the_reads_of_a_recovery():
         await provider.claim(1)
         with pytest.raises(Fenced):
             await late
+
+    run(main)
+
+
+def test_replay_reads_little_of_what_lies_below_the_checkpoint():
+    """Frames of one part and of several, and entries without a frame between them."""
+
+    async def main(world):
+        provider = world.provider(LedgerSettings(entry_bytes=64))
+        log = await provider.open(1)
+        last = 60
+        for number in range(1, last + 1):
+            await append(log, number, payload_of(number, 1 + number * 37 % 200))
+            if number % 20 == 0:
+                await asyncio.sleep(1)  # an entry without a frame
+        world.kill()
+        for after in range(last + 1):
+            log = await world.provider().open(1)
+            reads, client = [], world.clients[-1]
+            plain = client.read
+
+            def counted(bookie, ledger, entry, *, fence, done, plain=plain, reads=reads):
+                reads.append(entry)
+                plain(bookie, ledger, entry, fence=fence, done=done)
+
+            client.read = counted
+            found = await frames(log, after)
+            assert found == [
+                (number, payload_of(number, 1 + number * 37 % 200)) for number in range(after + 1, last + 1)
+            ]
+            if after == last - 1:
+                assert len(reads) < 20, reads
+            world.kill()
 
     run(main)

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from sarit.core.limits import (
     MAX_TABLE_VALUE_BYTES,
     TABLE_ENTRY_HEADER_BYTES,
 )
+from sarit.env.real import real_env
 from sarit.store.container import group_commit as group_commit
 from sarit.store.container.operations import FRAME_HEADER, Append
 from sarit.store.server import append_handler as append_requests
@@ -94,5 +96,56 @@ def test_largest_table_batch_fits_frame_and_larger_is_refused():
         changes[-1] = (b"k32", changes[-1][1] + b"x", UNCONDITIONAL)
         with pytest.raises(Invalid, match="batch"):
             await tables.update("t", changes)
+
+    asyncio.run(main())
+
+
+class ManualLog:
+    """A log whose frames become durable when the test says so."""
+
+    def __init__(self, frames_in_flight):
+        self.frames_in_flight = frames_in_flight
+        self.waiting = []
+
+    def append(self, number, payload, done):
+        self.waiting.append((number, done))
+
+
+class CountingState:
+    """What group commit needs of a container's state."""
+
+    def __init__(self):
+        self.applied_frame = 0
+        self.dirty = SimpleNamespace(add_operation=lambda charge: None, operations_applied=lambda charge: None)
+        self.applied = []
+
+    def append(self, operation):
+        raise AssertionError("not in this test")
+
+    def apply(self, operation, wall_ms):
+        self.applied.append(operation.event_number)
+        return []
+
+
+@pytest.mark.parametrize("places", [1, 2, 8])
+def test_log_has_as_many_frames_as_it_takes_and_acknowledgements_keep_their_order(places):
+    async def main():
+        log, state, acknowledged = ManualLog(places), CountingState(), []
+        commit = group_commit.GroupCommit(
+            real_env(), log, state, SimpleNamespace(over_append_limit=False), lambda error: None,
+            lambda began, size: None, lambda: None,
+        )  # fmt: skip
+        for number in range(20):
+            operation = Append(1, number, [b"x"], 1, WRITER, number, 1)
+            commit.add(operation, lambda error, number=number: acknowledged.append((error, number)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert [number for number, _ in log.waiting] == list(range(1, places + 1))
+        assert not acknowledged
+        while log.waiting:
+            log.waiting.pop(0)[1](None)
+            assert len(log.waiting) <= places
+        assert acknowledged == [(None, number) for number in range(20)]
+        assert state.applied == list(range(20))
 
     asyncio.run(main())
