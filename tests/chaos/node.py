@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.peers.process import free_ports
 from tests.chaos.proxy import Proxy
-from tests.nodes import RunningNode
+from tests.nodes import SARIT, RunningNode
 
 if TYPE_CHECKING:
     import signal
@@ -30,7 +30,9 @@ _FAKE_TIME: Final = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/
 class ChaosNode(RunningNode):
     """A node that comes back on the same ports, as another process each time."""
 
-    def __init__(self, directory: Path, *, fake_time: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, fake_time: bool = False, options: Sequence[str] = (), sarit: Sequence[str] = (SARIT,)
+    ) -> None:
         self._ports = free_ports(2)
         self.directory = directory
         self.proxies = [Proxy(CLIENT_HOST, port, NODE_HOST) for port in self._ports]
@@ -48,9 +50,9 @@ class ChaosNode(RunningNode):
                 "DONT_FAKE_MONOTONIC": "1",
                 "FAKETIME_CACHE_DURATION": "1",
             }
-        options = ["--host", NODE_HOST, "--advertise", CLIENT_HOST, "--containers", "2", "--log-level", "warning"]
+        plain = ["--host", NODE_HOST, "--advertise", CLIENT_HOST, "--containers", "2", "--log-level", "warning"]
         ports = ["--controller-port", str(self._ports[0]), "--store-port", str(self._ports[1])]
-        super().__init__(directory, *options, *ports, env=environment)
+        super().__init__(directory, *plain, *options, *ports, sarit=sarit, env=environment)
         self._plain = list(self._command)
 
     async def begin(self, prefix: Sequence[str] = ()) -> None:

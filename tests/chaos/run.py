@@ -23,7 +23,7 @@ from tests.chaos.node import ChaosNode, SmallDisk
 from tests.chaos.workload import Stopped, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
 LIVENESS_SECONDS: Final = 150.0
@@ -76,40 +76,51 @@ async def run_round(directory: Path, plan: Plan) -> Round:
     with disk or nullcontext():
         names = [name for name in possible(disk) if not plan.classes or name in plan.classes]
         node = ChaosNode((directory / "disk" if disk else directory) / "data", fake_time="clock_jumps" in names)
-        workload = Workload(node.address, random.Random(plan.seed), plan.writers, plan.official, plan.parts)
-        try:
-            for proxy in node.proxies:
-                await proxy.start()
-            await node.begin()
-            await workload.start()
-            await _strike(Site(node, disk, random.Random(plan.seed), plan.short), workload, result, names)
-            await _judge(node, workload)
-        except Stopped as error:
-            result.violations.append(Violation("liveness", str(error)))
-        except (AssertionError, TimeoutError) as error:
-            result.violations.append(Violation("harness", f"{type(error).__name__}: {error}"))
-        finally:
-            await workload.close()
-            for proxy in node.proxies:
-                await proxy.close()
-            if node.alive:
-                await node.crash()
-        result.violations += workload.violations
-        result.violations += check(workload.verdict())
-        for part in workload.parts:
-            result.violations += part.check()
-        result.violations += [Violation("alarm", line) for line in node.alarms()[:3]]
-        result.last_words = node.last_words()
-    result.acked_events = workload.acked_events
-    result.starts = node.starts
-    result.scales = workload.elastic.scales
-    result.reader_kills = workload.reader_kills
+        site = Site(node, disk, random.Random(plan.seed), plan.short)
+        await run_on(node, result, lambda workload: _strike(site, workload, result, names))
     result.seconds = time.monotonic() - begun
     return result
 
 
+async def run_on(node: ChaosNode, result: Round, strike: Callable[[Workload], Awaitable[None]]) -> None:
+    """A round on a node that does not run yet: the workload, `strike` with the faults, and the checks."""
+    plan = result.plan
+    workload = Workload(node.address, random.Random(plan.seed), plan.writers, plan.official, plan.parts)
+    try:
+        for proxy in node.proxies:
+            await proxy.start()
+        await node.begin()
+        await workload.start()
+        await workload.progress(LIVENESS_SECONDS, "the start")
+        await strike(workload)
+        if plan.parts:  # a short round may end before any reader was killed, so that none continued from a position
+            async with asyncio.timeout(LIVENESS_SECONDS):
+                while not workload.reader_kills:
+                    await asyncio.sleep(0.1)
+        await _judge(node, workload)
+    except Stopped as error:
+        result.violations.append(Violation("liveness", str(error)))
+    except (AssertionError, TimeoutError) as error:
+        result.violations.append(Violation("harness", f"{type(error).__name__}: {error}"))
+    finally:
+        await workload.close()
+        for proxy in node.proxies:
+            await proxy.close()
+        if node.alive:
+            await node.crash()
+    result.violations += workload.violations
+    result.violations += check(workload.verdict())
+    for part in workload.parts:
+        result.violations += part.check()
+    result.violations += [Violation("alarm", line) for line in node.alarms()[:3]]
+    result.last_words = node.last_words()
+    result.acked_events = workload.acked_events
+    result.starts = node.starts
+    result.scales = workload.elastic.scales
+    result.reader_kills = workload.reader_kills
+
+
 async def _strike(site: Site, workload: Workload, result: Round, names: list[str]) -> None:
-    await workload.progress(LIVENESS_SECONDS, "the start")
     for number in range(result.plan.faults):
         # Each class once first, so that none is missing.
         name = names[number % len(names)] if number < len(names) else draw(site, names)
@@ -121,10 +132,6 @@ async def _strike(site: Site, workload: Workload, result: Round, names: list[str
         again = time.monotonic() - healed
         if result.plan.verbose:
             print(f"  {name}: {healed - begun:.1f} s, all write again after {again:.1f} s", flush=True)
-    if result.plan.parts:  # a short round may end before any reader was killed, so that none continued from a position
-        async with asyncio.timeout(LIVENESS_SECONDS):
-            while not workload.reader_kills:
-                await asyncio.sleep(0.1)
 
 
 async def _judge(node: ChaosNode, workload: Workload) -> None:
