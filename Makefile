@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-components spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-components bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -54,6 +54,9 @@ cluster: setup  ## ZooKeeper, 3 stores, 2 controllers: write, kill a store, show
 
 cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS servers (needs Java and Maven)
 	@$(BIN)/pytest -m long tests/components tests/contract tests/cluster
+
+bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)
+	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)
 
 spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
 	@$(BIN)/python -m tests.spark.matrix $(SPARK)
