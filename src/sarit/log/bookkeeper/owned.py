@@ -18,15 +18,15 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Corrupt, Fenced, SaritError, Unavailable
+from sarit.core.errors import Fenced, SaritError, Unavailable
 from sarit.env.background import Background
 from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.chain_register import ChainRegister
-from sarit.log.bookkeeper.entries import FrameJoiner, parse, split, without_frame
-from sarit.log.bookkeeper.ledgers import LedgerWriter, WriterCalls, read_entries, read_entry
+from sarit.log.bookkeeper.entries import split, without_frame
+from sarit.log.bookkeeper.ledgers import LedgerWriter, WriterCalls
 from sarit.log.bookkeeper.limits import (
     LEDGER_BYTES_IN_FLIGHT,
     LEDGER_CLOSE_TIMEOUT_SECONDS,
@@ -37,8 +37,8 @@ from sarit.log.bookkeeper.limits import (
     LEDGER_TICK_SECONDS,
     METADATA_RETRY_SECONDS,
 )
+from sarit.log.bookkeeper.replay import replay
 from sarit.log.bookkeeper.writing import State
-from sarit.log.port import Frame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sarit.log.bookkeeper.chain import Chain
     from sarit.log.bookkeeper.metadata import LedgerMetadata
     from sarit.log.bookkeeper.port import Bookies, LedgerStore
-    from sarit.log.port import FrameDone
+    from sarit.log.port import Frame, FrameDone
 
 _log = logging.getLogger("sarit.log")
 
@@ -108,6 +108,8 @@ class _Frame:
 class BookKeeperLog:
     """See `DurableLog`, and the head of the module."""
 
+    frames_in_flight: Final = LEDGER_FRAMES_IN_FLIGHT
+
     def __init__(self, logs: Ledgers, container: int, opened: Opened) -> None:
         self._logs = logs
         self._container = container
@@ -160,40 +162,10 @@ class BookKeeperLog:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def replay(self, after: int) -> AsyncIterator[Frame]:
+    def replay(self, after: int) -> AsyncIterator[Frame]:
         """Durable frames above `after`, in order.  Raises Corrupt, Unavailable."""
-        old = self._opened.old
-        reached = after
-        any_seen = False
-        for each in self._opened.chain.ledgers:
-            if each.ledger not in old or each.last <= after:
-                continue
-            joiner = FrameJoiner()
-            begin = 0 if after < each.first else await self._entry_after(each.ledger, old[each.ledger], after)
-            async for payload in read_entries(self._logs.bookies, each.ledger, old[each.ledger], begin):
-                entry = parse(payload, self._container)
-                frame = joiner.add(entry)
-                # One that an earlier ledger has: its owner had sent it twice, with the same bytes.
-                if frame is None or entry.frame <= reached:
-                    continue
-                if any_seen and entry.frame != reached + 1:
-                    raise Corrupt(f"{self._name} continues with frame {entry.frame}, not {reached + 1}")
-                any_seen, reached = True, entry.frame
-                yield Frame(entry.frame, entry.epoch, frame)
-            if reached < each.last:
-                raise Corrupt(f"{self._name} lacks frames {reached + 1} to {each.last} of ledger {each.ledger}")
-
-    async def _entry_after(self, ledger: int, metadata: LedgerMetadata, after: int) -> int:
-        """The first entry of a ledger that belongs to a frame above `after`: numbers never fall within a ledger."""
-        low, high = 0, metadata.last_entry + 1
-        while low < high:
-            middle = (low + high) // 2
-            entry = parse(await read_entry(self._logs.bookies, ledger, metadata, middle), self._container)
-            if entry.frame > after:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        opened = self._opened
+        return replay(self._name, self._container, self._logs.bookies, opened.chain, opened.old, after)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -361,11 +333,6 @@ class BookKeeperLog:
         """Frames with a number less than `below` are not needed any more: their ledgers leave the chain."""
         self._below = max(self._below, below)
         self._chain.truncate(below)
-
-    @property
-    def frames_in_flight(self) -> int:
-        """See `DurableLog`."""
-        return LEDGER_FRAMES_IN_FLIGHT
 
     @property
     def short_of_space(self) -> bool:
