@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-components bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-components bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -51,6 +51,9 @@ spark-cluster: setup  ## the Spark tests that need a cluster, or kill a chain of
 
 cluster: setup  ## ZooKeeper, 3 stores, 2 controllers: write, kill a store, show that nothing is missing (needs Java, Maven)
 	@$(BIN)/python -m tests.cluster
+
+cluster-failover: setup  ## 30 kills of a store under load: how long each container takes no writes; FAILOVER="moves --services" (docs/testing.md)
+	@$(BIN)/python -m tests.cluster.failover $(FAILOVER)
 
 cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS servers (needs Java and Maven)
 	@$(BIN)/pytest -m long tests/components tests/contract tests/cluster

@@ -63,6 +63,11 @@ class ClusterProcess:
         """Whether it has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return None if self._process is None else self._process.poll()
+
     def log(self) -> str:
         """What it has logged in all its lives."""
         return self._log.read_text(errors="replace")

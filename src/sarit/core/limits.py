@@ -321,6 +321,9 @@ DEFAULT_RETRY_TIMEOUT_SECONDS: Final = 300.0  # of every call, unless `connect(r
 MIN_ATTEMPT_SECONDS: Final = 1.0  # for one attempt, however short the retry timeout
 FIRST_RETRY_DELAY_SECONDS: Final = 0.02  # doubles with each retry
 MAX_RETRY_DELAY_SECONDS: Final = 2.0
+# A client that retries few things at once finds out sooner that a node is back; together they retry that often.
+SOON_RETRY_DELAY_SECONDS: Final = 0.5
+RETRIES_PER_SECOND: Final = 50
 # When a call has waited that long for a node, a line says so; then one in each interval, for all calls of a client.
 OUTAGE_LOG_AFTER_SECONDS: Final = 1.0
 CONNECT_TIMEOUT_SECONDS: Final = 10.0  # to a segment store, Hello included

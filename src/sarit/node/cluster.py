@@ -42,6 +42,8 @@ from sarit.node.standalone import BACKLOG, advertised_address, bound_address, na
 from sarit.node.volume import storage_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sarit.coordination.port import Watch
     from sarit.env.ports import Env
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
@@ -146,6 +148,13 @@ async def read_cluster(cluster: ClusterAddress, env: Env) -> ClusterMeta:
 class Process(Protocol):
     """What `run` runs."""
 
+    @property
+    def failure(self) -> SaritError | None:
+        """Why it cannot go on; None while it can."""
+
+    def notify_failure(self, ended: Callable[[], None]) -> None:
+        """Have `ended` called when there is a failure: the process stops then."""
+
     async def start(self) -> None:
         """Serve when this returns.  Raises SaritError, OSError."""
 
@@ -173,10 +182,20 @@ class ClusterStore:
         self._drained = asyncio.Event()
         self._drain_watch: Watch | None = None
         self._skipped = asyncio.Event()
+        self._on_failure: Callable[[], None] = lambda: None
         self._closing = AsyncExitStack()
 
     def __repr__(self) -> str:
         return f"<ClusterStore {self._member!r}>"
+
+    @property
+    def failure(self) -> SaritError | None:
+        """See `Process`: its place was taken."""
+        return None if self._member is None else self._member.failure
+
+    def notify_failure(self, ended: Callable[[], None]) -> None:
+        """See `Process`."""
+        self._on_failure = ended
 
     async def start(self) -> None:
         """See `Process`."""
@@ -199,6 +218,7 @@ class ClusterStore:
         port = await self._listen(store, node, secret)
         await self._wait_for_place(connection, name, (host, port))
         self._member = member
+        member.on_failure = self._on_failure
         member.start(store, port)
         self._drain_watch = connection.registers.watch(f"{DRAINED}/{name}", self._drained.set)
         follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
@@ -335,9 +355,19 @@ class ClusterControllerProcess:
         self._connection: ClusterConnection | None = None
         self._controller: ClusterController | None = None
         self._api: asyncio.Server | None = None
+        self._on_failure: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
         return f"<ClusterControllerProcess {self._controller!r}>"
+
+    @property
+    def failure(self) -> SaritError | None:
+        """See `Process`: background work that others rely on has ended."""
+        return None if self._controller is None else self._controller.failure
+
+    def notify_failure(self, ended: Callable[[], None]) -> None:
+        """See `Process`."""
+        self._on_failure = ended
 
     async def start(self) -> None:
         """See `Process`."""
@@ -350,6 +380,7 @@ class ClusterControllerProcess:
             connection.registers, connection.members, self._env, bytes.fromhex(meta.secret), meta.containers,
             config.expected, config.times, connection.zookeeper.session_seconds,
         )  # fmt: skip
+        controller.on_failure = self._on_failure
         node = NodeConfig("/", config.host, config.port, advertised_host=config.advertised_host)
         warn_of_addresses(node)
         await controller.open()
@@ -376,14 +407,19 @@ class ClusterControllerProcess:
 
 
 async def _serve(process: Process, env: Env) -> None:
+    """Until a signal, or until the process cannot go on.  Raises SaritError, OSError."""
+
     async def start() -> None:
         await process.start()
         GcScheduler().start()
 
     signals = StopSignals(env.clock)
     signals.listen()
+    process.notify_failure(signals.first.set)
     stoppable: Stoppable = process
     await serve_until_stopped(stoppable, start(), signals)
+    if process.failure is not None:
+        raise process.failure
     say("sarit stopped; everything acknowledged is in the log")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.controller.server import DEFAULT_TIMES, Controller
 from sarit.coordination.leader import Leader
 from sarit.coordination.map_register import STORES
-from sarit.core.errors import Unavailable
+from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import STORE_LEASE_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
@@ -52,7 +52,10 @@ class ClusterController:
             RemoteTables(self._stores), RemoteSegments(self._stores), env, ("", 0), times, self.members.addresses
         )
         self._scaling = ScaleRequestWatch(self._stores, env, self.controller.autoscale.request)
-        self._background = Background.critical(_log, "background work of the controller")
+        self._background = Background(self._on_failed)
+        # Why it cannot go on; `on_failure` is called then.
+        self.failure: SaritError | None = None
+        self.on_failure: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
         return f"<ClusterController {self.controller!r}, {self.watch!r}>"
@@ -86,3 +89,9 @@ class ClusterController:
         await self._background.close()
         await self.controller.stop()
         await self._stores.close()
+
+    def _on_failed(self, _: asyncio.Task[Any], error: BaseException) -> None:
+        """Its background work runs until it is cancelled: others would rely on a controller that does none."""
+        _log.critical("background work of the controller failed: internal error", exc_info=error)
+        self.failure = self.failure or Unavailable("background work of the controller failed: internal error")
+        self.on_failure()

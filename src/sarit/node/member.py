@@ -9,13 +9,13 @@ another owner.  What the store reports changes the map: a container that it has 
 | connected | all |
 | suspended: a heartbeat was not answered | serves on and opens nothing; `valid` ends in time |
 | lost | closes every container at once, without a checkpoint, and joins again as a new incarnation |
+| lost, and another process has joined under its name | closes every container; its process ends |
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from sarit.coordination.map_register import change_map
 from sarit.coordination.polling import leave, poll
 from sarit.coordination.port import MemberState
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Fenced, NotFound, Unavailable
+from sarit.core.errors import Exists, Fenced, NotFound, SaritError, Unavailable
 from sarit.core.limits import (
     COORDINATION_RETRY_SECONDS,
     LEAVE_STORE_SECONDS,
@@ -36,7 +36,8 @@ from sarit.env.background import Background
 from sarit.node.map_watch import MapWatch
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable
+    from typing import Any, Protocol
 
     from sarit.coordination.container_map import ContainerMap, StoreAddress
     from sarit.coordination.port import Members, Membership, Registers
@@ -64,10 +65,6 @@ _LEASE_PROBES = {
 }
 
 
-class _ReplacedError(Exception):
-    """Another process has taken this store's place."""
-
-
 class Member:
     """See the head of the module.  It is the store's `Placement`.
 
@@ -80,6 +77,9 @@ class Member:
         self.name = name
         # Set from the first join on.
         self.joined = asyncio.Event()
+        # Why this store cannot be a member any more, for good; `on_failure` is called then.
+        self.failure: SaritError | None = None
+        self.on_failure: Callable[[], None] = lambda: None
         self.watch = MapWatch(registers, env.clock, self._follow)
         self._address = address
         self._registers = registers
@@ -94,7 +94,7 @@ class Member:
         self._wake = asyncio.Event()
         self._map_changed = asyncio.Event()
         self._lease_changed = asyncio.Event()
-        self._background = Background.critical(_log, "the membership of this store")
+        self._background = Background(self._on_failed)
 
     def __repr__(self) -> str:
         return f"<Member {self.name} {self._membership}, {self.watch!r}>"
@@ -109,6 +109,9 @@ class Member:
 
     async def leave(self) -> None:
         """Have all containers moved away, LEAVE_STORE_SECONDS at most; then end the membership."""
+        if self.failure is not None:
+            await self.stop()  # what the map gives to this name is another process's
+            return
         self._address = replace(self._address, leaving=True)
         try:
             async with asyncio.timeout(LEAVE_STORE_SECONDS):
@@ -174,14 +177,14 @@ class Member:
     # -- tasks ------------------------------------------------------------------------------------
 
     async def _keep_joined(self) -> None:
-        with suppress(_ReplacedError):
-            await poll(self._join, self._lease_changed, self._env.clock, _log, f"store {self.name} cannot join")
+        await poll(self._join, self._lease_changed, self._env.clock, _log, f"store {self.name} cannot join")
 
     def _is_lost(self) -> bool:
         return self._membership is None or self._membership.state is MemberState.LOST
 
     async def _join(self) -> None:
-        """Join as a new incarnation, unless the lease runs.  Raises _ReplacedError, Unavailable, Invalid."""
+        """Join as a new incarnation, unless the lease runs.  Raises Exists: another process has taken this store's
+        place.  Raises Unavailable, Invalid."""
         if not self._is_lost():
             return
         found = (await self._members.list()).get(self.name)
@@ -190,8 +193,11 @@ class Member:
             and found is not None
             and decode_store(found).incarnation not in self._incarnations
         ):
-            _log.critical("another process has joined as store %s: stop one of the two", self.name)
-            raise _ReplacedError
+            other = decode_store(found)
+            raise Exists(
+                f"another process, at {other.host}:{other.port}, has joined as store {self.name} while the lease of "
+                "this one was lost: this one has given up its containers and ends; give each store an --id of its own"
+            )
         incarnation = int.from_bytes(self._env.random.bytes(STORE_INCARNATION_BYTES), "big")
         self._incarnations.add(incarnation)
         self._address = replace(self._address, incarnation=incarnation)
@@ -234,7 +240,8 @@ class Member:
     async def _report(self) -> None:
         """Change the map by what the store gave up.  Raises Unavailable (repeat it), Invalid."""
         released, fenced = set(self._released), dict(self._fenced)
-        if not released and not fenced:
+        # After a failure this name may be another process's.
+        if self.failure is not None or (not released and not fenced):
             return
 
         def change(record: ContainerMap) -> ContainerMap:
@@ -251,6 +258,20 @@ class Member:
         self._fenced = {number: version for number, version in self._fenced.items() if fenced.get(number) != version}
         if record is not None:
             self.watch.learn(record)
+
+    def _on_failed(self, _: asyncio.Task[Any], error: BaseException) -> None:
+        """One of the tasks has ended by itself: without it, this store would hold its name and serve nothing."""
+        if self.failure is not None:
+            return
+        if isinstance(error, SaritError):
+            self.failure = error
+            _log.critical("%s", error)
+        else:
+            self.failure = Unavailable(f"store {self.name} is no member any more: internal error, see its log")
+            _log.critical("the membership of this store failed: internal error", exc_info=error)
+        if self._hosting is not None:
+            self._hosting.lost()
+        self.on_failure()
 
     # -- the map ----------------------------------------------------------------------------------
 

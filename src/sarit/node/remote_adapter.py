@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sarit.client.core.connection import ConnectionPool
 from sarit.client.core.replies import error_of
 from sarit.client.core.retry import NotSent, RetryPolicy
-from sarit.client.core.session import Backoff, background
+from sarit.client.core.session import Backoff, Pauses, background
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import NOT_EXISTS, REMOTE_RETRY_SECONDS, STORES_POLL_SECONDS
@@ -85,6 +85,7 @@ class StoreConnections:
         self._env = env
         self._secret = secret
         self._policy = RetryPolicy(timeout=retry_seconds)
+        self._pauses = Pauses()
         self._pool = ConnectionPool(env.network, self._policy, self._introduce)
 
     def __repr__(self) -> str:
@@ -108,7 +109,7 @@ class StoreConnections:
         """The reply of the segment's store to `make(request_id)`; `repeatable`: asking twice does no harm.
 
         Raises Unavailable (with an unknown outcome, unless it is repeatable)."""
-        backoff = Backoff(self._env, self._policy).begin()
+        backoff = Backoff(self._env, self._policy, pauses=self._pauses).begin()
         while True:
             try:
                 try:

@@ -31,6 +31,7 @@ from sarit.store.container.tables import Tables
 from sarit.store.health import ContainerHealth, HealthState, Opening
 from sarit.store.hosting import UNDECIDED, WORK, Effect, Event, Hosting, State, Work
 from sarit.store.opening import open_container
+from sarit.store.phases import Phases
 from sarit.store.tiering.scrub import Scrub
 
 if TYPE_CHECKING:
@@ -319,13 +320,14 @@ class HostedContainer:
             self._step = None
             self._running = False
 
-    async def open_once(self, *, accept_loss: bool = False) -> None:
+    async def open_once(self, *, accept_loss: bool = False, phases: Phases | None = None) -> None:
         """Open it; the event that follows is the caller's.  Raises as `open_container`."""
         parts = self._store.parts
         assert self._closing is None, self
         self._closing = await open_container(
             self.number, parts.env, parts.logs, parts.indexes, parts.storage, parts.budget, parts.rate_limiters,
             parts.container_limits, parts.flush_limits, self.failed, accept_loss=accept_loss, claimed=self._give_up,
+            phases=phases,
         )  # fmt: skip
 
     def _give_up(self) -> None:
@@ -363,27 +365,35 @@ class HostedContainer:
             return
         # Before the slot, and before an earlier owner is fenced.
         self._give_up()
-        slots = self._store.open_slots
-        await slots.acquire(preferred=self.number in self._store.opened_first)
+        slots, phases = self._store.open_slots, Phases(self._store.parts.env.clock)
+        with phases.phase("wait for others"):
+            await slots.acquire(preferred=self.number in self._store.opened_first)
         try:
             self._give_up()
-            await self.open_once()
+            await self.open_once(phases=phases)
         finally:
             slots.release()
 
     async def _flush(self) -> Event:
         assert self.opened is not None, self
+        phases, dirty = Phases(self._store.parts.env.clock), self.opened.container.state.dirty
+        before = dirty.append_bytes
         try:
-            async with asyncio.timeout(RELEASE_FLUSH_SECONDS):
-                await self.opened.flusher.flush_below(RELEASE_DIRTY_BYTES)
+            with phases.phase("flush"):
+                async with asyncio.timeout(RELEASE_FLUSH_SECONDS):
+                    await self.opened.flusher.flush_below(RELEASE_DIRTY_BYTES)
         except TimeoutError:
             _log.warning("container %d is not flushed before it moves: its next owner replays more", self.number)
+        _log.info("container %d: leaves after %s: %d bytes to replay, %d before", self.number, phases,
+                  dirty.append_bytes, before)  # fmt: skip
         return Event.FLUSHED
 
     async def _close(self) -> Event:
         """Let what is in flight become durable when it is handed over; close log and index."""
+        phases = Phases(self._store.parts.env.clock)
         # The flusher and the sweep of the old epoch end before the new epoch begins.
-        await cancel(self.tasks)
+        with phases.phase("end background work"):
+            await cancel(self.tasks)
         self.tasks = []
         if self._closing is None:
             return Event.CLOSED
@@ -391,13 +401,16 @@ class HostedContainer:
         if container.failure is None:
             # It has no writers if it was opened and never served.
             container.departure = container.departure or Departure(container)
-            await container.departure.complete_pending()
+            with phases.phase("complete what is in flight"):
+                await container.departure.complete_pending()
             self._pending_completed(container)
-        for part in (container.log, container.index):
+        for name, part in (("the log", container.log), ("the index", container.index)):
             try:
-                await part.close()
+                with phases.phase(f"close {name}"):
+                    await part.close()
             except Exception as error:  # if it still holds a resource, the opening fails and is retried
                 _log.warning("container %d: %r cannot be closed: %s", self.number, part, error)
+        _log.info("container %d: closed in %s", self.number, phases)
         self._closing, self._departed = None, container.departure
         return Event.CLOSED
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sarit.storage.names import container_prefix
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.recovery import delete_transients, read_checkpoint, record_log, replay_log
+from sarit.store.phases import Phases
 from sarit.store.tiering.flusher import Flusher
 from sarit.store.tiering.orphan_sweep import OrphanSweep
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.write_limiter import RateLimiters
     from sarit.store.tiering.checkpoint import FlushLimits
+
+
+_log = logging.getLogger("sarit.store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +45,47 @@ async def open_container(
     number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: MemoryBudget,
     rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
     on_failure: Callable[[Container, BaseException], None], *, accept_loss: bool = False,
-    claimed: Callable[[], None] = _ignore,
+    claimed: Callable[[], None] = _ignore, phases: Phases | None = None,
 ) -> Opened:  # fmt: skip
     """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.  `claimed` is called
-    before anything is changed, and may raise.
+    before anything is changed, and may raise.  `phases`: gets the time of each phase.
 
     Raises Corrupt, Invalid (a newer format), Unavailable, Fenced."""
     # The log first: the claim fences every earlier owner before anything is read.  Then the index, which says what the
     # log must hold.  Only then is the log changed.
-    claim = await logs.claim(number)
+    phases = phases or Phases(env.clock)
+    with phases.phase("fence the log"):
+        claim = await logs.claim(number)
     index = log = None
     try:
         claimed()
-        index = await indexes.open(number)
-        checkpoint = await read_checkpoint(index)
+        with phases.phase("open the index"):
+            index = await indexes.open(number)
+        with phases.phase("read the checkpoint"):
+            checkpoint = await read_checkpoint(index)
         history = checkpoint.history
         if accept_loss and history.identity is None:
             # Its epochs must be above those of the chunks: a name is never used twice.
             history = replace(history, epoch=await newest_chunk_epoch(storage, number))
-        log = await claim.open(history, accept_loss=accept_loss)
-        await record_log(index, log)
+        with phases.phase("begin the epoch"):
+            log = await claim.open(history, accept_loss=accept_loss)
+        with phases.phase("record it"):
+            await record_log(index, log)
         container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
         # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
-        await replay_log(container, checkpoint)
+        with phases.phase("replay"):
+            await replay_log(container, checkpoint)
+        replayed = container.state.applied_frame - checkpoint.frame
         container.serve()
         flusher = Flusher(container, flush, checkpoint.chunk_sequence)
         # The flusher does not run yet: the owner starts it when this returns.
         container.wake_flusher = flusher.wake
         flusher.checkpoint_frame = checkpoint.frame
         # After `serve`: deletions go through the log.
-        await delete_transients(container)
+        with phases.phase("delete transient segments"):
+            await delete_transients(container)
+        _log.info("container %d: opened in %s; epoch %d, %d frames replayed, %d bytes not flushed", number, phases,
+                  log.epoch, replayed, container.state.dirty.append_bytes)  # fmt: skip
         return Opened(container, flusher, OrphanSweep(container, checkpoint))
     # Cancellation, too: files that stay open would make the next attempt fail.
     except BaseException:

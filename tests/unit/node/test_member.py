@@ -10,7 +10,7 @@ from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_
 from sarit.coordination.map_register import STORES, change_map, read_map, write_map
 from sarit.coordination.memory import MemoryCoordination
 from sarit.coordination.port import MemberState
-from sarit.core.errors import Fenced, Unavailable
+from sarit.core.errors import Exists, Fenced, Unavailable
 from sarit.env.real import real_env
 from sarit.node.map_watch import MapWatch
 from sarit.node.member import ConfirmedLogs, Member
@@ -261,18 +261,43 @@ def test_map_that_comes_before_the_answer_to_the_join_is_followed():
     run(main, held=True)
 
 
-def test_store_gives_up_when_another_process_has_its_name(caplog):
+def test_store_ends_when_another_process_has_its_name():
     async def main(cluster):
-        await cluster.joined()
+        ended = asyncio.Event()
+        cluster.member.on_failure = ended.set
+        await cluster.own_all_validly()
         other = cluster.service.client("other", real_env().clock)
         rival = Member("a", StoreAddress("10.0.0.2", 1, "m", 0), other, other.members(STORES), real_env())
         hosting = Hosting()
         hosting.member = rival
         rival.start(hosting)
-        await cluster.hosting.until("lost")
-        await next(iter(cluster.member._background._tasks))  # it does not join again
-        assert "another process has joined as store a" in caplog.text
+        await ended.wait()
+        assert isinstance(cluster.member.failure, Exists)
+        assert "another process, at 10.0.0.2:1, has joined as store a" in str(cluster.member.failure)
+        assert cluster.hosting.commands[-1] == ("lost",)
+        assert not cluster.member.valid()
+        # It does not join again, and does not wait until what the map gives to this name has moved.
+        await cluster.member.leave()
+        assert rival.failure is None
         await rival.stop()
+
+    run(main)
+
+
+def test_store_ends_when_its_membership_fails_by_a_bug():
+    async def main(cluster):
+        ended = asyncio.Event()
+        cluster.member.on_failure = ended.set
+        await cluster.own_all_validly()
+
+        async def broken() -> None:
+            raise ZeroDivisionError
+
+        cluster.member._members.list = broken
+        cluster.service.expire(STORES, "a")
+        await ended.wait()
+        assert "internal error" in str(cluster.member.failure)
+        assert cluster.hosting.commands[-1] == ("lost",)
 
     run(main)
 

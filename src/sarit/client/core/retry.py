@@ -6,8 +6,9 @@ There is one `RetryPolicy` per client, and every call of the client obeys it.  `
 * What lives longer than a call (a writer, a reader) fails once the node was away for `timeout` seconds.  The time in
   which the node answers does not count, however slow it is: a throttled append waits, and is not given up.
 
-The first retry follows at once.  Pauses then double from `first_delay` to `max_delay`, each times a factor of 0.5 to
-1.5: clients that failed together do not return together.
+The first retry follows at once.  Pauses then double from `first_delay` to `longest_delay`, each times a factor of 0.5
+to 1.5: clients that failed together do not return together.  The longest pause depends on how many pauses of the
+client run at the same time: few of them may be short, and many make no more than `RETRIES_PER_SECOND` attempts.
 
 An attempt gets half of `timeout`, so that a lost path leaves time to try another one; at least `min_attempt`, so that a
 slow node is not taken for an absent one; at most `max_attempt`.  A connection without any byte for half of `timeout` is
@@ -27,6 +28,8 @@ from sarit.core.limits import (
     FIRST_RETRY_DELAY_SECONDS,
     MAX_RETRY_DELAY_SECONDS,
     MIN_ATTEMPT_SECONDS,
+    RETRIES_PER_SECOND,
+    SOON_RETRY_DELAY_SECONDS,
 )
 
 
@@ -54,6 +57,10 @@ class RetryPolicy:
     def next_delay(self, delay: float) -> float:
         """The pause after one of `delay`, before it is drawn; the first is 0."""
         return min(max(delay * 2, self.first_delay), self.max_delay)
+
+    def longest_delay(self, pauses: int) -> float:
+        """The longest pause, before it is drawn, while so many others of the client run."""
+        return min(max(pauses / RETRIES_PER_SECOND, SOON_RETRY_DELAY_SECONDS), self.max_delay)
 
 
 class Silent(Unavailable):
@@ -111,17 +118,18 @@ class Attempts:
         away = 0.0 if self._away_since is None else now - self._away_since
         return self.policy.timeout - self._spent - away
 
-    def failed(self, now: float, random: float, silent: float = 0.0) -> float | None:
+    def failed(self, now: float, random: float, silent: float = 0.0, pauses: int = 0) -> float | None:
         """The pause before the next attempt; None when the timeout has passed.  `random` is in [0, 1).
 
-        `silent`: for how long the node had not answered before.  Half of the timeout always remains."""
+        `silent`: for how long the node had not answered before.  Half of the timeout always remains.  `pauses`: how
+        many others of the client run."""
         if self._away_since is None:
             self._away_since = now - min(silent, self.policy.timeout / 2)
         left = self.left(now)
         # What rounding leaves of the time after the last attempt is shorter than any clock measures.
         if left <= 0 or self._last:
             return None
-        pause = self._delay * (0.5 + random)
+        pause = min(self._delay, self.policy.longest_delay(pauses)) * (0.5 + random)
         self._delay = self.policy.next_delay(self._delay)
         # The last attempt is made at the end of the time, not after it.
         self._last = pause >= left

@@ -47,14 +47,38 @@ def background() -> Background:
     return Background(lambda task, error: log.error("%s failed", task.get_name(), exc_info=error))
 
 
+class Pauses:
+    """How many pauses between attempts run now, of all that one client retries."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __repr__(self) -> str:
+        return f"Pauses({self.count})"
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, and be counted."""
+        self.count += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.count -= 1
+
+
 class Backoff:
     """The pauses between attempts, as the policy has them (`retry.py`)."""
 
-    __slots__ = ("_attempts", "_env", "_outages", "running")
+    __slots__ = ("_attempts", "_env", "_outages", "_pauses", "running")
 
-    def __init__(self, env: Env, policy: RetryPolicy, outages: tuple[RepeatedLog, str] | None = None) -> None:
+    def __init__(
+        self, env: Env, policy: RetryPolicy, outages: tuple[RepeatedLog, str] | None = None,
+        pauses: Pauses | None = None,
+    ) -> None:  # fmt: skip
         self._env = env
         self._outages = outages  # the log, and the address that it names
+        self._pauses = Pauses() if pauses is None else pauses
         self._attempts = Attempts(policy)
         # Whether there is something to reset: who is called for each reply asks first.
         self.running = False
@@ -84,7 +108,7 @@ class Backoff:
         self.running = True
         silent = error.seconds if isinstance(error, Silent) else 0.0
         now, seconds = self._env.clock.monotonic(), self._attempts.policy.timeout
-        pause = self._attempts.failed(now, self._env.random.random(), silent)
+        pause = self._attempts.failed(now, self._env.random.random(), silent, self._pauses.count)
         if pause is None:
             raise GaveUp(f"gave up after {seconds:g} s of trying: {error}" if seconds else str(error)) from error
         left = self._attempts.left(now)
@@ -92,7 +116,7 @@ class Backoff:
         if self._outages is not None and seconds - left + pause >= OUTAGE_LOG_AFTER_SECONDS:
             repeated, address = self._outages
             repeated.warning(address, f"waiting for a node at {address}; gives up in {left:.0f} s ({error})")
-        await asyncio.sleep(pause)
+        await self._pauses.pause(pause)
 
     async def attempt(self, call: Callable[[], Awaitable[T]]) -> T:
         """One call, within the time that is left.  Raises Unavailable, and what it raises."""
@@ -120,6 +144,7 @@ class Session:
         self.background = background()
         # One for all calls that wait at once: the user needs one line.
         self.outages = RepeatedLog(log, env.clock.monotonic, counted=False), controller.address
+        self.pauses = Pauses()
         self._endpoints: dict[tuple[StreamName, SegmentId], tuple[str, int]] = {}
         self.parts = Parts()
         self.ended = ""  # why it can be used no more
@@ -166,7 +191,7 @@ class Session:
 
     def backoff(self) -> Backoff:
         """A fresh backoff."""
-        return Backoff(self.env, self.policy, self.outages)
+        return Backoff(self.env, self.policy, self.outages, self.pauses)
 
     async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
         """Host and port of the store that owns a segment (cached).  Raises Unavailable, NotFound."""
@@ -199,7 +224,7 @@ class Session:
 
         The outcome of an attempt whose answer was lost is unknown: `call` must be one that may be made twice.
         `since`: when its caller began to wait, if not now."""
-        backoff = Backoff(self.env, policy or self.policy, self.outages).begin(since)
+        backoff = Backoff(self.env, policy or self.policy, self.outages, self.pauses).begin(since)
         while True:
             try:
                 return await backoff.attempt(call)

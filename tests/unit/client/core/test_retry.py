@@ -13,13 +13,13 @@ from sarit.env.real import real_env
 from tests.limits import HANG_SECONDS
 
 
-def pauses(policy: RetryPolicy, took: float = 0.0, random: float = 0.5) -> list[float]:
-    """The pauses of a call whose attempts fail after `took` seconds each."""
+def pauses(policy: RetryPolicy, took: float = 0.0, random: float = 0.5, others: int = 1000) -> list[float]:
+    """The pauses of a call whose attempts fail after `took` seconds each, beside `others` that pause."""
     attempts, now, found = Attempts(policy), 100.0, []
     attempts.begin(now)
     while True:
         now += took
-        pause = attempts.failed(now, random)
+        pause = attempts.failed(now, random, pauses=others)
         if pause is None:
             return found
         found.append(pause)
@@ -37,12 +37,20 @@ def test_attempt_at_the_end_of_the_time_is_the_last_one() -> None:
     attempts = Attempts(RetryPolicy(1.0, first_delay=1.0))
     attempts.begin(0.0)
     assert attempts.failed(0.0, 0.5) == 0.0
-    assert attempts.failed(0.5, 0.5) == 0.5
+    assert attempts.failed(0.5, 0.5, pauses=1000) == 0.5
     assert attempts.left(1.0 - 7e-15) > 0
     assert attempts.failed(1.0 - 7e-15, 0.5) is None
     attempts.reset()
     attempts.begin(1.0)
     assert attempts.failed(1.0, 0.5) == 0.0
+
+
+def test_few_pauses_stay_short_and_many_grow_to_seconds() -> None:
+    policy = RetryPolicy(100.0)
+    assert max(pauses(policy, others=0)) == 0.5
+    assert max(pauses(policy, others=50)) == 1.0
+    # Never more than so many attempts in a second, until the longest pause is reached.
+    assert max(pauses(policy, others=5000)) == 2.0
 
 
 def test_jitter_is_half_to_one_and_a_half() -> None:
@@ -152,3 +160,17 @@ async def test_idle_time_shortens_the_retries(session) -> None:
         while True:
             await backoff.wait(Silent("no keep-alive", 1000.0))
     assert session.env.clock.monotonic() - began >= 0.09
+
+
+@on_session(60.0)
+async def test_pauses_of_one_client_are_counted_together(session) -> None:
+    waiting = [session.backoff() for _ in range(3)]
+    for backoff in waiting:
+        await backoff.wait(Unavailable("the first retry follows at once"))
+    tasks = [asyncio.create_task(backoff.wait(Unavailable("away"))) for backoff in waiting]
+    await asyncio.sleep(0)
+    assert session.pauses.count == 3
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert session.pauses.count == 0

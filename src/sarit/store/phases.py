@@ -1,0 +1,33 @@
+"""How long each phase of an opening or a closing took, for a line in the log of the store."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sarit.env.ports import Clock
+
+
+class Phases:
+    """The seconds of each phase, in order; the text of it says their sum first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._seconds: dict[str, float] = {}
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in self._seconds.items())
+        return f"{self._clock.monotonic() - self._began:.3f} s ({parts})"
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time of the block, also when it raises; a name that comes again is added up."""
+        began = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[name] = self._seconds.get(name, 0.0) + self._clock.monotonic() - began
