@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from sarit.core.errors import Exists, NotFound
@@ -185,7 +184,7 @@ class BookieCluster:
         rng = rng if rng is not None else random.Random(0)
         names = [f"bookie-{at}:3181" for at in range(1, number + 1)]
         self.bookies = {name: SimulatedBookie(name, random.Random(f"{rng.random()}/{name}")) for name in names}
-        self.ids = count(1)
+        self.next_ledger = 1
         self._watches: list[_Watch] = []
 
     def __repr__(self) -> str:
@@ -303,13 +302,23 @@ class RegisterLedgerStore:
         self._registers = registers
         self._cluster = cluster
 
-    async def create(self, metadata: LedgerMetadata) -> tuple[int, int]:
+    async def new_id(self) -> int:
         """See `LedgerStore`."""
-        ledger = next(self._cluster.ids)
+        ledger = self._cluster.next_ledger
+        self._cluster.next_ledger += 1
+        return ledger
+
+    async def create(self, metadata: LedgerMetadata, ledger: int | None = None) -> tuple[int, int]:
+        """See `LedgerStore`."""
+        if ledger is None:
+            ledger = await self.new_id()
         try:
             return ledger, await self._registers.create(_name(ledger), codec.encode(metadata))
-        except Exists as error:  # ids are never used twice
-            raise AssertionError(ledger) from error
+        except Exists:
+            # The answer to an earlier attempt was lost; nobody else has this id.
+            found, version = await self.get(ledger)
+            assert found.ctoken == metadata.ctoken, ledger
+            return ledger, version
 
     async def get(self, ledger: int) -> tuple[LedgerMetadata, int]:
         """See `LedgerStore`."""

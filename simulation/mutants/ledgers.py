@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.log.bookkeeper import chain
 from sarit.log.bookkeeper.chain_register import ChainRegister
 from sarit.log.bookkeeper.ledgers import _Recovery
 from sarit.log.bookkeeper.log import BookKeeperClaim
@@ -95,6 +96,18 @@ def ledger_deleted_without_pause() -> Iterator[None]:
         return frozenset(self._retired_at)
 
     with patched(ChainRegister, ChainRegister._due, wrong):
+        yield
+
+
+@mutant("nothing is left behind", found_by=f"{_FOLDER}/test_random_faults.py")
+@contextmanager
+def ledger_made_before_it_is_noted() -> Iterator[None]:
+    """A ledger is made before the chain names it: one whose owner dies in between is never deleted."""
+
+    def wrong(chain: Any, ledger: int, wall_ms: int) -> Any:
+        return chain
+
+    with patched(chain, chain.reserve, wrong):
         yield
 
 

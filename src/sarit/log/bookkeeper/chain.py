@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import LOG_IDENTITY_BYTES
-from sarit.log.bookkeeper.limits import MAX_CHAIN_LEDGERS
+from sarit.log.bookkeeper.limits import MAX_CHAIN_LEDGERS, MAX_RETIRED_LEDGERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,23 +75,35 @@ def begin_epoch(chain: Chain, epoch: int, ends: Mapping[int, tuple[int, int]], l
     return roll_over(replace(chain, epoch=epoch), ledger, chain.reached + 1)
 
 
+def reserve(chain: Chain, ledger: int, wall_ms: int) -> Chain:
+    """Note a ledger that is about to be made: it is deleted like a retired one, unless it becomes part of the chain.
+
+    Not beyond MAX_RETIRED_LEDGERS: it is better to leave a ledger behind than never to open the log again."""
+    if len(chain.retired) >= MAX_RETIRED_LEDGERS:
+        return chain
+    return replace(chain, retired=(*chain.retired, (ledger, wall_ms)))
+
+
 def roll_over(chain: Chain, ledger: int, first: int) -> Chain:
     """Add an empty ledger at the end.  Raises Invalid when the chain has no place for it."""
     assert all(each.ledger != ledger for each in chain.ledgers), (ledger, chain)
     if len(chain.ledgers) >= MAX_CHAIN_LEDGERS:
         raise Invalid(f"the log has {MAX_CHAIN_LEDGERS} ledgers already: it waits for a flush")
-    return replace(chain, ledgers=(*chain.ledgers, ChainLedger(ledger, first)))
+    retired = tuple(each for each in chain.retired if each[0] != ledger)
+    return replace(chain, ledgers=(*chain.ledgers, ChainLedger(ledger, first)), retired=retired)
 
 
-def close(chain: Chain, ledger: int, last: int, size: int) -> Chain:
-    """Note the end of a ledger; an empty one is dropped, and deleted like one that is not needed any more."""
+def close(chain: Chain, ledger: int, last: int, size: int, wall_ms: int = 0) -> Chain:
+    """Note the end of a ledger; an empty one is dropped, and deleted like one that is not needed any more.
+
+    `wall_ms`: the time now; 0 when it is not known."""
     ledgers: list[ChainLedger] = []
     retired = list(chain.retired)
     for each in chain.ledgers:
         if each.ledger != ledger or each.closed:
             ledgers.append(each)
         elif last < each.first:
-            retired.append((ledger, 0))
+            retired.append((ledger, wall_ms))
         else:
             ledgers.append(replace(each, last=last, size=size))
     return replace(chain, ledgers=tuple(ledgers), retired=tuple(retired), reached=max(chain.reached, last))

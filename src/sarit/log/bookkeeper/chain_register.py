@@ -16,6 +16,7 @@ from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.limits import (
     CHAIN_CHANGE_SECONDS,
     LEDGER_DELETION_SECONDS,
+    LEDGER_LONG_RETIRED_SECONDS,
     LEDGER_PROOF_TIMEOUT_SECONDS,
     MAX_CHAIN_LEDGERS,
     METADATA_RETRY_SECONDS,
@@ -49,8 +50,14 @@ class ChainRegister:
         self._below = 0
         self._tidying: asyncio.Task[None] | None = None
         self._closed = False
+        # Not to be deleted by this owner: they become part of the chain.
+        self._reserved: set[int] = set()
         now = clock.monotonic()
-        self._retired_at = {ledger: now for ledger, _ in chain.retired}
+        # An owner that never lives as long as the pause would delete nothing.
+        long_ago = clock.wall_ms() - LEDGER_LONG_RETIRED_SECONDS * 1000
+        self._retired_at = {
+            ledger: now - LEDGER_DELETION_SECONDS if 0 < at < long_ago else now for ledger, at in chain.retired
+        }
 
     def __repr__(self) -> str:
         return f"<ChainRegister {self._name} {self.chain}>"
@@ -66,6 +73,19 @@ class ChainRegister:
             self._changed.clear()
             await self._changed.wait()
 
+    async def reserve(self) -> int:
+        """The id of a ledger to be made, which the chain knows already.  Raises Fenced, Unavailable.
+
+        If this process ends before the ledger is part of the chain, a later owner deletes it."""
+        ledger = await self._store.new_id()
+        self._reserved.add(ledger)
+        await self.change(lambda chain: chains.reserve(chain, ledger, self._clock.wall_ms()))
+        return ledger
+
+    async def close_ledger(self, ledger: int, last: int, size: int) -> None:
+        """Note the end of a ledger: its last frame and its bytes.  Raises as `change`."""
+        await self.change(lambda chain: chains.close(chain, ledger, last, size, self._clock.wall_ms()))
+
     async def change(self, transition: Callable[[Chain], Chain]) -> None:
         """Change the chain; it is tried until the outcome is known.
 
@@ -77,6 +97,7 @@ class ChainRegister:
             await self._store_chain(chains.encode(chain))
             now = self._clock.monotonic()
             self.chain = chain
+            self._reserved.difference_update(each.ledger for each in chain.ledgers)
             self._retired_at = {ledger: self._retired_at.get(ledger, now) for ledger, _ in chain.retired}
             self._changed.set()
 
@@ -150,7 +171,8 @@ class ChainRegister:
     def _due(self) -> frozenset[int]:
         """Retired ledgers whose pause is over."""
         now = self._clock.monotonic()
-        return frozenset(ledger for ledger, at in self._retired_at.items() if now - at >= LEDGER_DELETION_SECONDS)
+        due = (ledger for ledger, at in self._retired_at.items() if now - at >= LEDGER_DELETION_SECONDS)
+        return frozenset(due) - self._reserved
 
     async def _tidy(self) -> None:
         """At most one change of each kind in CHAIN_CHANGE_SECONDS."""

@@ -71,12 +71,14 @@ class ZooKeeperLedgers:
                 "set BookKeeper up with metadataServiceUri=zk+longhierarchical://..."
             )
 
-    async def create(self, metadata: LedgerMetadata) -> tuple[int, int]:
+    async def create(self, metadata: LedgerMetadata, ledger: int | None = None) -> tuple[int, int]:
         """Store a new ledger; its id, and the version of its metadata.  Raises Invalid, Exists, Unavailable.
 
-        After Unavailable a ledger of that token may be there, which nobody uses."""
+        `ledger`: of `new_id`; None for a fresh one.  After Unavailable a ledger of that token may be there; with the
+        same id and token the call may be made again."""
         value = encode(metadata)
-        ledger = await self._new_id()
+        if ledger is None:
+            ledger = await self.new_id()
         try:
             await self._nodes.create(path_of(ledger, self._root), value, parents=True)
         except (Exists, Unavailable):
@@ -109,8 +111,8 @@ class ZooKeeperLedgers:
 
     # -- ids --------------------------------------------------------------------------------------
 
-    async def _new_id(self) -> int:
-        """An id that no other client gets."""
+    async def new_id(self) -> int:
+        """An id that no other client gets.  Raises Unavailable."""
         upper_path = f"{self._root}/idgen-long"
         if await self._nodes.get(upper_path) is None:
             number = await self._number_below(f"{self._root}/idgen")

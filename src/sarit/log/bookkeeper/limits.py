@@ -27,6 +27,7 @@ LEDGER_BYTES: Final = 512 * MIB
 LEDGER_SECONDS: Final = 3600.0
 LEDGER_ENSEMBLE_CHANGES: Final = 5
 MAX_CHAIN_LEDGERS: Final = 256
+MAX_RETIRED_LEDGERS: Final = 16 * KIB  # 16 bytes each, in a register of less than 1 MiB
 SLOW_BOOKIE_SECONDS: Final = 2.0
 SPARE_BOOKIE_RETRY_SECONDS: Final = 5.0
 NO_QUORUM_SECONDS: Final = 10.0
@@ -38,6 +39,8 @@ LEDGER_PROOF_TIMEOUT_SECONDS: Final = 10.0
 LEDGER_IDLE_SECONDS: Final = 0.2  # then an entry without a frame tells the bookies what is confirmed
 LEDGER_PROOF_INTERVAL_SECONDS: Final = 20.0
 LEDGER_DELETION_SECONDS: Final = 600.0
+# Retired that long ago by the wall clock: deleted at once by a new owner.  No clocks differ by so much.
+LEDGER_LONG_RETIRED_SECONDS: Final = 86_400.0
 LEDGER_TICK_SECONDS: Final = 0.25
 CHAIN_CHANGE_SECONDS: Final = 1.0  # between two changes that only free space
 RECOVERY_READS_AHEAD: Final = 16

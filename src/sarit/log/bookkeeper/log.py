@@ -95,17 +95,15 @@ class BookKeeperLogs:
         """Claim and open a log whose owner has no index.  Raises Corrupt, Fenced, Unavailable."""
         return await (await self.claim(container)).open(None)
 
-    async def create_ledger(self, container: int, epoch: int) -> tuple[int, LedgerMetadata, int]:
-        """A new ledger: its id, its metadata and their version.  Raises Unavailable (also: too few bookies)."""
+    def new_metadata(self, container: int, epoch: int) -> LedgerMetadata:
+        """That of a new ledger.  Raises Unavailable: too few bookies."""
         settings = self.settings
-        metadata = LedgerMetadata(
+        return LedgerMetadata(
             settings.ensemble_size, settings.write_quorum, settings.ack_quorum, LedgerState.OPEN,
             ((0, self._ensemble()),), created_ms=self.env.clock.wall_ms(),
             custom={"application": b"sarit", "container": b"%d" % container, "epoch": b"%d" % epoch},
             ctoken=int.from_bytes(self.env.random.bytes(7)),
         )  # fmt: skip
-        ledger, version = await self.store.create(metadata)
-        return ledger, metadata, version
 
     def _ensemble(self) -> tuple[str, ...]:
         settings = self.settings
@@ -211,7 +209,7 @@ class BookKeeperClaim:
         chain = self._chain
         if chain is not None:
             for ledger, (last, size) in self._ends.items():
-                chain = chains.close(chain, ledger, last, size)
+                chain = chains.close(chain, ledger, last, size, self._logs.env.clock.wall_ms())
         problem = None if history is None else history_problem(self._container, chain, history)
         if problem is not None:
             raise Corrupt(f"{problem}; a log on BookKeeper cannot be opened with a loss" if accept_loss else problem)
@@ -222,13 +220,21 @@ class BookKeeperClaim:
     async def _begin(self, base: Chain, history: LogHistory | None) -> Opened | None:
         """Create a ledger and store the chain; None when the chain is another one by now."""
         logs = self._logs
-        asked_at = logs.env.clock.monotonic()
         epoch = max(base.epoch, 0 if history is None else history.epoch) + 1
-        ledger, metadata, version = await logs.create_ledger(self._container, epoch)
+        metadata = logs.new_metadata(self._container, epoch)
+        ledger = await logs.store.new_id()
+        # The chain knows of the ledger before it is there: if this process ends now, a later owner deletes it.
+        reserved = chains.reserve(base if self._chain is None else self._chain, ledger, logs.env.clock.wall_ms())
+        stored = await self._store(reserved)
+        if stored is None:
+            return None
+        self._chain, self._version = reserved, stored
+        asked_at = logs.env.clock.monotonic()
+        _, version = await logs.store.create(metadata, ledger)
         chain = chains.begin_epoch(base, epoch, {}, ledger)
         stored = await self._store(chain)
         if stored is None:
-            with suppress(SaritError):  # nobody ever knows of it
+            with suppress(SaritError):  # else the owner that was faster deletes it
                 await logs.store.delete(ledger, version)
             return None
         old = {each.ledger: self._metadata[each.ledger] for each in base.ledgers}

@@ -74,8 +74,8 @@ class Ledgers(Protocol):
     def settings(self) -> _Settings:
         """See `LedgerSettings`."""
 
-    async def create_ledger(self, container: int, epoch: int) -> tuple[int, LedgerMetadata, int]:
-        """A new ledger: its id, its metadata and their version.  Raises Unavailable."""
+    def new_metadata(self, container: int, epoch: int) -> LedgerMetadata:
+        """That of a new ledger.  Raises Unavailable: too few bookies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +253,14 @@ class BookKeeperLog:
             await self._chain.wait_for_place()
             asked_at = self._clock.monotonic()
             deadline = asked_at + LEDGER_CLOSE_TIMEOUT_SECONDS
+            metadata, ledger = None, -1
             while True:
                 try:
-                    ledger, metadata, version = await self._logs.create_ledger(self._container, self.epoch)
+                    # What may be stored already stays as it is: only so it is known to be ours.
+                    metadata = metadata or self._logs.new_metadata(self._container, self.epoch)
+                    if ledger < 0:
+                        ledger = await self._chain.reserve()
+                    _, version = await self._logs.store.create(metadata, ledger)
                     break
                 except Unavailable as error:
                     # The ledger at hand still takes frames, unless these wait for the next one.
@@ -284,7 +289,7 @@ class BookKeeperLog:
     async def _close_ledger(self, writer: LedgerWriter, last: int) -> None:
         await writer.close()
         if writer.state is State.CLOSED:
-            await self._chain.change(lambda chain: chains.close(chain, writer.ledger, last, writer.confirmed[1]))
+            await self._chain.close_ledger(writer.ledger, last, writer.confirmed[1])
             self._leaving.pop(writer.ledger, None)
             self._chain.tidy()
 
@@ -310,7 +315,7 @@ class BookKeeperLog:
             return
         if writer.state is not State.CLOSED:
             return  # fenced: `_ended` was called
-        await self._chain.change(lambda chain: chains.close(chain, writer.ledger, self._last_done, writer.confirmed[1]))
+        await self._chain.close_ledger(writer.ledger, self._last_done, writer.confirmed[1])
         self._prepare()
         while self._prepared is None and self._preparing is not None:
             await asyncio.wait([self._preparing])

@@ -87,8 +87,13 @@ class LedgerStore(Protocol):
 
     Errors are those of `coordination.port.Registers`: Exists, Conflict, NotFound, Unavailable (unknown outcome)."""
 
-    async def create(self, metadata: LedgerMetadata) -> tuple[int, int]:
-        """Store a new ledger; its id, and the version of its metadata."""
+    async def new_id(self) -> int:
+        """The id of a ledger that nobody else gets."""
+
+    async def create(self, metadata: LedgerMetadata, ledger: int | None = None) -> tuple[int, int]:
+        """Store a new ledger; its id, and the version of its metadata.
+
+        `ledger`: of `new_id`; None for a fresh one.  After Unavailable the same call may be made again."""
 
     async def get(self, ledger: int) -> tuple[LedgerMetadata, int]:
         """The metadata, and its version.  Raises NotFound."""

@@ -55,6 +55,7 @@ class Run:
         rng = self.rng
         while not self.ended:
             await asyncio.sleep(rng.choice([0.01, 0.2, 1.0, 5.0]))
+            self.check_leaks()
             bookie = rng.choice(list(self.world.bookies.bookies.values()))
             match rng.choice(["crash", "crash", "stop", "read-only", "busy", "slow"]):
                 case "crash":
@@ -137,6 +138,17 @@ class Run:
             assert payload in self.sent[number], f"nobody wrote frame {number} so"
         return max([*numbers, below - 1, 0])
 
+    def check_leaks(self) -> None:
+        """Every ledger that exists is one of the chain, or one that it says is to be deleted."""
+        world = self.world
+        existing = {
+            ledger for ledger in range(1, world.bookies.next_ledger) if world.coordination.get(f"ledgers/{ledger}")
+        }  # fmt: skip
+        if existing:
+            chain = world.chain()
+            named = {each.ledger for each in chain.ledgers} | {ledger for ledger, _ in chain.retired}
+            assert existing <= named, f"no chain names {existing - named}"
+
     async def check_last(self) -> None:
         for bookie in self.world.bookies.bookies.values():
             bookie.start()
@@ -149,6 +161,7 @@ class Run:
         # It takes frames again.
         await start(log, last + 1, b"end")
         await log.close()
+        self.check_leaks()
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
