@@ -106,7 +106,10 @@ class ZooKeeperLedgers:
         await self._nodes.delete(path_of(ledger, self._root), expected)
 
     async def _is_ours(self, ledger: int, token: int) -> bool:
-        found, version = await self.get(ledger)
+        try:
+            found, version = await self.get(ledger)
+        except NotFound:
+            return False  # it was not done
         return version == 0 and token != 0 and found.ctoken == token
 
     # -- ids --------------------------------------------------------------------------------------

@@ -91,6 +91,21 @@ def test_a_create_that_was_not_done_is_unavailable(nodes, ledgers):
     assert not nodes.nodes
 
 
+def test_metadata_that_was_not_created_is_unavailable_and_not_missing(nodes, ledgers):
+    """A log tries again after Unavailable, and ends with any other error."""
+    run(ledgers.create(OPEN))
+    original = nodes.create
+
+    async def create(path, value, **options):
+        if path == path_of(1):
+            nodes.fail["create"] = False
+        return await original(path, value, **options)
+
+    nodes.create = create
+    with pytest.raises(Unavailable):
+        run(ledgers.create(OPEN))
+
+
 def test_an_id_node_that_cannot_be_deleted_does_not_matter(nodes, ledgers):
     nodes.fail["delete"] = False
     assert run(ledgers.create(OPEN)) == (0, 0)
