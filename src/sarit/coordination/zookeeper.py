@@ -157,7 +157,11 @@ class ZooKeeper:
     async def create_ephemeral(self, path: str, value: bytes) -> int:
         """Create a node until the session ends; the number of its creation.  Raises Exists."""
         make = partial(self._client.create_async, path, bytes(value), ephemeral=True, makepath=True, include_data=True)
+        session = self._sessions
         _, stat = await self.call(path, make)
+        if session != self._sessions:
+            # The end was reported before anybody could hear it of this node.
+            raise Unavailable(f"the session with ZooKeeper has ended while it created {path}")
         return int(stat.czxid)
 
     async def set(self, path: str, value: bytes, expected: int | None) -> int:

@@ -144,6 +144,7 @@ class ZooKeeperMembership:
         self._on_state = on_state
         self._state = MemberState.CONNECTED
         self._checking: asyncio.Task[None] | None = None
+        self._changed = False  # since the last check began
         zookeeper.add_membership(self)
         self._watch = zookeeper.watch(path, self._on_change)
 
@@ -193,15 +194,19 @@ class ZooKeeperMembership:
         self._on_state(state)
 
     def _on_change(self) -> None:
+        self._changed = True
         if self._checking is None or self._checking.done():
             self._checking = asyncio.ensure_future(self._check())
 
     async def _check(self) -> None:
         """LOST when the node is not there any more, or is another's."""
-        try:
-            found = await self._zookeeper.creation(self._path)
-        except SaritError:
-            return  # asked again with the next connection
-        if found is None or found[0] != self._creation:
-            self._checking = None
-            self.on_session_state(MemberState.LOST)
+        while self._changed:
+            self._changed = False
+            try:
+                found = await self._zookeeper.creation(self._path)
+            except SaritError:
+                continue  # asked again with the next connection
+            if found is None or found[0] != self._creation:
+                self._checking = None
+                self.on_session_state(MemberState.LOST)
+                return
