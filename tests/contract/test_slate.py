@@ -52,13 +52,14 @@ def test_two_owners_on_one_server_the_later_one_wins(s3, tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("error", [slatedb.Error.Unavailable("no answer"), slatedb.InternalError("a panic")])
 @pytest.mark.parametrize("after", [False, True])
-def test_after_a_commit_of_unknown_outcome_the_handle_is_dead_and_a_new_one_reads(after):
+def test_after_a_commit_of_unknown_outcome_the_handle_is_dead_and_a_new_one_reads(after, error):
     async def main():
         provider = open_in_memory()
         index = await provider.open(0)
         await index.commit(puts(a=b"old"))
-        index._database = Failing(index._database, slatedb.Error.Unavailable("no answer"), after=after)
+        index._database = Failing(index._database, error, after=after)
         with pytest.raises(Unavailable):
             await index.commit(puts(a=b"new", b=b"new"))
         for call in (index.get([b"a"]), index.scan(b"", b"z", 9), index.commit(puts(c=b"late"))):
@@ -146,13 +147,15 @@ def test_a_store_that_is_away_is_unavailable_within_the_time_limit(tmp_path, mon
         (slatedb.Error.Data("invalid clock tick, last=2 next=1"), Unavailable),
         (slatedb.Error.Internal("anything"), Unavailable),
         (slatedb.Error.Transaction("conflict"), Unavailable),
+        (slatedb.InternalError("a panic"), Unavailable),
         (slatedb.Error.Data("checksum mismatch"), Corrupt),
     ],
 )
 def test_errors_of_the_library_are_those_of_the_port(error, kind):
-    mapped = map_error(error, "commit to memory://")
+    # The name of the place says nothing about the error.
+    mapped = map_error(error, "commit to s3://clocks")
     assert type(mapped) is kind
-    assert str(mapped).startswith("commit to memory://")
+    assert str(mapped).startswith("commit to s3://clocks")
 
 
 @pytest.mark.long

@@ -53,6 +53,8 @@ _MAX_TABLES: Final = 4096
 _MAX_RETRIES: Final = 3
 
 _PREFIX: Final = b"k"
+# The second one is a panic of the library, which its bindings do not count among its errors.
+_ERRORS: Final = (slatedb.Error, slatedb.InternalError)
 
 _POLL: Final = f"{INDEX_POLL_SECONDS}s"
 _COLLECTION: Final = {"interval": f"{INDEX_COLLECTION_SECONDS}s", "min_age": f"{INDEX_COLLECTION_SECONDS}s"}
@@ -85,11 +87,12 @@ _SETTINGS: Final[Mapping[str, object]] = {
 
 def map_error(error: Exception, doing: str) -> SaritError:
     """An error of SlateDB's as the port's error; no other place maps them."""
-    text = f"{doing}: {getattr(error, 'message', None) or str(error) or type(error).__name__}"
+    reason = getattr(error, "message", None) or str(error) or type(error).__name__
+    text = f"{doing}: {reason}"
     if isinstance(error, slatedb.Error.Closed) and error.reason == slatedb.CloseReason.FENCED:
         return Fenced(f"{doing}: the index was opened by another owner")
     # A clock that was set back is refused as data that is out of order; it passes.
-    if isinstance(error, slatedb.Error.Data) and "clock" not in text:
+    if isinstance(error, slatedb.Error.Data) and "clock" not in reason:
         return Corrupt(text)
     return Unavailable(text)
 
@@ -148,7 +151,7 @@ class SlateIndex:
                 async with asyncio.timeout(INDEX_CLOSE_SECONDS):
                     # Nothing is flushed: what was committed is, and of a failed commit nobody knows.
                     await self._database.shutdown_with_options(slatedb.CloseOptions(flush_type=None))
-            except (slatedb.Error, TimeoutError) as error:
+            except (*_ERRORS, TimeoutError) as error:
                 _log.info("index %s: closed without an answer of the store: %s", self._place, map_error(error, "close"))
 
     async def _commit(self, batch: WriteBatch) -> None:
@@ -220,7 +223,7 @@ class SlateIndex:
                 yield
         except TimeoutError as error:
             raise Unavailable(f"{doing}: no answer within {INDEX_REQUEST_SECONDS} s") from error
-        except slatedb.Error as error:
+        except _ERRORS as error:
             raise map_error(error, doing) from error
 
     def _require(self) -> None:
@@ -262,7 +265,7 @@ class SlateIndexProvider:
                 return SlateIndex(await builder.build(), place)
         except TimeoutError as error:
             raise Unavailable(f"open the index {place}: no answer within {INDEX_REQUEST_SECONDS} s") from error
-        except slatedb.Error as error:
+        except _ERRORS as error:
             raise map_error(error, f"open the index {place}") from error
 
 
