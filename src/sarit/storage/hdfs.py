@@ -183,11 +183,20 @@ class HdfsChunks:
     async def _run(self, call: Callable[[], T], doing: str) -> T:
         """Run `call` on the least loaded thread.  Raises the errors of the port."""
         self._require()
+
+        def guarded() -> T:
+            try:
+                return call()
+            except Exception:
+                raise
+            except BaseException as error:  # a panic of the client: whoever waits must not end with it
+                raise OSError(f"the client failed: {error}") from error
+
         at = min(range(THREADS), key=self._loads.__getitem__)
         worker: Worker = self._workers[at]
         self._loads[at] += 1
         try:
-            return await worker.run(call)
+            return await worker.run(guarded)
         except (SaritError, Corrupt):
             raise
         except Exception as error:

@@ -86,6 +86,10 @@ class Client:
             raise self.error
 
 
+class PanicException(BaseException):
+    """As the bindings raise it: no Exception."""
+
+
 def written(error, expectation):
     client = Client(error)
 
@@ -108,7 +112,12 @@ def test_chunk_is_synced_before_it_has_its_name():
 
 @pytest.mark.parametrize(
     ("error", "raised"),
-    [(FileExistsError("x"), Exists), (FileNotFoundError("x"), Unavailable), (OSError("gone"), Unavailable)],
+    [
+        (FileExistsError("x"), Exists),
+        (FileNotFoundError("x"), Unavailable),
+        (OSError("gone"), Unavailable),
+        (PanicException("x"), Unavailable),
+    ],
 )
 def test_failed_write_removes_its_file(error, raised):
     calls = written(error, pytest.raises(raised))
