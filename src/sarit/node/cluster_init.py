@@ -82,10 +82,13 @@ def mark_log(files: Files, meta: ClusterMeta) -> None:
     if directory is not None:
         path = f"{directory}/{MARK_FILE}"
         files.make_dirs(directory)
-        if not files.exists(path):
-            if files.list(directory):
+        marked = files.exists(path)
+        found = _read_mark(files, path) if marked else ""
+        # A power cut may have left a part of it.
+        if found != meta.cluster and meta.cluster.startswith(found):
+            if [name for name in files.list(directory) if name != MARK_FILE]:
                 raise Invalid(f"--log {meta.log}: there are files in it; a new cluster needs an empty directory")
-            file = files.open(path, "create")
+            file = files.open(path, "write" if marked else "create")
             try:
                 file.pwrite_durably([meta.cluster.encode()], 0)
             finally:
@@ -108,13 +111,17 @@ def check_log(files: Files, meta: ClusterMeta, machine: str) -> None:
     path = f"{directory}/{MARK_FILE}"
     if not files.exists(path):
         raise Invalid(f"{directory} is not the log of this cluster ({path} is missing): is its disk mounted?")
-    file = files.open(path, "read")
-    try:
-        found = bytes(file.pread(file.size(), 0)).decode(errors="replace")
-    finally:
-        file.close()
+    found = _read_mark(files, path)
     if found != meta.cluster:
         raise Invalid(f"{directory} is the log of the cluster {found}, not of {meta.cluster}: choose another --log")
+
+
+def _read_mark(files: Files, path: str) -> str:
+    file = files.open(path, "read")
+    try:
+        return bytes(file.pread(file.size(), 0)).decode(errors="replace")
+    finally:
+        file.close()
 
 
 async def check_storage(env: Env, storage: ChunkStorage, meta: ClusterMeta) -> None:

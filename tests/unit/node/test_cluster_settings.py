@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sarit.coordination.memory import MemoryCoordination
-from sarit.core.errors import Exists, Invalid
+from sarit.core.errors import Exists, Invalid, Unavailable
 from sarit.env.real import real_env
 from sarit.node.cluster_init import check_log, check_storage, init_cluster, read_meta
 from sarit.node.cluster_settings import META, ClusterMeta, decode_meta, parse_cluster
@@ -102,6 +102,32 @@ def test_cluster_is_made_once_and_each_process_finds_its_marks(tmp_path):
         (tmp_path / "log" / "cluster").unlink()
         with pytest.raises(Invalid, match="is its disk mounted"):
             check_log(env.files, made, "here")
+        await storage.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("length", [0, 5])
+def test_mark_of_the_log_that_was_not_written_whole_is_written_again(tmp_path, length):
+    """The power failed while the cluster was made: the file is there, and its bytes are not."""
+
+    async def main():
+        env = real_env()
+        registers = MemoryCoordination().client("operator", env.clock)
+        storage = await open_storage(f"file://{tmp_path}/chunks", env)
+        replace_value = registers.set
+
+        async def away(*_):
+            raise Unavailable("away")
+
+        registers.set = away
+        with pytest.raises(Unavailable):
+            await init_cluster(registers, env, meta(tmp_path), storage)
+        registers.set = replace_value
+        mark = tmp_path / "log" / "cluster"
+        mark.write_bytes(mark.read_bytes()[:length])
+        made = await init_cluster(registers, env, meta(tmp_path), storage)
+        assert mark.read_bytes() == made.cluster.encode()
         await storage.close()
 
     asyncio.run(main())
