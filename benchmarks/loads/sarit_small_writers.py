@@ -16,7 +16,8 @@ from typing import Any
 import uvloop
 
 from benchmarks.loads.open_loop import now, percentiles
-from sarit.client.core.controller import ControllerClient, parse_address
+from sarit.client.core.addresses import parse_addresses
+from sarit.client.core.controller import ControllerClient
 from sarit.core.names import SegmentId, StreamName
 from sarit.wire.commands import Event, Hello, SetupAppend, encode
 from sarit.wire.frames import DATA_APPENDED, FrameReader, append_block_end_header
@@ -76,7 +77,7 @@ def _same(writer: Writer) -> Writer:
 
 
 async def _run(options: dict[str, Any]) -> dict[str, Any]:
-    controller = ControllerClient(*parse_address(options["controller"]))
+    controller = ControllerClient(parse_addresses(options["controller"]))
     stream = StreamName(*options["stream"].split("/"))
     segments = [SegmentId(0, number) for number in range(options["segments"])]
     endpoints = [await controller.endpoint(stream, segment) for segment in segments]

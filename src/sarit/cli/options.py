@@ -21,7 +21,7 @@ controller_option = click.option(
     show_default=True,
     show_envvar=True,
     metavar="HOST:PORT",
-    help="Where the controller listens.",
+    help="Where the controller listens; several with commas, as HOST:PORT,HOST:PORT.",
 )
 
 format_option = click.option(

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import listing, segments
-from sarit.client.core.addresses import default_address
-from sarit.client.core.controller import ControllerClient, parse_address
+from sarit.client.core.addresses import default_address, parse_addresses
+from sarit.client.core.controller import ControllerClient
 from sarit.client.core.guard import check_call, guarded
 from sarit.client.core.retry import RetryPolicy
 from sarit.client.core.session import Session
@@ -80,6 +80,8 @@ async def connect(
 ) -> Client:
     """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
 
+    Of a cluster, name several controllers with commas, as `HOST:PORT,HOST:PORT`: when one fails, its calls go to the
+    next.
     Without an address: what the environment variable SARIT_CONTROLLER says, else 127.0.0.1:9090.
     `retry_timeout`: for how many seconds every call of the client goes on trying while the node does not answer, before
     it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as
@@ -93,13 +95,14 @@ async def connect(
 
         env = real_env()
     policy = RetryPolicy(retry_timeout)
-    host, port = parse_address(default_address() if address is None else address)
-    controller = ControllerClient(host, port, policy.attempt_seconds)
+    addresses = parse_addresses(default_address() if address is None else address)
+    controller = ControllerClient(addresses, policy.attempt_of(len(addresses)), policy.keep_alive_seconds)
     session = Session(env, controller, policy)
     session.parts.holds_readers = not real
     try:
         # Not by `retry_timeout`: a wrong address must show at once.
-        await session.with_retry(controller.ping, RetryPolicy(wait, min_attempt=CONTROLLER_PING_SECONDS))
+        once_each = RetryPolicy(wait, min_attempt=CONTROLLER_PING_SECONDS * len(addresses))
+        await session.with_retry(controller.ping, once_each)
     except BaseException:
         # Also when cancelled: nobody else has the controller's channel.
         session.ended = "the client was never connected"

@@ -38,7 +38,7 @@ class Option:
 
 OPTIONS: Final = (
     Option(
-        "controller", ALL, "`host:port` of the controller", "`SARIT_CONTROLLER` of the driver, else `127.0.0.1:9090`"
+        "controller", ALL, "`host:port`; several with commas", "`SARIT_CONTROLLER` of the driver, else `127.0.0.1:9090`"
     ),
     Option("stream", ALL, "`SCOPE/STREAM`; must exist. `load(\"SCOPE/STREAM\")` is the same"),
     Option("path", ALL, "the same as `stream`; set by `load(\"SCOPE/STREAM\")`"),

@@ -85,7 +85,7 @@ async def grpcio(port):
 
 @asynccontextmanager
 async def ours(port):
-    client = ControllerClient("127.0.0.1", port)
+    client = ControllerClient([("127.0.0.1", port)])
     yield lambda: client.call(client.stub.checkScopeExists, pb.ScopeInfo(scope="s")), Unavailable
     await client.close()
 

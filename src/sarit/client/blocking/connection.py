@@ -23,6 +23,8 @@ def connect(
 ) -> Client:
     """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
 
+    Of a cluster, name several controllers with commas, as `HOST:PORT,HOST:PORT`: when one fails, its calls go to the
+    next.
     Without an address: what the environment variable SARIT_CONTROLLER says, else 127.0.0.1:9090.
     `retry_timeout`: for how many seconds every call of the client goes on trying while the node does not answer, before
     it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as

@@ -1,14 +1,36 @@
-"""Where a client finds its controller when the caller names none."""
+"""Where a client finds its controllers: by an address, or by the environment when the caller names none."""
 
 from __future__ import annotations
 
 import os
 from typing import Final
 
+from sarit.core.errors import Invalid
+
 CONTROLLER_VARIABLE: Final = "SARIT_CONTROLLER"
-DEFAULT_ADDRESS: Final = "127.0.0.1:9090"
+DEFAULT_PORT: Final = 9090
+DEFAULT_ADDRESS: Final = f"127.0.0.1:{DEFAULT_PORT}"
 
 
 def default_address() -> str:
     """The address in the environment variable SARIT_CONTROLLER, else that of a node started without options."""
     return os.environ.get(CONTROLLER_VARIABLE) or DEFAULT_ADDRESS
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """Hosts and ports of `HOST:PORT`, or of several with commas; `tcp://` may come first.  Raises Invalid.
+
+    The port is 9090 if it is missing.  An address that is named twice counts once."""
+    listed = text.partition("://")[2] or text
+    return list(dict.fromkeys(_parse_address(one.strip(), text) for one in listed.rstrip("/").split(",")))
+
+
+def _parse_address(address: str, text: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        host, port = address, str(DEFAULT_PORT)
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise Invalid(
+            f"{text!r} is no address of a controller: give HOST:PORT, as {DEFAULT_ADDRESS}, or several with commas"
+        )
+    return host.strip("[]"), int(port)

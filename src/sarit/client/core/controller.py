@@ -2,6 +2,12 @@
 
 Statuses of answers and of gRPC itself map to `core.errors` in the two tables below (controller.md 1 and 2).  A method
 makes one attempt; its callers repeat it (`Session.with_retry`).
+
+A client may know several controllers, of which each answers every call.  It uses one of them until that one fails:
+
+* Nothing could be sent: within the same attempt the other controllers get the call, one after the other.
+* The answer was lost, or says that the controller cannot do it now: the next attempt goes to the next controller.  The
+  outcome of such a call is as unknown as after a lost answer of a single controller, and treated the same way.
 """
 
 from __future__ import annotations
@@ -10,15 +16,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
-from grpclib.client import Channel
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import H2Error
 
+from sarit.client.core.channels import Channels
 from sarit.client.core.retry import NotSent
 from sarit.client.core.values import SegmentRange, Successor
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.limits import CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS, MAX_CONTROLLER_CALLS
+from sarit.core.limits import CLIENT_KEEP_ALIVE_SECONDS, CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
@@ -29,14 +35,13 @@ from sarit.rpc.generated.sarit_grpc import SaritServiceStub
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
+    from sarit.client.core.channels import CountingChannel
     from sarit.core.policies import StreamConfig
 
 T = TypeVar("T")
 Token: TypeAlias = "pb.ContinuationToken"
 
 log = logging.getLogger(__name__)
-
-DEFAULT_PORT: Final = 9090
 
 _KINDS: Final[dict[Status, type[SaritError]]] = {
     Status.NOT_FOUND: NotFound,
@@ -52,41 +57,45 @@ _KINDS: Final[dict[Status, type[SaritError]]] = {
 _LOST: Final = (OSError, StreamTerminatedError, ProtocolError, H2Error)
 
 
-def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST`, `HOST:PORT` or `tcp://HOST:PORT`.  Raises Invalid."""
-    text = address.partition("://")[2] or address
-    host, colon, port = text.rstrip("/").rpartition(":")
-    if not colon:
-        host, port = text.rstrip("/"), str(DEFAULT_PORT)
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise Invalid(f"{address!r} is no address of a controller: give HOST:PORT, as 127.0.0.1:{DEFAULT_PORT}")
-    return host.strip("[]"), int(port)
-
-
 class ControllerClient:
-    """One controller.  Calls raise Unavailable when it does not answer, otherwise the kinds named."""
+    """One controller, or several.  Calls raise Unavailable when none answers, otherwise the kinds named."""
 
-    def __init__(self, host: str, port: int, attempt_seconds: float = CONTROLLER_CALL_SECONDS) -> None:
-        """`attempt_seconds`: for one call, unless it says otherwise."""
-        self.address = f"{host}:{port}"
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        attempt_seconds: float = CONTROLLER_CALL_SECONDS,
+        keep_alive_seconds: float = CLIENT_KEEP_ALIVE_SECONDS,
+    ) -> None:
+        """`attempt_seconds`: for one call, unless it says otherwise.  `keep_alive_seconds`: see `Channels`."""
+        self.address = ",".join(f"{host}:{port}" for host, port in addresses)
         self.attempt_seconds = attempt_seconds
-        self._host = host
-        self._port = port
-        self._draining: set[_CountingChannel] = set()  # no new calls; closed when the calls in progress have ended
-        self._connect()
-
-    def _connect(self) -> None:
-        self._channel = _CountingChannel(self._host, self._port)
-        self.stub = ControllerServiceStub(self._channel)
-        self.sarit_stub = SaritServiceStub(self._channel)
+        self._channels = Channels(addresses, keep_alive_seconds)
+        # Of their methods only names and types are used: a call is made on the channel that is in use by then.
+        self.stub = ControllerServiceStub(self._channels.current)
+        self.sarit_stub = SaritServiceStub(self._channels.current)
 
     def __repr__(self) -> str:
         return f"ControllerClient({self.address})"
 
     async def call(self, method: Any, request: Any, seconds: float | None = None) -> Any:
         """Call a method of `stub` once, within `seconds`; errors by kind.  For the rpcs that have no method here."""
-        seconds = self.attempt_seconds if seconds is None else seconds
-        channel = self._channel
+        refused = 0
+        while True:
+            channel = self._channels.current
+            try:
+                return await self._call(channel, method, request, self.attempt_seconds if seconds is None else seconds)
+            except NotSent as error:
+                refused += 1
+                self._channels.fail_over(channel, error)
+                if refused >= len(self._channels.addresses):
+                    raise
+            except Unavailable as error:
+                # Not to the others at once: it may have been carried out.  The caller knows whether to repeat it.
+                if not isinstance(error, _Slow):
+                    self._channels.fail_over(channel, error)
+                raise
+
+    async def _call(self, channel: CountingChannel, method: Any, request: Any, seconds: float) -> Any:
         # Compared at a time-out: whether anything came on this channel since.
         received = channel.pieces_received
         channel.calls += 1
@@ -95,39 +104,43 @@ class ControllerClient:
         except GRPCError as error:
             if error.status is Status.UNIMPLEMENTED:
                 raise Invalid(
-                    f"the server at {self.address} has no call {method.name}: it is no Sarit, or an older one"
+                    f"the server at {channel.address} has no call {method.name}: it is no Sarit, or an older one"
                 ) from None
             # A status that is not listed may pass: callers retry Unavailable.
             kind = _KINDS.get(error.status, Unavailable)
-            raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
+            raise kind(f"controller {channel.address}: {error.message or error.status.name}") from None
         except TimeoutError:
-            if channel.pieces_received == received and channel is self._channel:
-                # No other call was answered either: the path may be dead.  Later calls use a new channel; those that
-                # have just begun on this one keep it until they end.
-                self._draining.add(channel)
-                self._connect()
-            raise Unavailable(f"the controller at {self.address} did not answer within {seconds:.3g} s") from None
+            message = f"the controller at {channel.address} did not answer within {seconds:.3g} s"
+            if channel.pieces_received != received:
+                raise _Slow(message) from None
+            # No other call was answered either: the path may be dead.
+            self._channels.replace(channel)
+            raise Unavailable(message) from None
         except Exception as error:
             # All that is left are ends of the connection, however grpclib and h2 report them.  A connection that is
             # lost between connect and first use shows as AttributeError: grpclib has deleted its transport by then.
             if not isinstance(error, _LOST) and channel.connected:
-                log.warning("a call of the controller at %s failed", self.address, exc_info=error)
+                log.warning("a call of the controller at %s failed", channel.address, exc_info=error)
             reason = error if isinstance(error, _LOST) else "the connection was lost"
             # The system's errors come from connecting alone: later ones reach grpclib's protocol, not the call.
-            raise (NotSent if isinstance(error, OSError) else Unavailable)(
-                f"no Sarit controller answers at {self.address} ({reason}): is the node running? "
-                "start one with `sarit standalone`"
+            not_sent = isinstance(error, OSError)
+            raise (NotSent if not_sent else Unavailable)(
+                f"no Sarit controller answers at {self.address if not_sent else channel.address} ({reason}): is the "
+                "node running? start one with `sarit standalone`"
             ) from None
         finally:
             channel.calls -= 1
-            # The last call on a replaced channel closes it.
-            if not channel.calls and channel in self._draining:
-                self._draining.discard(channel)
-                channel.close()
+            self._channels.call_ended(channel)
 
     async def ping(self) -> None:
-        """Find out whether a controller answers."""
-        await self.call(self.stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), CONTROLLER_PING_SECONDS)
+        """Find out whether a controller answers; that one is used."""
+        for left in reversed(range(len(self._channels.addresses))):
+            try:
+                await self.call(self.stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), CONTROLLER_PING_SECONDS)
+                return
+            except Unavailable:
+                if not left:
+                    raise
 
     # -- scopes -------------------------------------------------------------------------------
 
@@ -287,54 +300,14 @@ class ControllerClient:
             raise NotFound(f"stream {stream} does not exist: create it first") from None
 
     async def close(self) -> None:
-        """End the connection."""
-        for channel in (*self._draining, self._channel):
-            channel.close()
+        """End the connections."""
+        self._channels.close()
         # One turn of the loop, for what the transports do when they close.
         await asyncio.sleep(0)
 
 
-class _CountingChannel(Channel):
-    """A channel that counts: `pieces_received`, of bytes, over all its connections; `calls` under way.
-
-    At most MAX_CONTROLLER_CALLS of these are given to grpclib."""
-
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(host, port)
-        self.pieces_received = 0
-        self.calls = 0
-        self._free = asyncio.Semaphore(MAX_CONTROLLER_CALLS)
-
-    async def call(self, method: Any, request: Any, seconds: float) -> Any:
-        """Call a method of this channel's stub, within `seconds`.  Raises what grpclib does."""
-        left = seconds
-        if self._free.locked():
-            deadline = self._loop.time() + seconds
-            async with asyncio.timeout_at(deadline):
-                await self._free.acquire()
-            left = max(0.0, deadline - self._loop.time())
-        else:
-            await self._free.acquire()  # at once
-        try:
-            return await method(request, timeout=left)
-        finally:
-            self._free.release()
-
-    @property
-    def connected(self) -> bool:
-        """Whether its connection lives."""
-        return self._connected
-
-    def _protocol_factory(self) -> Any:
-        protocol = super()._protocol_factory()
-        take = protocol.data_received
-
-        def count_and_take(data: bytes) -> None:
-            self.pieces_received += 1
-            take(data)
-
-        protocol.data_received = count_and_take  # type: ignore[method-assign]
-        return protocol
+class _Slow(Unavailable):
+    """A call took too long, and the controller answered others meanwhile."""
 
 
 async def _in_own_task(call: Awaitable[T]) -> T:

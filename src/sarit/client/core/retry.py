@@ -46,7 +46,11 @@ class RetryPolicy:
     @property
     def attempt_seconds(self) -> float:
         """The time for one attempt."""
-        return min(max(self.timeout / 2, self.min_attempt), self.max_attempt)
+        return self.attempt_of(1)
+
+    def attempt_of(self, controllers: int) -> float:
+        """The time for one attempt of a call that any of some controllers answers: each gets one."""
+        return min(max(self.timeout / (controllers + 1), self.min_attempt), self.max_attempt)
 
     @property
     def keep_alive_seconds(self) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.utils import Wrapper
 
+from sarit.client.core import channels
 from sarit.client.core.controller import ControllerClient
 from sarit.core.errors import Unavailable
 
@@ -20,9 +22,19 @@ async def lost(request: object, timeout: float) -> None:
         await asyncio.sleep(timeout)
 
 
+@pytest.fixture(autouse=True)
+def _methods_are_functions(monkeypatch):
+    """A method of a stub is a function here, in the place of its name."""
+    monkeypatch.setattr(channels, "UnaryUnaryMethod", lambda channel, function, *types: function)
+
+
+def method(function) -> SimpleNamespace:
+    return SimpleNamespace(name=function, request_type=None, reply_type=None)
+
+
 def run(main) -> None:
     async def with_client() -> None:
-        await main(ControllerClient("127.0.0.1", 1))
+        await main(ControllerClient([("127.0.0.1", 1)]))
 
     asyncio.run(with_client())
 
@@ -34,7 +46,7 @@ def test_timeout_around_a_lost_call_raises_timeout_error() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 with pytest.raises(Unavailable):
-                    await client.call(lost, None)
+                    await client.call(method(lost), None)
                 await asyncio.sleep(60)
         task = asyncio.current_task()
         assert task is not None
@@ -45,7 +57,7 @@ def test_timeout_around_a_lost_call_raises_timeout_error() -> None:
 
 def test_call_cancelled_while_the_connection_is_lost_raises_cancelled() -> None:
     async def main(client: ControllerClient) -> None:
-        calling = asyncio.ensure_future(client.call(lost, None))
+        calling = asyncio.ensure_future(client.call(method(lost), None))
         await asyncio.sleep(0)  # it runs,
         await asyncio.sleep(0)  # its call begins: callbacks scheduled now run next
         calling.cancel()
@@ -67,7 +79,7 @@ def test_cancelled_call_ends_the_request() -> None:
     async def main(client: ControllerClient) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await client.call(waits, "asked")
+                await client.call(method(waits), "asked")
         assert ended == ["asked"]
 
     run(main)

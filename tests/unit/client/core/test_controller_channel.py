@@ -54,12 +54,12 @@ class Path:
 
 @asynccontextmanager
 async def controller():
-    made = Controller(ControllerClient("127.0.0.1", 1).stub.checkScopeExists.name)
+    made = Controller(ControllerClient([("127.0.0.1", 1)]).stub.checkScopeExists.name)
     server = Server([made])
     await server.start("127.0.0.1", 0)
     path = Path(server._server.sockets[0].getsockname()[1])
     front = await asyncio.start_server(path.serve, "127.0.0.1", 0)
-    client = ControllerClient("127.0.0.1", front.sockets[0].getsockname()[1])
+    client = ControllerClient([front.sockets[0].getsockname()[:2]])
     try:
         async with asyncio.timeout(HANG_SECONDS):
             yield made, path, client
@@ -89,7 +89,7 @@ def test_channel_without_replies_is_replaced_after_a_timeout() -> None:
             with pytest.raises(Unavailable, match="did not answer within"):
                 await beside
             assert path.made == 2
-            assert not client._draining
+            assert not client._channels.replaced
 
     asyncio.run(go())
 

@@ -45,7 +45,7 @@ def test_connects_to_a_port_that_resets_all_raise_unavailable() -> None:
 
     async def go(port: int) -> None:
         for _ in range(CONNECTS):
-            controller = ControllerClient("127.0.0.1", port)
+            controller = ControllerClient([("127.0.0.1", port)])
             with pytest.raises(Unavailable, match="no Sarit controller answers"):
                 await controller.ping()
             await controller.close()
@@ -59,15 +59,15 @@ def test_connection_lost_between_connect_and_first_use_raises_unavailable(monkey
 
     async def go() -> None:
         server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-        controller = ControllerClient("127.0.0.1", server.sockets[0].getsockname()[1])
-        connect = controller._channel.__connect__
+        controller = ControllerClient([server.sockets[0].getsockname()[:2]])
+        connect = controller._channels.current.__connect__
 
         async def lost():
             protocol = await connect()
             protocol.connection_lost(ConnectionResetError())
             return protocol
 
-        monkeypatch.setattr(controller._channel, "__connect__", lost, raising=False)
+        monkeypatch.setattr(controller._channels.current, "__connect__", lost, raising=False)
         with pytest.raises(Unavailable, match="the connection was lost"):
             await controller.ping()
         await controller.close()
