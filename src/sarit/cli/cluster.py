@@ -85,8 +85,11 @@ def init(cluster: str, containers: int, log: str, index: str | None, storage: st
 @config_option
 @cluster_option
 @format_option
-def status(cluster: str, output: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="As --format json.")
+def status(cluster: str, output: str, as_json: bool) -> None:
     """Print the stores, the controllers, and the owner of each container; a container may be moving."""
+
+    output = "json" if as_json else output
 
     async def read(view: ClusterView) -> ClusterStatus:
         return await view.status()
@@ -144,7 +147,12 @@ def drain(store: str, undo: bool, cluster: str) -> None:
         await view.drain(store, lambda left: click.echo(f"{count_of(left, 'container')} left", err=True))
         click.echo(f"{store} has no containers")
 
-    _run(cluster, work)
+    try:
+        _run(cluster, work)
+    except KeyboardInterrupt:
+        if not undo:
+            click.echo(f"{store} stays drained, its containers move on: --undo ends that", err=True)
+        raise
 
 
 def _run(url: str, work: Callable[[ClusterView], Awaitable[T]]) -> T:

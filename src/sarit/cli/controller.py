@@ -12,6 +12,7 @@ from sarit.cli.process_options import (
     log_to_standard_error,
     machine_option,
 )
+from sarit.cli.time_options import Windows, background_options, scaling_options, times_of
 
 
 @click.command()
@@ -25,9 +26,21 @@ from sarit.cli.process_options import (
     metavar="N",
     help="A new cluster waits for so many stores, 5 seconds at most, before it gives containers to them.",
 )
+@scaling_options
+@background_options
 @log_level_option
 def controller(
-    cluster: str, host: str, port: int, advertise: str | None, machine: str, expect: int | None, log_level: str
+    cluster: str,
+    host: str,
+    port: int,
+    advertise: str | None,
+    machine: str,
+    expect: int | None,
+    scaling_windows: Windows,
+    scaling_cool_down: float,
+    retention_interval: float,
+    watermark_interval: float,
+    log_level: str,
 ) -> None:
     """Run a controller of a cluster.  Any number may run; each answers every call.
 
@@ -38,5 +51,13 @@ def controller(
 
     log_to_standard_error(log_level)
     run_controller(
-        ProcessConfig(parse_cluster(cluster), machine, port, host, advertised_host=advertise, expected=expect)
+        ProcessConfig(
+            parse_cluster(cluster),
+            machine,
+            port,
+            host,
+            advertised_host=advertise,
+            expected=expect,
+            times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
+        )
     )

@@ -54,6 +54,7 @@ def read_config(ctx: click.Context, param: click.Parameter, value: Path | None) 
 # What may stand on top of a file for all commands.
 _SHARED = {
     "cluster", "containers", "log", "index", "storage", "lease", "machine", "host", "advertise", "memory", "log_level",
+    "scaling_windows", "scaling_cool_down",
 }  # fmt: skip
 
 config_option = click.option(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.core import limits
 
 
@@ -103,35 +104,8 @@ class Processes(click.ParamType[int]):
 )
 @click.option("--one-port", is_flag=True, help="Serve the wire protocol on the controller's port too.")
 @click.option("--advertise", metavar="HOST", help="The address that clients get.  [default: --host]")
-@click.option(
-    "--scaling-windows",
-    type=float,
-    nargs=4,
-    default=(120.0, 300.0, 600.0, 1200.0),
-    show_default=True,
-    help="Seconds over which the rates of segments are averaged, for streams that scale by rate; shortest first.",
-)
-@click.option(
-    "--scaling-cool-down",
-    type=click.FloatRange(0),
-    default=600.0,
-    show_default=True,
-    help="Seconds before a new segment is scaled again.",
-)
-@click.option(
-    "--retention-interval",
-    type=click.FloatRange(0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="Least seconds between two evaluations of the retention policy of a stream.",
-)
-@click.option(
-    "--watermark-interval",
-    type=click.FloatRange(0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="Seconds between two evaluations of the times that writers note.",
-)
+@scaling_options
+@background_options
 @click.option(
     "--allow-damaged",
     is_flag=True,
@@ -177,7 +151,6 @@ def standalone(
     Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop; a second one, at least a
     second later, does not wait for the flush.  Acknowledged data is always on disk, so kill -9 loses nothing.
     """
-    from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
     from sarit.node.settings import NodeConfig, default_processes
 
     processes = processes or default_processes(os.cpu_count() or 1, containers)
@@ -208,10 +181,6 @@ def standalone(
             processes=processes,
             one_port=one_port,
             advertised_host=advertise,
-            times=Times(
-                ScalingTimes(scaling_windows, scaling_windows[0] / 24, scaling_cool_down, scaling_cool_down),
-                RetentionTimes(retention_interval),
-                WatermarkTimes(watermark_interval),
-            ),
+            times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         )
     )

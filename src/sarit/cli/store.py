@@ -13,6 +13,7 @@ from sarit.cli.process_options import (
     machine_option,
 )
 from sarit.cli.standalone import Memory
+from sarit.cli.time_options import Windows, scaling_options, times_of
 from sarit.core import limits
 
 
@@ -35,6 +36,7 @@ from sarit.core import limits
     metavar="SIZE",
     help="Bound on its memory, as 512M, 2G or bytes.  [default: a quarter of the machine's, at most 2G]",
 )
+@scaling_options
 @click.option("--containers", type=int, help="Compared with what the cluster was made with, as are:")
 @click.option("--log", metavar="URL", help="the durable log,")
 @click.option("--index", metavar="URL", help="the index,")
@@ -49,6 +51,8 @@ def store(
     machine: str,
     weight: int,
     memory: int | None,
+    scaling_windows: Windows,
+    scaling_cool_down: float,
     containers: int | None,
     log: str | None,
     index: str | None,
@@ -74,6 +78,7 @@ def store(
             advertise,
             weight,
             memory,
+            times=times_of(scaling_windows, scaling_cool_down),
             given={"containers": containers, "log": log, "index": index, "storage": storage},
         )
     )

@@ -301,6 +301,9 @@ MAX_TAG_BYTES: Final = 1024
 GRPC_STALL_SECONDS: Final = 60.0
 # From the last bytes to a client that broke the protocol to the end of its connection.
 GRPC_CLOSE_SECONDS: Final = 10.0
+# Of a controller that stops: between two glances at its connections, and for clients to read that they are sent away.
+GRPC_DRAIN_POLL_SECONDS: Final = 0.02
+GRPC_AWAY_SECONDS: Final = 1.0
 # From a new connection to its first bytes (one port) or its HTTP/2 settings.
 GRPC_FIRST_BYTES_SECONDS: Final = 20.0
 # A connection that sends nothing for that long gets a ping ...

@@ -34,10 +34,11 @@ from sarit.node.cluster_controller import ClusterController
 from sarit.node.cluster_init import check_log, check_storage, read_meta
 from sarit.node.cluster_places import log_size, open_cluster_logs, open_indexes
 from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.remote_adapter import StoreConnections
 from sarit.node.settings import DEFAULT_CONTROLLER_PORT, DEFAULT_STORE_PORT, NodeConfig
-from sarit.node.signals import StopSignals, serve_until_stopped
+from sarit.node.signals import StopSignals, run_unless, serve_until_stopped
 from sarit.node.standalone import BACKLOG, advertised_address, bound_address, naming_port, say, warn_of_addresses
 from sarit.node.volume import storage_directory
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
     from sarit.node.signals import Stoppable
+    from sarit.rpc.grpc_server import GrpcListener
     from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.node")
@@ -356,6 +358,8 @@ class ClusterControllerProcess:
         self._controller: ClusterController | None = None
         self._api: asyncio.Server | None = None
         self._on_failure: Callable[[], None] = lambda: None
+        self._listener: GrpcListener | None = None
+        self._skipped = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<ClusterControllerProcess {self._controller!r}>"
@@ -384,7 +388,7 @@ class ClusterControllerProcess:
         node = NodeConfig("/", config.host, config.port, advertised_host=config.advertised_host)
         warn_of_addresses(node)
         await controller.open()
-        listener = GrpcListener(controller.services(), config.max_api_connections)
+        listener = self._listener = GrpcListener(controller.services(), config.max_api_connections)
         with naming_port("--port", config.host, config.port):
             self._api = await asyncio.get_running_loop().create_server(
                 listener.connection, bound_address(config.host), config.port, backlog=BACKLOG
@@ -394,12 +398,15 @@ class ClusterControllerProcess:
         say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}")
 
     def skip_flush(self) -> None:
-        """See `Process`: nothing is flushed."""
+        """See `Process`: calls under way end without an answer."""
+        self._skipped.set()
 
     async def stop(self) -> None:
-        """See `Process`."""
+        """See `Process`: answer the calls under way, and send the clients to other controllers."""
         if self._api is not None:
             self._api.close()
+        if self._listener is not None:
+            await run_unless(self._skipped, self._listener.drain(CONTROLLER_DRAIN_SECONDS))
         if self._controller is not None:
             await self._controller.stop()
         if self._connection is not None:

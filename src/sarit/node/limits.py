@@ -20,6 +20,7 @@ CHILD_SILENT_SECONDS: Final = 10.0
 
 # -- controllers on stores of other processes -------------------------------------------------------
 STORES_RETRY_SECONDS: Final = 0.5  # between two attempts to begin
+CONTROLLER_DRAIN_SECONDS: Final = 5.0  # for calls under way, when a controller stops
 
 # -- the cluster ------------------------------------------------------------------------------------
 MIN_STORE_LEASE_SECONDS: Final = 4.0

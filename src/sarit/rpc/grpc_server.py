@@ -37,7 +37,7 @@ import asyncio
 import functools
 import logging
 import struct
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from google.protobuf.message import DecodeError
@@ -64,7 +64,9 @@ from sarit.core.errors import (
     Unavailable,
 )
 from sarit.core.limits import (
+    GRPC_AWAY_SECONDS,
     GRPC_CLOSE_SECONDS,
+    GRPC_DRAIN_POLL_SECONDS,
     GRPC_FIRST_BYTES_SECONDS,
     GRPC_IDLE_SECONDS,
     GRPC_MESSAGE_SECONDS,
@@ -97,23 +99,43 @@ class GrpcListener:
         server: Any = Server(services, config=windows)
         self._http = server._protocol_factory
         self._admission = Admission(most)
-        self._open = 0
+        self._open: dict[_GrpcConnection, None] = {}  # in the order of their begin
+        self._none_open: asyncio.Event | None = None  # of a drain
 
     def __repr__(self) -> str:
-        return f"<GrpcListener, {self._open} connections>"
+        return f"<GrpcListener, {len(self._open)} connections>"
 
     def connection(self) -> asyncio.Protocol:
         """The protocol for a new connection."""
-        if not self._admission.admits(self._open):
+        if not self._admission.admits(len(self._open)):
             if self._admission.should_report():
-                _log.error("%d API connections are open, which is the limit: new ones are closed", self._open)
+                _log.error("%d API connections are open, which is the limit: new ones are closed", len(self._open))
             return ClosedAtOnce()
-        self._open += 1
-        return _GrpcConnection(self, self._http())
+        made = _GrpcConnection(self, self._http())
+        self._open[made] = None
+        return made
 
-    def closed(self) -> None:
+    def closed(self, connection: _GrpcConnection) -> None:
         """A connection was closed."""
-        self._open -= 1
+        del self._open[connection]
+        if not self._open and self._none_open is not None:
+            self._none_open.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Send every client elsewhere: each connection ends between two calls, or in the middle after `seconds`.
+
+        The caller has stopped accepting connections.  A client knows by GOAWAY which calls were not begun, and repeats
+        these elsewhere.  Clients on h2 drop all calls at GOAWAY: hence the wait for a moment without any."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + seconds
+        # A list: each answer says whether the connection was sent away, and all must be asked.
+        while not all([connection.send_away(busy_too=clock() >= end) for connection in self._open]):  # noqa: ASYNC110
+            await asyncio.sleep(GRPC_DRAIN_POLL_SECONDS)  # grpclib has no event for the end of a call
+        # For the clients to read that: the end of the process may overtake it.
+        self._none_open = asyncio.Event()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._none_open.wait(), GRPC_AWAY_SECONDS)
 
 
 class _GrpcConnection(asyncio.Protocol):
@@ -185,8 +207,21 @@ class _GrpcConnection(asyncio.Protocol):
         for timer in (self._stall_timer, self._close_timer, self._liveness_timer):
             if timer is not None:
                 timer.cancel()
-        self._listener.closed()
+        self._listener.closed(self)
         self._inner.connection_lost(exc)
+
+    def send_away(self, *, busy_too: bool) -> bool:
+        """Send GOAWAY, once, after which the client closes; `busy_too`: also during a call.  Whether it was sent."""
+        if self._ended or self._inner.connection.is_closing():
+            return True
+        if self._inner.processor.streams and not busy_too:
+            return False
+        self._ended = True
+        self._inner.connection._connection.close_connection()
+        self._inner.connection.flush()
+        # Not at once: bytes of the client that nobody reads would make the kernel drop what it has not read.
+        self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.close)
+        return True
 
     def _check_liveness_in(self, seconds: float) -> None:
         self._liveness_timer = asyncio.get_running_loop().call_later(seconds, self._check_liveness)

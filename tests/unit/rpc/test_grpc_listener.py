@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 from grpclib.client import Channel
 from grpclib.const import Cardinality, Handler
+from grpclib.exceptions import StreamTerminatedError
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import PingReceived
+from h2.events import ConnectionTerminated, PingReceived
 
 from sarit.rpc import grpc_server as grpc_server
 from sarit.rpc.generated import controller_pb2 as pb
@@ -142,3 +143,74 @@ def test_idle_connection_that_answers_pings_stays_open(monkeypatch, caplog) -> N
 
     asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "closed" not in caplog.text
+
+
+class _HeldService(_Service):
+    """Answers when `free` is set."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.calls = 0
+
+    async def exists(self, stream) -> None:
+        self.calls += 1
+        await self.free.wait()
+        await super().exists(stream)
+
+
+async def _events(reader: asyncio.StreamReader, client: H2Connection, kind: type) -> list[object]:
+    """What arrives, until one of a kind."""
+    found: list[object] = []
+    while not any(isinstance(event, kind) for event in found):
+        data = await reader.read(65536)
+        assert data, found
+        found += client.receive_data(data)
+    return found
+
+
+def test_draining_listener_answers_calls_under_way_and_sends_clients_away() -> None:
+    """A controller that was stopped dropped the calls under way: clients saw lost connections."""
+
+    async def main() -> None:
+        service = _HeldService()
+        listener = GrpcListener([service], 10)
+        server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        channel = Channel("127.0.0.1", port)
+        call = asyncio.ensure_future(ControllerServiceStub(channel).checkScopeExists(pb.ScopeInfo(scope="s")))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        idle = H2Connection(H2Configuration(client_side=True))
+        idle.initiate_connection()
+        writer.write(idle.data_to_send())
+        await until(lambda: service.calls == 1)
+        server.close()
+        draining = asyncio.ensure_future(listener.drain(HANG_SECONDS))
+        # The idle connection is sent away at once; the call goes on.
+        (away,) = [e for e in await _events(reader, idle, ConnectionTerminated) if isinstance(e, ConnectionTerminated)]
+        assert away.error_code == 0
+        writer.close()
+        assert not call.done()
+        service.free.set()
+        assert (await call).exists
+        await draining
+        assert repr(listener) == "<GrpcListener, 0 connections>"
+        channel.close()
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+
+
+def test_draining_listener_ends_a_call_that_takes_too_long() -> None:
+    async def main() -> None:
+        service = _HeldService()
+        listener = GrpcListener([service], 10)
+        server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
+        channel = Channel("127.0.0.1", server.sockets[0].getsockname()[1])
+        call = asyncio.ensure_future(ControllerServiceStub(channel).checkScopeExists(pb.ScopeInfo(scope="s")))
+        await until(lambda: service.calls == 1)
+        server.close()
+        await listener.drain(0.1)
+        with pytest.raises(StreamTerminatedError):
+            await call
+        channel.close()
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
