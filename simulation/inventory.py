@@ -29,7 +29,7 @@ def placed_in(container: int, rows: Mapping[bytes, bytes]) -> dict[str, list[Pla
             continue
         found.setdefault(f"container {container} segment {segment}", []).append(extent)
     return {
-        segment: [(e.start, e.length, e.chunk, e.chunk_offset) for e in sorted(extents, key=lambda e: e.start)]
+        segment: [(e.start, e.length, e.chunk, e.object_offset) for e in sorted(extents, key=lambda e: e.start)]
         for segment, extents in found.items()
     }
 

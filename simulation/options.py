@@ -98,6 +98,7 @@ class Options:
     writers_expire: bool
     synchronizer_users: int
     table_users: int
+    packs: bool
     byte_streams: bool
     group_readers: int
     # Stores with one set of logs; 0: one node.
@@ -154,6 +155,8 @@ class Options:
                 checksum_block_bytes=self.checksum_block_bytes,
                 boundary_step_bytes=self.boundary_step_bytes,
                 segments_per_turn=self.segments_per_turn,
+                packs=self.packs,
+                compaction_interval_seconds=8 * self.flush_interval if self.packs else 0.0,
             ),
         )
 
@@ -246,6 +249,7 @@ def _last(rng: random.Random) -> dict[str, Any]:
         "covered_rot": rng.random() < 0.5,
         "boundary_step_bytes": rng.choice((64, 1 * KIB, 256 * KIB)),
         "large_events": rng.choice((0, 5, 15)),
+        "packs": rng.random() < 0.5,
     }
 
 

@@ -89,12 +89,12 @@ def boundary_chunk_dropped() -> Iterator[None]:
     """Truncation drops the extent that holds the new start, and its chunk."""
 
     async def wrong(self: Any, item: Any, batch: Any, garbage: set[str]) -> None:
-        from sarit.store.tiering.checkpoint import stored_key
+        from sarit.store.tiering.references import stored_key
 
         stored = await self._stored_extents(item.segment.id)
         dropped = [extent for extent in stored if extent.start < item.start]
         batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
-        garbage.update(extent.chunk for extent in dropped if extent.chunk)
+        garbage.update(extent.reference for extent in dropped if extent.chunk)
 
     with patched(BatchBuilder, BatchBuilder._add_truncated, wrong):
         yield

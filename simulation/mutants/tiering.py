@@ -10,10 +10,12 @@ from sarit.core.errors import Unavailable
 from sarit.node import ownership
 from sarit.node.pieces import LAST_START
 from sarit.storage import starts
+from sarit.storage.packs import PieceChecksums
 from sarit.store.container import state
 from sarit.store.container.extents import ExtentCache
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.reads import ChunkReader
+from sarit.store.tiering import references
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
 from sarit.store.tiering.compaction_sweep import CompactionSweep
@@ -33,7 +35,7 @@ def chunk_cache_key_collision() -> Iterator[None]:
     right = ChunkReader._start
 
     def wrong(self: Any, chunk: str, number: int, checksums: Any, reader: Any) -> Any:
-        for (other, block), task in self._blocks.items():
+        for (other, _, block), task in self._blocks.items():
             same = task.done() and not task.cancelled() and not task.exception()
             if block == number and other != chunk and same and len(task.result()) == checksums.length:
                 return task
@@ -49,7 +51,7 @@ def refused_chunk_counted_as_written() -> Iterator[None]:
     """A chunk write that long-term storage refused counts as done."""
     right = Flusher._write_chunk
 
-    async def wrong(self: Any, item: Any, run: Any, garbage: set[str], turns: Any) -> None:
+    async def wrong(self: Any, runs: Any, garbage: set[str], turns: Any) -> None:
         storage = self._container.storage
 
         class Believing:
@@ -64,7 +66,7 @@ def refused_chunk_counted_as_written() -> Iterator[None]:
 
         self._container.storage = Believing()
         try:
-            await right(self, item, run, garbage, turns)
+            await right(self, runs, garbage, turns)
         finally:
             self._container.storage = storage
 
@@ -168,6 +170,67 @@ def truncated_block_in_no_extent() -> Iterator[None]:
         yield
 
 
+@mutant("long-term storage is a prefix")
+@contextmanager
+def pack_deleted_with_its_first_piece() -> Iterator[None]:
+    """A pack is garbage as soon as one of its pieces is."""
+
+    async def wrong(index: Any, pack: str, dropped: Any) -> bool:
+        return False
+
+    with patched(references, references._has_other_pieces, wrong):
+        yield
+
+
+@mutant("long-term storage is a prefix", found_by="tests/unit/store/tiering/test_packs.py")
+@contextmanager
+def pack_kept_without_pieces() -> Iterator[None]:
+    """A pack is not deleted when its last piece is dropped."""
+
+    async def wrong(index: Any, pack: str, dropped: Any) -> bool:
+        return True
+
+    with patched(references, references._has_other_pieces, wrong):
+        yield
+
+
+@mutant("stable bytes")
+@contextmanager
+def piece_of_a_pack_is_its_neighbour() -> Iterator[None]:
+    """Each piece of a pack is recorded where the piece before it begins, and with its checksums of the other."""
+    right = PieceChecksums.finish
+
+    def wrong(self: Any) -> Any:
+        pieces = right(self)
+        shifted = [pieces[0], *pieces[:-1]]
+        lengths = [one.length for one in pieces]
+        return [
+            before if before.length == length else one
+            for one, before, length in zip(pieces, shifted, lengths, strict=True)
+        ]
+
+    with patched(PieceChecksums, PieceChecksums.finish, wrong):
+        yield
+
+
+@mutant("stable bytes")
+@contextmanager
+def pieces_of_a_pack_share_cached_blocks() -> Iterator[None]:
+    """The cache of chunk blocks does not distinguish the pieces of a pack."""
+    right = ChunkReader._start
+
+    def wrong(self: Any, chunk: str, number: int, checksums: Any, reader: Any) -> Any:
+        for (other, begin, block), task in self._blocks.items():
+            done = task.done() and not task.cancelled() and not task.exception()
+            confused = done and (other, block) == (chunk, number) and begin != checksums.begin
+            if confused and len(task.result()) >= checksums.length:
+                return task
+        return right(self, chunk, number, checksums, reader)
+
+    with patched(ChunkReader, ChunkReader._start, wrong):
+        yield
+
+
 @mutant("long-term storage is its node's")
 @contextmanager
 def ownership_token_published_before_recorded() -> Iterator[None]:
@@ -203,8 +266,8 @@ def compaction_launders_damage() -> Iterator[None]:
     """Compaction does not verify what it reads: the new chunk has checksums that match the damage."""
     right = Compactor._read_chunk
 
-    async def wrong(self: Any, segment: Any, extent: Any) -> Any:
-        return await self._container.storage.read(extent.chunk, extent.chunk_offset, extent.length)
+    async def wrong(self: Any, segment: Any, extent: Any, packs: Any) -> Any:
+        return await self._container.storage.read(extent.chunk, extent.object_offset, extent.length)
 
     with patched(Compactor, right, wrong):
         yield

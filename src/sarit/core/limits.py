@@ -94,6 +94,7 @@ CACHE_BYTES: Final = 128 * MIB
 CHUNK_CACHE_BYTES: Final = 64 * MIB
 CHUNK_TARGET_BYTES: Final = 32 * MIB
 INLINE_BELOW_BYTES: Final = 32 * KIB
+PACK_GAP_BYTES: Final = 256 * KIB  # that is read between two pieces of a pack, rather than by two requests
 READ_BLOCK_BYTES: Final = 2 * MIB  # of a chunk, read at once and cached
 READAHEAD_BYTES: Final = 4 * MIB
 FLUSH_INTERVAL_SECONDS: Final = 2.0

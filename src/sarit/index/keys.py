@@ -12,6 +12,7 @@ lists them and a range delete drops them.  docs/formats/sqlite-index.md has the 
     k <id> <key>          table entry: version 8, value
     v <id> <version 8>    table key of that version
     g <chunk>             chunk awaiting deletion
+    p <pack>@<begin>      piece of a pack that an extent names: segment id, start of the extent, lengths
     m <name>              meta value
 
 Warnings.  (1) Numbers in keys are unsigned, attribute values are signed.  (2) A range ends where the next id begins, so
@@ -36,6 +37,7 @@ INLINED: Final = b"i"
 ENTRY: Final = b"k"
 VERSION: Final = b"v"
 GARBAGE: Final = b"g"
+PIECE: Final = b"p"
 META: Final = b"m"
 
 PER_SEGMENT: Final = (ATTRIBUTE, EXTENT, INLINED, ENTRY, VERSION)
@@ -47,6 +49,7 @@ MAX_OFFSET: Final = (1 << 63) - 1
 _ONE = struct.Struct(">cQ")
 _TWO = struct.Struct(">cQQ")
 _U64 = struct.Struct(">Q")
+_PIECE_VALUE = struct.Struct(">QQQQ")
 _I64 = struct.Struct(">q")
 _HEAD_BYTES: Final = _ONE.size
 
@@ -94,6 +97,11 @@ def garbage_key(chunk: str) -> bytes:
     return GARBAGE + chunk.encode()
 
 
+def piece_key(reference: str) -> bytes:
+    """The key that records a piece of a pack (`storage/packs.py`) as needed."""
+    return PIECE + reference.encode()
+
+
 def meta_key(name: str) -> bytes:
     """The key of a value of the container itself."""
     return META + name.encode()
@@ -106,6 +114,12 @@ def kind_range(kind: bytes) -> tuple[bytes, bytes]:
     """All records of a kind."""
     # The next letter is above every key of this kind, however long.
     return kind, bytes((kind[0] + 1,))
+
+
+def pieces_range(pack: str) -> tuple[bytes, bytes]:
+    """All pieces of a pack."""
+    # A piece is NAME@OFFSET, and "A" follows "@".
+    return PIECE + pack.encode() + b"@", PIECE + pack.encode() + b"A"
 
 
 def segment_range(kind: bytes, segment: int) -> tuple[bytes, bytes]:
@@ -195,6 +209,14 @@ def parse_garbage_key(key: bytes) -> str:
     return _parse_text(key, GARBAGE)
 
 
+def parse_piece_key(key: bytes) -> str:
+    """The reference of a `p` key.  Raises Corrupt."""
+    reference = _parse_text(key, PIECE)
+    if not reference.rpartition("@")[2].isdigit():
+        raise Corrupt(f"not a piece of a pack: {key.hex()}")
+    return reference
+
+
 def parse_meta_key(key: bytes) -> str:
     """The name of an `m` key.  Raises Corrupt."""
     return _parse_text(key, META)
@@ -237,7 +259,7 @@ def describe(key: bytes) -> str:
             return f"the entry with key {rest.hex()} of table segment {number}"
         if kind == VERSION and len(rest) == _U64.size:
             return f"the entry with version {int.from_bytes(rest, 'big')} of table segment {number}"
-    names = {NAME: "the name", GARBAGE: "garbage chunk", META: "meta value"}
+    names = {NAME: "the name", GARBAGE: "garbage chunk", PIECE: "the piece", META: "meta value"}
     if kind in names:
         return f"{names[kind]} {key[1:].decode(errors='backslashreplace')}"
     return f"an unknown kind (key {key.hex()})"
@@ -293,3 +315,16 @@ def parse_entry_value(value: bytes) -> tuple[int, bytes]:
     if len(value) < _U64.size:
         raise Corrupt(f"not a table entry: {value.hex()}")
     return int.from_bytes(value[:8], "big"), value[8:]
+
+
+def piece_value(segment: int, start: int, length: int, pack_length: int) -> bytes:
+    """Who names a piece of a pack, where in the segment that extent starts, and how long piece and pack are."""
+    return _PIECE_VALUE.pack(segment, start, length, pack_length)
+
+
+def parse_piece_value(value: bytes) -> tuple[int, int, int, int]:
+    """The inverse of `piece_value`.  Raises Corrupt."""
+    if len(value) != _PIECE_VALUE.size:
+        raise Corrupt(f"not a piece of a pack: {value.hex()}")
+    segment, start, length, pack_length = _PIECE_VALUE.unpack(value)
+    return segment, start, length, pack_length

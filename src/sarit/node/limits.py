@@ -33,6 +33,7 @@ SHARED_LOG_FILE_BYTES: Final = 16 * MIB
 LOG_SESSION_SECONDS: Final = 10.0  # with ZooKeeper; a log needs no lease, so it may be long
 # Between two commits to an index on an object store, whose requests cost money.
 OBJECT_STORE_FLUSH_INTERVAL_SECONDS: Final = 10.0
+PACKED_SEGMENTS: Final = 1024  # whose small extents one compaction joins, for one commit
 
 # -- the interpreter --------------------------------------------------------------------------------
 # The timer of garbage collections (node/gc_scheduler.py).

@@ -20,9 +20,10 @@ from sarit.core.limits import (
     SMALL_EXTENT_BYTES,
 )
 from sarit.index.limits import INDEX_CACHE_BYTES
-from sarit.node.limits import OBJECT_STORE_FLUSH_INTERVAL_SECONDS
+from sarit.node.limits import OBJECT_STORE_FLUSH_INTERVAL_SECONDS, PACKED_SEGMENTS
 from sarit.node.log_place import parse_log_url
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
+from sarit.storage.layout import JOIN_EXTENTS
 from sarit.storage.open import parse_s3
 from sarit.store.container.container import ContainerLimits
 from sarit.store.store import StoreLimits
@@ -95,6 +96,12 @@ def divide_memory(
     if object_storage or shared_index:
         flush = replace(flush, interval_seconds=OBJECT_STORE_FLUSH_INTERVAL_SECONDS)
     if object_storage:
+        flush = replace(
+            flush,
+            packs=True,
+            compaction_interval_seconds=JOIN_EXTENTS * OBJECT_STORE_FLUSH_INTERVAL_SECONDS,
+            compaction_segments=PACKED_SEGMENTS,
+        )
         # Three large ones take three quarters of the share, small ones the rest.
         flush = replace(
             flush,

@@ -30,7 +30,7 @@ _HOLD_LOCK: Final = 0
 
 
 class DamagedChunk(Corrupt):
-    """A chunk is `missing`, too short, or does not match its checksums.  `offset` is in bytes of the chunk."""
+    """A chunk is `missing`, too short, or does not match its checksums.  `offset` is in bytes of the object."""
 
     def __init__(self, chunk: str, offset: int, what: str, *, missing: bool = False) -> None:
         super().__init__(f"chunk {chunk} {what}")
@@ -51,11 +51,16 @@ def too_short(chunk: str, length: int, expected: int) -> DamagedChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkChecksums:
-    """The length of a chunk, and the checksums of its blocks: 4 bytes each, big-endian."""
+    """The length of a chunk, and the checksums of its blocks: 4 bytes each, big-endian.
+
+    Of a pack (`storage/packs.py`) it is one piece, which begins at offset `begin` of the object of `object_length`
+    bytes.  Other offsets are relative to it."""
 
     length: int
     block_bytes: int
     crcs: bytes
+    begin: int = 0
+    object_length: int = 0
 
     def blocks_of(self, offset: int, length: int) -> tuple[int, int]:
         """The range of whole blocks that holds [offset, offset + length): begin and end, in bytes of the chunk."""
@@ -74,9 +79,10 @@ class ChunkChecksums:
         for begin in range(0, len(view), size):
             expected = int.from_bytes(crcs[at : at + CHECKSUM_BYTES], "big")
             if crc32c(view[begin : begin + size], 0, _HOLD_LOCK) != expected:
-                end = offset + min(begin + size, len(view))
+                first = self.begin + offset
+                end = first + min(begin + size, len(view))
                 raise DamagedChunk(
-                    chunk, offset + begin, f"does not match its checksum between bytes {offset + begin} and {end}"
+                    chunk, first + begin, f"does not match its checksum between bytes {first + begin} and {end}"
                 )
             at += CHECKSUM_BYTES
 

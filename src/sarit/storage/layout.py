@@ -6,7 +6,8 @@ value in the index.  Chunks are immutable, and extents are never cut: truncation
 new start, so the first extent may begin before the segment does.  A merge moves the extents of a segment to another and
 copies nothing.  Compaction joins adjacent small extents.
 
-Warnings.  (1) Two extents may name the same chunk; it is garbage only when no extent names it.  (2) A reader may still
+Warnings.  (1) Two extents may name the same chunk; it is garbage only when no extent names it.  A chunk may be a piece
+of a pack (`storage/packs.py`): then `Extent.reference` says which.  (2) A reader may still
 hold an extent that was dropped, and finds its chunk deleted; it then loads the extents again.  (3) Nothing here is
 durable: the caller commits the records of added and removed extents in the same batch as the segment's record.
 
@@ -31,11 +32,15 @@ from sarit.core.limits import (
 )
 from sarit.storage import starts
 from sarit.storage.checksums import ChunkChecksums
+from sarit.storage.names import is_pack
+from sarit.storage.packs import reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 EXTENT_VERSION: Final = 3
+PIECE_VERSION: Final = 4
+"""Of an extent in a piece of a pack: as EXTENT_VERSION, and where in the pack the piece is."""
 # Blocks larger than what is read at once could not be verified (READ_BLOCK_BYTES, of which each is a divisor).
 _MAX_BLOCK_POWER: Final = READ_BLOCK_BYTES.bit_length() - 1
 JOIN_EXTENTS: Final = 8
@@ -44,6 +49,7 @@ JOIN_EXTENTS: Final = 8
 # Version, length, offset in the chunk; length of the chunk, of its blocks (as a power of two), and of its name; how
 # many appends began in it.
 _EXTENT = struct.Struct(">BQQQBHI")
+_PIECE = struct.Struct(">QQ")  # follows in PIECE_VERSION: where the piece begins, and the length of the pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,16 @@ class Extent:
         """Offset after the last byte."""
         return self.start + self.length
 
+    @property
+    def reference(self) -> str:
+        """What becomes garbage when nobody needs the extent: its chunk, or its piece of a pack; "" when inlined."""
+        return reference(self.chunk, self.checksums)
+
+    @property
+    def object_offset(self) -> int:
+        """Where in the object its bytes begin."""
+        return self.chunk_offset + (0 if self.checksums is None else self.checksums.begin)
+
     def record(self) -> bytes:
         """The value in the index, under `extent_key` or `inlined_key`."""
         if not self.chunk:
@@ -76,7 +92,10 @@ class Extent:
         assert sums is not None, self
         power = sums.block_bytes.bit_length() - 1
         count = len(self.starts) // APPEND_START_BYTES
-        head = _EXTENT.pack(EXTENT_VERSION, self.length, self.chunk_offset, sums.length, power, len(name), count)
+        version = PIECE_VERSION if is_pack(self.chunk) else EXTENT_VERSION
+        head = _EXTENT.pack(version, self.length, self.chunk_offset, sums.length, power, len(name), count)
+        if version == PIECE_VERSION:
+            head += _PIECE.pack(sums.begin, sums.object_length)
         return head + name + sums.crcs + self.starts
 
     def check(self) -> None:
@@ -100,25 +119,29 @@ class Extent:
 
 def load_chunk_extent(start: int, record: bytes) -> Extent:
     """An extent in a chunk from its record.  Raises Corrupt."""
-    if not record or record[0] != EXTENT_VERSION:
+    if not record or record[0] not in (EXTENT_VERSION, PIECE_VERSION):
         raise Corrupt(
             f"the record of an extent at {start} has format {record[0] if record else 'none'}; this version of Sarit "
-            f"reads {EXTENT_VERSION}"
+            f"reads {EXTENT_VERSION} and {PIECE_VERSION}"
         )
-    if len(record) <= _EXTENT.size:
+    head_bytes = _EXTENT.size + (_PIECE.size if record[0] == PIECE_VERSION else 0)
+    if len(record) <= head_bytes:
         raise Corrupt(f"the record of an extent at {start} is damaged: {record[:32].hex()}")
-    _, length, chunk_offset, chunk_length, power, size, count = _EXTENT.unpack_from(record)
-    name = record[_EXTENT.size : _EXTENT.size + size]
+    version, length, chunk_offset, chunk_length, power, size, count = _EXTENT.unpack_from(record)
+    begin, pack_length = _PIECE.unpack_from(record, _EXTENT.size) if version == PIECE_VERSION else (0, 0)
+    name = record[head_bytes : head_bytes + size]
     blocks = -(-chunk_length >> power) if power <= _MAX_BLOCK_POWER else -1
-    first = _EXTENT.size + size + blocks * CHECKSUM_BYTES
-    crcs, places = record[_EXTENT.size + size : first], record[first:]
+    first = head_bytes + size + blocks * CHECKSUM_BYTES
+    crcs, places = record[head_bytes + size : first], record[first:]
     if (
         length == 0 or not name.isascii() or len(name) != size or not size or len(crcs) != blocks * CHECKSUM_BYTES
+        or is_pack(name.decode("ascii")) != (version == PIECE_VERSION)
+        or (version == PIECE_VERSION and begin + chunk_length > pack_length)
         or chunk_offset + length > chunk_length or len(places) != count * APPEND_START_BYTES
         or int.from_bytes(places[-APPEND_START_BYTES:], "big") >= length
     ):  # fmt: skip
         raise Corrupt(f"the record of an extent at {start} is damaged: {record[:32].hex()}")
-    checksums = ChunkChecksums(chunk_length, 1 << power, crcs)
+    checksums = ChunkChecksums(chunk_length, 1 << power, crcs, begin, pack_length)
     return Extent(start, length, name.decode("ascii"), chunk_offset, checksums=checksums, starts=places)
 
 

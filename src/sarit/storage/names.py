@@ -9,6 +9,7 @@ quoting; names with a leading dot are free for internal files.  No name is also 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_CHUNK_NAME_BYTES, MAX_CHUNK_PART_BYTES
@@ -21,6 +22,19 @@ def check_name(name: str) -> None:
     """Raises Invalid when `name` is not a valid chunk name."""
     if len(name) > MAX_CHUNK_NAME_BYTES or _NAME.fullmatch(name) is None:
         raise Invalid(f"{name!r} is not the name of a chunk")
+
+
+_PACK_SUFFIX: Final = "-p"
+
+
+def pack_name(prefix: str, sequence: int) -> str:
+    """The name of a pack: an object that holds pieces of many segments (`storage/packs.py`)."""
+    return f"{prefix}/{sequence:012d}{_PACK_SUFFIX}"
+
+
+def is_pack(name: str) -> bool:
+    """Whether a chunk is a pack.  No other chunk has such a name."""
+    return name.endswith(_PACK_SUFFIX)
 
 
 def container_prefix(number: int) -> str:

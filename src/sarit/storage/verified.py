@@ -25,8 +25,13 @@ async def read_verified(
 ) -> Buffer:
     """Bytes [offset, offset + length) of a chunk.  Raises DamagedChunk, NotFound, Unavailable."""
     begin, end = checksums.blocks_of(offset, length)
-    data = await storage.read(chunk, begin, end - begin, checksums.verifier(chunk, begin))
+    data = await read_blocks(storage, chunk, checksums, begin, end - begin)
     return data if len(data) == length else memoryview(data)[offset - begin : offset - begin + length]
+
+
+async def read_blocks(storage: ChunkStorage, chunk: str, checksums: ChunkChecksums, offset: int, length: int) -> Buffer:
+    """Whole blocks of a chunk, which may be a piece of a pack.  Raises as `read_verified`."""
+    return await storage.read(chunk, checksums.begin + offset, length, checksums.verifier(chunk, offset))
 
 
 async def verify_extent(
@@ -51,7 +56,7 @@ async def verify_extent(
         if pause is not None:
             await pause(size)
         try:
-            await storage.read(extent.chunk, begin, size, checksums.verifier(extent.chunk, begin))
+            await read_blocks(storage, extent.chunk, checksums, begin, size)
         except NotFound:
-            raise missing(extent.chunk, begin) from None
+            raise missing(extent.chunk, checksums.begin + begin) from None
     return last - first

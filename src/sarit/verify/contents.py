@@ -18,6 +18,7 @@ from sarit.index import keys
 from sarit.index.examination import every_record, right_record
 from sarit.index.sealing import unseal
 from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent
+from sarit.storage.names import is_pack
 from sarit.store.container.segment import load_segment
 from sarit.verify.findings import Finding
 
@@ -56,11 +57,13 @@ class Contents:
     segments: dict[int, Stored] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     garbage: set[str] = field(default_factory=set)
+    pieces: set[str] = field(default_factory=set)
     meta: dict[str, bytes] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     records: int = 0
     damaged_names: int = 0
     damaged_garbage: int = 0
+    damaged_pieces: int = 0
 
     def name_of(self, segment: int) -> str:
         """The name of a segment, or its number."""
@@ -102,6 +105,7 @@ def read_contents(
     _check_names(contents)
     for number, found in contents.segments.items():
         _check_segment(contents, number, found)
+    _check_pieces(contents)
     return contents
 
 
@@ -111,6 +115,9 @@ def _add_record(contents: Contents, key: bytes, value: bytes) -> None:
         contents.names[keys.parse_name_key(key)] = keys.parse_id_value(value)
     elif kind == keys.GARBAGE:
         contents.garbage.add(keys.parse_garbage_key(key))
+    elif kind == keys.PIECE:
+        keys.parse_piece_value(value)
+        contents.pieces.add(keys.parse_piece_key(key))
     elif kind == keys.META:
         contents.meta[keys.parse_meta_key(key)] = value
     elif kind == keys.SEGMENT:
@@ -153,6 +160,8 @@ def _note_unreadable(contents: Contents, key: bytes, reason: str) -> None:
         contents.damaged_names += 1
     elif kind == keys.GARBAGE:
         contents.damaged_garbage += 1
+    elif kind == keys.PIECE:
+        contents.damaged_pieces += 1
     if kind not in (keys.SEGMENT, *keys.PER_SEGMENT) or len(key) < 9:
         return
     number = int.from_bytes(key[1:9], "big")
@@ -199,6 +208,7 @@ _LOST = {
     keys.ENTRY: "this entry of the table; scans over it fail, the other entries are there",
     keys.VERSION: "nothing but this step of a delta read",
     keys.GARBAGE: "nothing; a chunk that nobody needs is not deleted",
+    keys.PIECE: "nothing; a pack of which a piece is needed is not deleted while this record is damaged",
     keys.META: "a value of the container: it may not open",
 }
 
@@ -228,6 +238,31 @@ def _check_names(contents: Contents) -> None:
                 f"the name of the segment with id {number} is missing or names another id",
                 segment=segment.name, lost=_LOST[keys.NAME],
                 advice="stop the node and run `sarit repair`: it makes the name from the segment's record",
+            )  # fmt: skip
+
+
+def _check_pieces(contents: Contents) -> None:
+    """Compare the records of pieces with the extents that are in packs."""
+    named = {
+        extent.reference: number
+        for number, found in contents.segments.items()
+        for extent in found.extents
+        if is_pack(extent.chunk)
+    }
+    # A damaged record of a piece or an extent is reported as such.
+    if not contents.damaged_pieces:
+        for piece in sorted(named.keys() - contents.pieces):
+            contents.add(
+                f"the index does not say that {piece} is needed",
+                segment=contents.name_of(named[piece]),
+                lost="nothing yet: its pack may be deleted with other pieces of it", advice=_RESTORE,
+            )  # fmt: skip
+    if not any(found.unreadable_extents for found in contents.segments.values()):
+        unused = sorted(contents.pieces - named.keys())
+        if unused:
+            contents.add(
+                f"the index keeps {len(unused)} pieces of packs that no extent names, for example {unused[0]}",
+                damage=False, lost="nothing; their packs are not deleted", advice="nothing",
             )  # fmt: skip
 
 

@@ -24,6 +24,8 @@ GOLDEN = [
     (keys.entry_key(ID, b"key"), "6b" + HEAD + "6b6579"),
     (keys.version_key(ID, 77), "76" + HEAD + "000000000000004d"),
     (keys.garbage_key("c0/1/a"), "6763302f312f61"),
+    (keys.piece_key("a/1-p@000000004096"), "70612f312d7040303030303030303034303936"),
+    (keys.piece_value(ID, 8192, 3, 8192), HEAD + "0000000000002000" + "0000000000000003" + "0000000000002000"),
     (keys.meta_key("frame"), "6d6672616d65"),
     (keys.id_value(ID), HEAD),
     (keys.attribute_value(-2), "fffffffffffffffe"),
@@ -46,6 +48,8 @@ def test_parsers_are_inverses(segment, number, attribute, text, key):
     assert keys.parse_entry_key(keys.entry_key(segment, key)) == (segment, key)
     assert keys.parse_version_key(keys.version_key(segment, number)) == (segment, number)
     assert keys.parse_garbage_key(keys.garbage_key(text)) == text
+    assert keys.parse_piece_key(keys.piece_key(f"a-p@{number:012d}")) == f"a-p@{number:012d}"
+    assert keys.parse_piece_value(keys.piece_value(segment, number, 1, 2)) == (segment, number, 1, 2)
     assert keys.parse_meta_key(keys.meta_key(text)) == text
     assert keys.parse_id_value(keys.id_value(segment)) == segment
     assert keys.parse_attribute_value(keys.attribute_value(-number - 1)) == -number - 1

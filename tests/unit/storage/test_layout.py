@@ -1,5 +1,7 @@
 """Which extents are joined, and the records of extents."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from sarit.core.errors import Corrupt
 from sarit.storage.checksums import ChunkChecksums
 from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent, plan_compaction
+from sarit.storage.names import is_pack
 from sarit.storage.starts import pack
 
 SMALL, TARGET, JOIN = 16, 40, 4
@@ -67,6 +70,15 @@ def test_golden_records():
     )
     assert extent.record() == golden
     assert load_chunk_extent(4096, golden) == extent
+    piece = ChunkChecksums(3, 1 << 18, bytes.fromhex("00112233"), 4096, 8192)
+    packed = Extent(8192, 3, "a/1-p", checksums=piece, starts=pack([0]))
+    golden = bytes.fromhex(
+        "04 0000000000000003 0000000000000000 0000000000000003 12 0005 00000001 0000000000001000 0000000000002000"
+        "612f312d70 00112233 00000000"
+    )
+    assert packed.record() == golden
+    assert load_chunk_extent(8192, golden) == packed
+    assert packed.reference == "a/1-p@000000004096"
     assert Extent(7, 3, inline=b"abc").record() == b"abc"
     assert load_inlined_extent(7, b"abc") == Extent(7, 3, inline=b"abc")
 
@@ -77,16 +89,40 @@ def test_golden_records():
     chunk_offset=st.integers(0, 1 << 22),
     rest=st.integers(0, 1 << 20),
     power=st.integers(12, 21),
-    name=st.from_regex("[a-z0-9/-]+", fullmatch=True),
+    name=st.from_regex("[a-z0-9/-]+", fullmatch=True).filter(lambda name: not is_pack(name)),
+    begin=st.one_of(st.none(), st.integers(0, 1 << 40)),
     places=st.sets(st.integers(0, 1 << 22), max_size=9),
 )
-def test_extent_record_round_trip(start, length, chunk_offset, rest, power, name, places):
+def test_extent_record_round_trip(start, length, chunk_offset, rest, power, name, begin, places):
     size = chunk_offset + length + rest
     checksums = ChunkChecksums(size, 1 << power, bytes(-(-size >> power) * 4))
+    if begin is not None:
+        name, checksums = f"{name}-p", replace(checksums, begin=begin, object_length=begin + size)
     starts = pack(sorted(place for place in places if place < length))
     extent = Extent(start, length, name, chunk_offset, checksums=checksums, starts=starts)
     extent.check()
     assert load_chunk_extent(start, extent.record()) == extent
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("04 0000000000000003", "03 0000000000000003"),
+        (" 0000000000002000 61", " 0000000000001002 61"),
+        (" 612f312d70 ", " 612f312d71 "),
+        (" 00112233 00000000", ""),
+        (" 0000000000001000 0000000000002000", " 0000000000001000"),
+    ],
+)
+def test_unknown_records_of_pieces_are_corrupt(right, wrong):
+    good = (
+        "04 0000000000000003 0000000000000000 0000000000000003 12 0005 00000001 0000000000001000 0000000000002000 "
+        "612f312d70 00112233 00000000"
+    )
+    assert load_chunk_extent(0, bytes.fromhex(good)).chunk == "a/1-p"
+    assert good.count(right) == 1
+    with pytest.raises(Corrupt):
+        load_chunk_extent(0, bytes.fromhex(good.replace(right, wrong)))
 
 
 GOOD = "03 0000000000000003 0000000000000001 0000000000000004 0c 0001 00000001 61 00112233 00000002"

@@ -23,7 +23,7 @@ from sarit.core.errors import Corrupt, Fenced, Invalid, Moved, NotFound, SaritEr
 from sarit.core.limits import MAX_READ_BYTES, READ_BLOCK_BYTES, READAHEAD_BYTES, READER_LOCALITY_BYTES
 from sarit.storage.checksums import DamagedChunk, missing
 from sarit.storage.starts import first_at_or_after
-from sarit.storage.verified import read_verified
+from sarit.storage.verified import read_blocks, read_verified
 from sarit.store.container.segment import Block, Segment, block_offset, slice_blocks
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class ChunkReader:
         self._rate_limiter = limiter
         self._limit = cache_bytes
         self._bytes = 0
-        self._blocks: OrderedDict[tuple[str, int], asyncio.Task[Buffer]] = OrderedDict()
+        # By chunk, where its piece begins if it is a pack, and number.
+        self._blocks: OrderedDict[tuple[str, int, int], asyncio.Task[Buffer]] = OrderedDict()
 
     async def read(
         self, chunk: str, checksums: ChunkChecksums, offset: int, length: int, reader: Hashable
@@ -73,7 +74,8 @@ class ChunkReader:
         chunk_bytes = checksums.length
         end = min(offset + length, chunk_bytes)
         # A read at the beginning, or after a block that is cached: only such a reader profits from readahead.
-        sequential = (chunk, offset // READ_BLOCK_BYTES - 1) in self._blocks or offset < READ_BLOCK_BYTES
+        before = (chunk, checksums.begin, offset // READ_BLOCK_BYTES - 1)
+        sequential = before in self._blocks or offset < READ_BLOCK_BYTES
         while offset < end:
             number = offset // READ_BLOCK_BYTES
             task = self._start(chunk, number, checksums, reader)
@@ -86,11 +88,11 @@ class ChunkReader:
                 # Readers share the task of a block: one whose connection ends must not cancel the read of the others.
                 data = await asyncio.shield(task)
             except DamagedChunk:
-                self._forget(chunk, number)
+                self._forget((chunk, checksums.begin, number))
                 # What precedes the damage is served; the next read meets it.
                 return out or [await self._one_block(chunk, checksums, offset, end)]
             except BaseException:
-                self._forget(chunk, number)
+                self._forget((chunk, checksums.begin, number))
                 raise
             begin = offset - number * READ_BLOCK_BYTES
             piece = memoryview(data)[begin : begin + end - offset]
@@ -105,7 +107,7 @@ class ChunkReader:
         return await read_verified(self._storage, chunk, checksums, offset, min(end, last) - offset)
 
     def _start(self, chunk: str, number: int, checksums: ChunkChecksums, reader: Hashable) -> asyncio.Task[Buffer]:
-        key = (chunk, number)
+        key = (chunk, checksums.begin, number)
         task = self._blocks.get(key)
         if task is not None:
             self._blocks.move_to_end(key)
@@ -116,9 +118,7 @@ class ChunkReader:
         self._blocks[key] = task
         # The last block of a chunk counts as a whole one.
         self._bytes += READ_BLOCK_BYTES
-        task.add_done_callback(
-            lambda done: self._forget(chunk, number) if done.cancelled() or done.exception() else None
-        )
+        task.add_done_callback(lambda done: self._forget(key) if done.cancelled() or done.exception() else None)
         # Least recently used first, but never the one just started.  Whoever awaits an evicted block still gets it.
         while self._bytes > self._limit and len(self._blocks) > 1:
             self._blocks.popitem(last=False)
@@ -128,10 +128,10 @@ class ChunkReader:
     async def _load(self, chunk: str, begin: int, length: int, checksums: ChunkChecksums, reader: Hashable) -> Buffer:
         await self._rate_limiter(length, reader)
         # READ_BLOCK_BYTES is a multiple of a block of checksums (`load_chunk_extent`).
-        return await self._storage.read(chunk, begin, length, checksums.verifier(chunk, begin))
+        return await read_blocks(self._storage, chunk, checksums, begin, length)
 
-    def _forget(self, chunk: str, number: int) -> None:
-        if self._blocks.pop((chunk, number), None) is not None:
+    def _forget(self, key: tuple[str, int, int]) -> None:
+        if self._blocks.pop(key, None) is not None:
             self._bytes -= READ_BLOCK_BYTES
 
 
@@ -260,9 +260,10 @@ class Reads:
         try:
             parts = await self._chunks.read(chunk, checksums, begin, size, reader)
         except NotFound:
-            raise missing(chunk, begin) from None
+            raise missing(chunk, checksums.begin + begin) from None
         except DamagedChunk as error:
-            raise self._container.damage.found(segment.name, offset + max(0, error.offset - begin), error) from None
+            damaged = offset + max(0, error.offset - checksums.begin - begin)
+            raise self._container.damage.found(segment.name, damaged, error) from None
         return self._result(segment, offset, parts, limit)
 
     async def event_boundary(self, name: str, target: int) -> int:
@@ -343,7 +344,7 @@ def _referenced_bytes(segment: Segment, block: Block, offset: int, limit: int) -
     while at < len(tail) and end - offset < limit:
         follower = tail[at]
         # Another chunk, or the same one at a place that does not follow.
-        if follower.chunk != block.chunk or follower.offset - follower.chunk_offset != into:
+        if not follower.is_in_chunk_of(block) or follower.offset - follower.chunk_offset != into:
             break
         end = follower.end
         at += 1

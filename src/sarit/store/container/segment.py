@@ -19,6 +19,7 @@ from sortedcontainers import SortedDict
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
 from sarit.core.limits import BLOCK_OVERHEAD_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.storage.packs import reference
 from sarit.storage.starts import FIRST
 from sarit.store.container.operations import Create, Entry
 
@@ -111,6 +112,18 @@ class Block:
     def end(self) -> int:
         """Offset after the last byte."""
         return self.offset + self.length
+
+    @property
+    def reference(self) -> str | None:
+        """What becomes garbage when nobody needs the block: its chunk, or its piece of a pack; None without one."""
+        return None if self.chunk is None else reference(self.chunk, self.checksums)
+
+    def is_in_chunk_of(self, other: Block) -> bool:
+        """Whether both are in one chunk, and in one piece of it if it is a pack."""
+        if self.chunk is None or self.chunk != other.chunk:
+            return False
+        mine, others = self.checksums, other.checksums
+        return mine is others or mine is None or others is None or mine.begin == others.begin
 
 
 def block_offset(block: Block) -> int:

@@ -441,7 +441,7 @@ class ContainerState:
         if dropped:
             segment.flushed = dropped[-1].end
             del segment.tail[: len(dropped)]
-            self._release(dropped, segment.tail[0].chunk if segment.tail else None)
+            self._release(dropped, segment.tail[0].reference if segment.tail else None)
         self.truncated[segment.id] = segment
 
     def _apply_delete(self, segment: Segment) -> None:
@@ -482,16 +482,16 @@ class ContainerState:
         self._apply_attributes(target, operation.attributes)
         return tuple(segment for segment in (source, target) if segment.waiters)
 
-    def _release(self, blocks: Sequence[Block], kept_chunk: str | None) -> None:
+    def _release(self, blocks: Sequence[Block], kept: str | None) -> None:
         """Nobody will read these blocks again: their bytes are free, their uncommitted chunks are garbage.
 
-        `kept_chunk` also holds bytes of a block that stays, so it is not garbage."""
+        `kept`: the reference to a chunk that also holds bytes of a block that stays, so it is not garbage."""
         for block in blocks:
             block.released = True
-            if block.chunk is None:
+            if (held := block.reference) is None:
                 self.dirty.remove_block(block.length)
-            elif block.chunk != kept_chunk:
-                self.garbage.add(block.chunk)
+            elif held != kept:
+                self.garbage.add(held)
             block.parts = None
 
 

@@ -26,6 +26,7 @@ from sarit.index.port import DamagedRecord, WriteBatch
 from sarit.storage.layout import Extent
 from sarit.storage.starts import FIRST, thin, unpack
 from sarit.store.container.recovery import aside_range
+from sarit.store.tiering.references import drop_references, put_extent, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Set
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sarit.storage.checksums import ChunkChecksums
     from sarit.store.container.container import Container
     from sarit.store.container.operations import Entry
-    from sarit.store.container.segment import BlockSnapshot, Segment, SegmentSnapshot
+    from sarit.store.container.segment import Block, BlockSnapshot, Segment, SegmentSnapshot
     from sarit.store.container.state import Snapshot
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ _log = logging.getLogger("sarit.store")
 # Each turn of the event loop handles so many segments or entries: a turn delays whoever waits for it.
 SEGMENTS_PER_TURN: Final = 32
 ENTRIES_PER_TURN: Final = 500
+SEGMENTS_PER_COMPACTION: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,10 @@ class FlushLimits:
     sweep_interval_seconds: float = COMPACTION_SWEEP_SECONDS
     checksum_block_bytes: int = CHECKSUM_BLOCK_BYTES
     boundary_step_bytes: int = BOUNDARY_STEP_BYTES
+    # Where each write costs money: small extents are pieces of packs, and compaction collects several checkpoints'.
+    packs: bool = False
+    compaction_interval_seconds: float = 0.0
+    compaction_segments: int = SEGMENTS_PER_COMPACTION
 
 
 async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:
@@ -94,13 +100,16 @@ def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSna
 def add_chunk_extents(item: SegmentSnapshot, boundary_step_bytes: int) -> None:
     """Add an extent for each block that is in a chunk, adjacent ones joined, in order with the inlined extents."""
     at = chunk_at = length = 0
+    before: Block | None = None
     chunk: str | None = None
     checksums: ChunkChecksums | None = None
     starts: list[int] = []
     for snapshot in item.blocks:
         offset, block = snapshot.offset, snapshot.block
         # Joined when it is the same chunk, and adjacent both in the segment and in the chunk.
-        if not (block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset):
+        same = before is not None and block.is_in_chunk_of(before)
+        before = block
+        if not (same and at + length == offset and chunk_at + length == block.chunk_offset):
             if chunk is not None:
                 places = thin(starts, length, boundary_step_bytes)
                 item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums, places))
@@ -161,8 +170,7 @@ class BatchBuilder:
                 await self._add_deleted(item, batch, garbage)
             else:
                 await self._add_segment(item, batch, garbage)
-        for chunk in sorted(garbage):
-            batch.puts[keys.garbage_key(chunk)] = b""
+        await drop_references(batch, self._container.index, garbage)
         # In the same atomic batch: recovery replays the log after this frame, on top of these records.
         batch.puts[keys.meta_key("frame")] = keys.attribute_value(snapshot.frame)
         batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(snapshot.next_segment_id)
@@ -177,7 +185,7 @@ class BatchBuilder:
             return
         if not item.merged:  # tables, too: earlier versions accepted appends to tables
             extents, unreadable = await self._container.metadata.extents.readable(segment.id)
-            garbage.update(extent.chunk for extent in extents if extent.chunk)
+            garbage.update(extent.reference for extent in extents if extent.chunk)
             if unreadable:  # nobody knows their chunks, which stay: `sarit verify` lists them
                 _log.error(
                     "segment %s is deleted; %d of its extents cannot be read, and their chunks stay: %s",
@@ -210,10 +218,9 @@ class BatchBuilder:
             await self._add_truncated(item, batch, garbage)
         for extent in item.extents:
             if extent.end > item.start:
-                extent.check()  # before the write; `load_chunk_extent` checks after the read
-                batch.puts[stored_key(segment.id, extent)] = extent.record()
+                put_extent(batch, segment.id, extent)
             elif extent.chunk:
-                garbage.add(extent.chunk)
+                garbage.add(extent.reference)
         if item.entries:
             await self._add_entries(item, batch)
 
@@ -231,8 +238,8 @@ class BatchBuilder:
             return
         # A chunk may be named by several extents, of which only some are below the new start; they are next to each
         # other.
-        live = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
-        garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in live)
+        live = {extent.reference for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
+        garbage.update(extent.reference for extent in dropped if extent.chunk and extent.reference not in live)
 
     async def _add_entries(self, item: SegmentSnapshot, batch: WriteBatch) -> None:
         """Put the new entries of a table; delete the version rows of the entries they replace."""
@@ -274,8 +281,3 @@ def _ends_below(key: bytes, starts: list[int], offset: int) -> bool:
     """Whether an unreadable extent ends at or below `offset`: the next one, of those that begin at `starts`, does."""
     at = bisect_right(starts, int.from_bytes(key[-8:], "big"))
     return at < len(starts) and starts[at] <= offset
-
-
-def stored_key(segment: int, extent: Extent) -> bytes:
-    """The key of an extent, in a chunk or inlined."""
-    return keys.extent_key(segment, extent.start) if extent.chunk else keys.inlined_key(segment, extent.start)

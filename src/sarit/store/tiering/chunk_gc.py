@@ -2,6 +2,8 @@
 
 The commit that drops the last reference to a chunk puts a garbage record for it in the same batch.  Only after that
 commit is the chunk deleted, and only after the deletion the record: a crash in between repeats the deletion.
+
+Where each commit costs money (`with_checkpoints`), the records are deleted by the next checkpoint.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ _log = logging.getLogger("sarit.store")
 
 _MAX_CHUNKS_PER_CYCLE: Final = 1000
 _MAX_FAILURES_PER_CYCLE: Final = 3
+_MAX_DELETED: Final = _MAX_CHUNKS_PER_CYCLE // 2
 
 
 async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Unavailable | None]:
@@ -57,8 +60,11 @@ def deletion_groups(names: Sequence[T]) -> Iterator[Sequence[T]]:
 class ChunkGC:
     """Deletes the garbage chunks of one container."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, *, with_checkpoints: bool = False) -> None:
         self._container = container
+        self._with_checkpoints = with_checkpoints
+        # Garbage records of chunks that are deleted, for the next checkpoint.
+        self._deleted: set[bytes] = set()
         # The garbage record at which the next cycle begins; None: the first.
         self._next: bytes | None = None
         # The damaged garbage records that were logged.
@@ -66,6 +72,11 @@ class ChunkGC:
 
     def __repr__(self) -> str:
         return f"<ChunkGC of {self._container!r}>"
+
+    def add_deleted(self, batch: WriteBatch) -> None:
+        """Delete in a checkpoint's batch the records of what is deleted."""
+        batch.deletes |= self._deleted
+        self._deleted = set()
 
     async def collect(self) -> None:
         """Delete for at most CHUNK_GC_CYCLE_SECONDS; what is left or fails is retried in later cycles."""
@@ -83,7 +94,7 @@ class ChunkGC:
                 self._reported.add(damaged.key)
                 _log.error("container %d: a chunk is not deleted: %s", container.number, damaged)
         # Two bounds: unavailable storage must not hold up the next checkpoint, which waits for this cycle.
-        for group in deletion_groups([key for key, _ in rows]):
+        for group in deletion_groups([key for key, _ in rows if key not in self._deleted]):
             if failures >= _MAX_FAILURES_PER_CYCLE or clock.monotonic() >= end:
                 self._next = group[0]  # begin there next time: chunks that cannot be deleted must not block the others
                 break
@@ -92,6 +103,11 @@ class ChunkGC:
             batch.deletes.update(key for key, error in zip(group, errors, strict=True) if error is None)
             # A failed deletion keeps its record.
             failures += len(errors) - errors.count(None)
-        if batch.deletes:
-            coverage_probe("garbage_deleted")
-            await container.index.commit(batch)
+        if not batch.deletes:
+            return
+        coverage_probe("garbage_deleted")
+        if self._with_checkpoints and len(self._deleted) + len(batch.deletes) <= _MAX_DELETED:
+            self._deleted |= batch.deletes
+            return
+        self.add_deleted(batch)
+        await container.index.commit(batch)

@@ -13,6 +13,9 @@ one (KEEP_UP_FACTOR), as a byte is rewritten a few times until its extent is lar
 load, however short memory is: appends are throttled before small extents accumulate.  A segment has at most
 MAX_SMALL_EXTENTS that adjoin, plus what one checkpoint adds.
 
+*Packs.*  With `packs`, what is still small after a join is written as pieces of packs, and a cycle joins only after an
+interval, what several checkpoints have left.  A pack of which little is needed is emptied (`pack_sweep.py`).
+
 *How.*  In groups of segments, within a bound of bytes: read, write the new chunks concurrently, one commit for all.
 The order matters: the new chunk is durable before the commit that names it.  The old chunks become garbage in the same
 commit and are deleted after it.  A read that holds an old extent finds its chunk gone and looks the extent up again.
@@ -27,23 +30,26 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
 from sarit.core.limits import MAX_COMPACTED_BYTES_PER_CYCLE
-from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage import starts as append_starts
-from sarit.storage.checksums import ChecksumBuilder, DamagedChunk, missing
+from sarit.storage.checksums import DamagedChunk, missing
 from sarit.storage.layout import JOIN_EXTENTS, Extent, load_inlined_extent, plan_compaction
-from sarit.storage.verified import read_verified
-from sarit.store.tiering.checkpoint import record_resolved_chunks, stored_key
+from sarit.storage.names import is_pack
+from sarit.storage.packs import PieceChecksums
+from sarit.store.tiering.checkpoint import record_resolved_chunks
 from sarit.store.tiering.compaction_sweep import CompactionSweep, neighbourhood
+from sarit.store.tiering.pack_reader import PackReader
+from sarit.store.tiering.pack_sweep import PackSweep
+from sarit.store.tiering.references import drop_references, put_extent, stored_key
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator
+    from collections.abc import Coroutine, Iterable, Iterator, Sequence
 
     from sarit.env.ports import Buffer
     from sarit.store.container.container import Container
@@ -52,8 +58,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The name and number of the next chunk of a segment, which begins at an offset.
-NameChunk = Callable[["Segment", int], tuple[str, int]]
+# The name and number of the next object, from the segments whose pieces it has and the offsets where those begin.
+NameChunk = Callable[["Sequence[tuple[Segment, int]]"], tuple[str, int]]
 
 _log = logging.getLogger("sarit.store")
 
@@ -63,7 +69,6 @@ MAX_SMALL_EXTENTS: Final = 8 * JOIN_EXTENTS
 # A slice of some kilobytes is rewritten three times until it is part of an extent that is not small.
 KEEP_UP_FACTOR: Final = 4
 MAX_COUNTED_SEGMENTS: Final = 50_000
-_SEGMENTS_PER_GROUP: Final = 64
 
 
 class StorageUnavailable(Exception):
@@ -76,8 +81,9 @@ class _Join:
 
     segment: Segment
     run: list[Extent]
-    # Chunks that extents next to the run name, too.
+    # References that extents next to the run have, too.
     live: set[str]
+    parts: list[Buffer] = field(default_factory=list)
     joined: Extent | None = None
 
     @property
@@ -98,10 +104,13 @@ class Compactor:
         self._sweep = CompactionSweep(
             container.index, container.env.clock, limits.small_extent_bytes, limits.sweep_interval_seconds
         )
+        self._pack_sweep = PackSweep(container.index, container.env.clock, limits.sweep_interval_seconds)
         self._damaged: set[int] = set()
         # Bytes that this and later cycles may join however short memory is.
         self._owed = 0
         self._last_number = 0
+        # By the monotonic clock: what is not urgent waits until then for what later checkpoints add.
+        self._due = container.env.clock.monotonic()
         self.joined = 0
 
     def __repr__(self) -> str:
@@ -123,11 +132,18 @@ class Compactor:
         """A segment was deleted."""
         self._counts.pop(segment.id, None)
         self._sweep.found.pop(segment.id, None)
+        self._pack_sweep.found.pop(segment.id, None)
         self._damaged.discard(segment.id)
 
     async def run(self, next_name: NameChunk) -> None:
         """Join small extents, up to the bounds of one cycle.  Raises what the index raises."""
         await self._sweep.advance()
+        if self._limits.packs:
+            await self._pack_sweep.advance()
+        now = self._container.env.clock.monotonic()
+        if now < self._due and max(self._counts.values(), default=0) < URGENT_EXTENTS:
+            return
+        self._due = now + self._limits.compaction_interval_seconds
         done = 0
         ready = self._ready(JOIN_EXTENTS)
         while ready:
@@ -138,7 +154,7 @@ class Compactor:
                     break
             if done >= max(self._owed, MAX_COMPACTED_BYTES_PER_CYCLE):
                 break
-            group, ready = ready[:_SEGMENTS_PER_GROUP], ready[_SEGMENTS_PER_GROUP:]
+            group, ready = ready[: self._limits.compaction_segments], ready[self._limits.compaction_segments :]
             try:
                 done += await self._compact(group, next_name)
             # The next segments would most likely meet the same storage: leave them to a later cycle.
@@ -150,7 +166,8 @@ class Compactor:
         """The segments with so many small extents, those with most of them first, then what the sweep has found."""
         counted = [segment for segment, number in self._counts.items() if number >= count]
         counted.sort(key=lambda segment: -self._counts[segment])
-        return [*counted, *(segment for segment in self._sweep.found if self._counts.get(segment, 0) < count)]
+        swept = dict.fromkeys([*self._sweep.found, *self._pack_sweep.found])
+        return [*counted, *(segment for segment in swept if self._counts.get(segment, 0) < count)]
 
     async def _compact(self, group: list[int], next_name: NameChunk) -> int:
         """Join what is due of some segments; how many bytes that were."""
@@ -191,6 +208,7 @@ class Compactor:
     def _done_with(self, segment: int) -> None:
         self._counts.pop(segment, None)
         self._sweep.found.pop(segment, None)
+        self._pack_sweep.found.pop(segment, None)
 
     async def _plan(self, segment: Segment) -> list[_Join]:
         """What to join of a segment now; the segment is ready again if there may be more."""
@@ -216,8 +234,27 @@ class Compactor:
         joins = []
         for run in runs:
             begin, end = run[0].start, run[-1].end
-            live = {extent.chunk for extent in extents if extent.end <= begin or extent.start >= end}
+            live = {extent.reference for extent in extents if extent.end <= begin or extent.start >= end}
             joins.append(_Join(segment, run, live))
+        return joins + await self._plan_sparse(segment, {extent.start for run in runs for extent in run})
+
+    async def _plan_sparse(self, segment: Segment, joined: set[int]) -> list[_Join]:
+        """The extents of a segment in sparse packs but those that are joined: each is written again, alone."""
+        joins: list[_Join] = []
+        for start in sorted(self._pack_sweep.found.pop(segment.id, set()) - joined):
+            try:
+                extents, whole = await neighbourhood(self._container.index, segment.id, start)
+            except Corrupt as error:
+                self._cannot(segment, error)
+                return joins
+            at = next((at for at, extent in enumerate(extents) if extent.start == start), -1)
+            # It is gone since, or its neighbours are not known; the next pass finds it again.
+            if at < 0 or not is_pack(extents[at].chunk) or not (at or whole[0]):
+                continue
+            live = {extent.reference for extent in extents if extent.start != start}
+            if extents[at].reference not in live:
+                coverage_probe("sparse_piece_rewritten")
+                joins.append(_Join(segment, [extents[at]], live))
         return joins
 
     def _cannot(self, segment: Segment, error: Corrupt) -> None:
@@ -230,18 +267,20 @@ class Compactor:
     async def _join(self, joins: list[_Join], next_name: NameChunk) -> None:
         """Read and write all of them, and commit those whose chunks are written."""
         container = self._container
-        unavailable = await _all(self._write(join, next_name) for join in joins)
+        packs = PackReader(container.storage, [extent for join in joins for extent in join.run])
+        unavailable = await _all(self._write_alone(join, packs, next_name) for join in joins)
+        unavailable += await _all(self._write(pack, next_name) for pack in self._packs(joins))
         # Commit.  A crash before it leaves chunks whose numbers no commit resolved: the orphan sweep deletes them.
-        batch = WriteBatch()
+        batch, dropped = WriteBatch(), set[str]()
         written = [join for join in joins if join.joined is not None]
         for join in written:
             assert join.joined is not None
+            join.parts = []
             batch.deletes.update(stored_key(join.segment.id, extent) for extent in join.run)
-            batch.puts[stored_key(join.segment.id, join.joined)] = join.joined.record()
-            for extent in join.run:
-                if extent.chunk and extent.chunk not in join.live:
-                    batch.puts[keys.garbage_key(extent.chunk)] = b""
+            put_extent(batch, join.segment.id, join.joined)
+            dropped |= {extent.reference for extent in join.run if extent.chunk} - join.live
         if written:
+            await drop_references(batch, container.index, dropped)
             # No chunk is being written now: all numbers that were given are resolved.
             record_resolved_chunks(batch, container, self._last_number, self._failed_writes)
             coverage_probe("extents_joined")
@@ -254,39 +293,63 @@ class Compactor:
         if any(unavailable):
             raise StorageUnavailable
 
-    async def _write(self, join: _Join, next_name: NameChunk) -> bool:
-        """Read a run and write its chunk; whether long-term storage was unavailable."""
-        container = self._container
+    async def _write_alone(self, join: _Join, packs: PackReader, next_name: NameChunk) -> bool:
+        """Read a run, and write its chunk unless it is to be in a pack; whether long-term storage was unavailable."""
         async with self._slots:
             try:
-                parts = await self._read(join.segment, join.run)
+                join.parts = await self._read(join.segment, join.run, packs)
             except Unavailable:
                 return True
             except Corrupt as error:
                 # Damaged bytes are never written again: new checksums would hide the damage for ever.
                 self._cannot(join.segment, error)
                 return False
-            assert sum(map(len, parts)) == join.bytes, join
-            name, number = next_name(join.segment, join.run[0].start)
-            self._last_number = number
-            checksums = ChecksumBuilder(self._limits.checksum_block_bytes)
-            try:
-                await container.storage.write(name, parts, container.rate_limiters.flush, checksums.add)
-            except (Unavailable, Exists):
-                container.state.garbage.add(name)  # the write may have happened
-                self._failed_writes.add(number)
-                return True
-            # The new chunk is durable: from here on the index may name it.
+            assert sum(map(len, join.parts)) == join.bytes, join
+            if self._limits.packs and join.bytes < self._limits.small_extent_bytes:
+                return False
+            return await self._write([join], next_name)
+
+    def _packs(self, joins: list[_Join]) -> Iterator[list[_Join]]:
+        """Those that were read and not written, as the packs to write."""
+        pack: list[_Join] = []
+        size = 0
+        for join in joins:
+            if not join.parts:
+                continue
+            if pack and size + join.bytes > self._limits.chunk_bytes:
+                yield pack
+                pack, size = [], 0
+            pack.append(join)
+            size += join.bytes
+        if pack:
+            yield pack
+
+    async def _write(self, joins: list[_Join], next_name: NameChunk) -> bool:
+        """Write one run as a chunk, or several as a pack; whether long-term storage was unavailable."""
+        container = self._container
+        name, number = next_name([(join.segment, join.run[0].start) for join in joins])
+        self._last_number = number
+        checksums = PieceChecksums([join.bytes for join in joins], self._limits.checksum_block_bytes)
+        parts = [part for join in joins for part in join.parts]
+        for join in joins:
+            join.parts = []
+        try:
+            await container.storage.write(name, parts, container.rate_limiters.flush, checksums.add)
+        except (Unavailable, Exists):
+            container.state.garbage.add(name)  # the write may have happened
+            self._failed_writes.add(number)
+            return True
+        # The new chunk is durable: from here on the index may name it.
+        for join, its_checksums in zip(joins, checksums.finish(), strict=True):
             begin = join.run[0].start
             starts = append_starts.join(
                 ((extent.start - begin, extent.starts) for extent in join.run), join.bytes,
                 self._limits.boundary_step_bytes,
             )  # fmt: skip
-            join.joined = Extent(begin, join.bytes, name, checksums=checksums.finish(), starts=starts)
-            join.joined.check()
-            return False
+            join.joined = Extent(begin, join.bytes, name, checksums=its_checksums, starts=starts)
+        return False
 
-    async def _read(self, segment: Segment, run: list[Extent]) -> list[Buffer]:
+    async def _read(self, segment: Segment, run: list[Extent], packs: PackReader) -> list[Buffer]:
         """The bytes of a run, by extent; appends, truncations and deletions go on meanwhile.
 
         Raises Unavailable (of long-term storage), Corrupt."""
@@ -300,7 +363,7 @@ class Compactor:
         parts: list[Buffer] = []
         for extent in run:
             if extent.chunk:
-                parts.append(await self._read_chunk(segment, extent))
+                parts.append(await self._read_chunk(segment, extent, packs))
                 continue
             row = stored[extent.start]
             if row is None or len(row) != extent.length:
@@ -308,18 +371,15 @@ class Compactor:
             parts.append(load_inlined_extent(extent.start, row).inline)
         return parts
 
-    async def _read_chunk(self, segment: Segment, extent: Extent) -> Buffer:
-        assert extent.checksums is not None, extent
+    async def _read_chunk(self, segment: Segment, extent: Extent, packs: PackReader) -> Buffer:
         try:
-            return await read_verified(
-                self._container.storage, extent.chunk, extent.checksums, extent.chunk_offset, extent.length
-            )
+            return await packs.read(extent)
         except NotFound:
             # No checkpoint, which would drop the extent first, comes in between.
-            error = missing(extent.chunk, extent.chunk_offset)
+            error = missing(extent.chunk, extent.object_offset)
         except DamagedChunk as damaged:
             error = damaged
-        offset = extent.start + max(0, error.offset - extent.chunk_offset)
+        offset = extent.start + max(0, error.offset - extent.object_offset)
         raise self._container.damage.found(segment.name, offset, error) from None
 
 

@@ -16,9 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.index import keys
 from sarit.index.port import WriteBatch
-from sarit.store.tiering.checkpoint import stored_key
+from sarit.store.tiering.references import drop_references, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +40,7 @@ class EarlyReclaim:
 
     async def reclaim(self, segments: Iterable[Segment]) -> None:
         """Drop what applied deletions and truncations of `segments` made unreachable.  Raises what the index raises."""
-        batch = WriteBatch()
+        batch, dropped = WriteBatch(), set[str]()
         for segment in segments:
             # Not committed: the index holds nothing of it.  Merged: its bytes belong to the target.
             if not segment.committed or segment.is_table or segment.merged_into is not None:
@@ -57,19 +56,18 @@ class EarlyReclaim:
             # An extent that cannot be read may name any chunk of the segment.  Nobody reads those of a deleted one.
             if unreadable and not segment.deleted:
                 continue
-            _drop_below(batch, segment, start, extents)
+            dropped |= _drop_below(batch, segment, start, extents)
         if not batch.deletes:
             return
+        await drop_references(batch, self._container.index, dropped)
         coverage_probe("reclaimed_early")
         await self._container.metadata.commit(batch)
 
 
-def _drop_below(batch: WriteBatch, segment: Segment, start: int, stored: list[Extent]) -> None:
-    """Delete extents wholly below `start`; their chunks are garbage unless a live extent names them, too."""
-    # The extents of this segment suffice: the bytes of a chunk are of one segment.
-    live = {extent.chunk for extent in stored if extent.end > start}
-    for extent in stored:
-        if extent.end <= start:
-            batch.deletes.add(stored_key(segment.id, extent))
-            if extent.chunk and extent.chunk not in live:
-                batch.puts[keys.garbage_key(extent.chunk)] = b""
+def _drop_below(batch: WriteBatch, segment: Segment, start: int, stored: list[Extent]) -> set[str]:
+    """Delete extents wholly below `start`; returns the references that no live extent has, too."""
+    # The extents of this segment suffice: the bytes of a chunk, or of a piece of a pack, are of one segment.
+    live = {extent.reference for extent in stored if extent.end > start}
+    below = [extent for extent in stored if extent.end <= start]
+    batch.deletes.update(stored_key(segment.id, extent) for extent in below)
+    return {extent.reference for extent in below if extent.chunk and extent.reference not in live}

@@ -5,7 +5,8 @@ log is needed only above that frame, and the bytes it covers need not stay in me
 
 1. Snapshot: take the applied state at one frame, by copy-on-write (`container/state.py`).  Appends go on meanwhile.
 2. Chunks: write adjacent dirty bytes as new immutable chunks, each durable when its write returns.  Runs below
-   `inline_below_bytes` become inlined extents: their bytes go into the index.
+   `inline_below_bytes` become inlined extents: their bytes go into the index.  With `packs`, the small runs of many
+   segments are written as one object (`storage/packs.py`).
 3. Commit: one atomic batch with segment records, extents, attributes, table entries, garbage chunks and the frame
    (`checkpoint.py`).  It is durable when the commit returns.
 4. Truncate the log up to the frame, and release the bytes from memory; the cache retains some for a while.
@@ -46,9 +47,9 @@ from sarit.core.limits import (
     MAX_CHUNK_RETRY_SECONDS,
     MAX_UNCHANGED_FRAMES,
 )
-from sarit.storage.checksums import ChecksumBuilder
 from sarit.storage.layout import Extent
-from sarit.storage.names import epoch_prefix
+from sarit.storage.names import epoch_prefix, pack_name
+from sarit.storage.packs import PieceChecksums, reference
 from sarit.store.container.metadata_cache import EVICTION_SCAN
 from sarit.store.tiering.checkpoint import (
     ENTRIES_PER_TURN,
@@ -63,6 +64,8 @@ from sarit.store.tiering.compaction import Compactor
 from sarit.store.tiering.early_reclaim import EarlyReclaim
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sarit.storage.checksums import ChunkChecksums
     from sarit.store.container.container import Container
     from sarit.store.container.segment import BlockSnapshot, Segment, SegmentSnapshot
@@ -74,6 +77,19 @@ _MAX_COMMIT_SAMPLES = 10_000
 # While many segments have few dirty bytes each, a checkpoint waits for that many times the interval and the bytes.
 _INTERVAL_FACTOR = 2
 _WAKEUPS_PER_INTERVAL = 8  # meanwhile: space may become short, which ends the wait
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Adjacent blocks of a segment that become one extent in a chunk or in a pack."""
+
+    segment: Segment
+    blocks: list[BlockSnapshot]
+    length: int
+
+
+def _length(runs: list[_Run]) -> int:
+    return sum(run.length for run in runs)
 
 
 @dataclass(slots=True)
@@ -111,7 +127,7 @@ class Flusher:
         self._in_progress = False
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
-        self.garbage = ChunkGC(container)
+        self.garbage = ChunkGC(container, with_checkpoints=limits.packs)
         self.compactor = Compactor(container, self._failed_writes, limits)
 
     def __repr__(self) -> str:
@@ -239,6 +255,7 @@ class Flusher:
         started = clock.monotonic()
         # No chunk is being written now: a commit names each number up to `_sequence`, or it is garbage.
         batch = await self._builder.build(snapshot, self._sequence, self._failed_writes)
+        self.garbage.add_deleted(batch)
         async with self._container.metadata.committed(batch):
             # The commit has recorded them.  Cleared in place: the compactor shares the set.
             self._failed_writes.clear()
@@ -273,17 +290,26 @@ class Flusher:
 
     async def _write_runs(self, snapshots: list[SegmentSnapshot], garbage: set[str]) -> None:
         """Write the bytes of all segments as chunks or inlined extents; all chunks are durable when this returns."""
+        limits = self._limits
+        pack: list[_Run] = []
+        packed = 0
         async with asyncio.TaskGroup() as tasks:
-            async for item in in_turns(snapshots, self._limits.segments_per_turn):
-                for run in adjacent_runs(item.blocks, self._limits.chunk_bytes):
-                    size = sum(snapshot.block.length for snapshot in run)
+            async for item in in_turns(snapshots, limits.segments_per_turn):
+                for blocks in adjacent_runs(item.blocks, limits.chunk_bytes):
+                    run = _Run(item.segment, blocks, sum(snapshot.block.length for snapshot in blocks))
                     # An inlined extent has no place for what a run that begins within an event must say.
-                    if size < self._limits.inline_below_bytes and run[0].block.starts:
-                        self._inline(item, run)
-                        continue
-                    slots = self._small_writes if size < self._limits.small_extent_bytes else self._writes
-                    await slots.acquire()  # here, not in the task: it bounds the number of tasks
-                    tasks.create_task(self._write_chunk(item, run, garbage, slots))
+                    if run.length < limits.inline_below_bytes and blocks[0].block.starts:
+                        self._inline(item, blocks)
+                    elif not limits.packs or run.length >= limits.small_extent_bytes:
+                        await self._start_write(tasks, [run], garbage)
+                    else:
+                        if packed + run.length > limits.chunk_bytes and pack:
+                            await self._start_write(tasks, pack, garbage)
+                            pack, packed = [], 0
+                        pack.append(run)
+                        packed += run.length
+            if pack:
+                await self._start_write(tasks, pack, garbage)
         # Only now every block that is not inlined has its chunk.
         async for item in in_turns(snapshots, self._limits.segments_per_turn):
             add_chunk_extents(item, self._limits.boundary_step_bytes)
@@ -301,18 +327,21 @@ class Flusher:
         item.extents.append(Extent(run[0].offset, len(data), inline=data))
         item.inlined.extend(snapshot.block for snapshot in run)
 
-    async def _write_chunk(
-        self, item: SegmentSnapshot, run: list[BlockSnapshot], garbage: set[str], slots: asyncio.Semaphore
-    ) -> None:
-        """Write one run as a chunk, for as many attempts as it takes; then release `slots`."""
+    async def _start_write(self, tasks: asyncio.TaskGroup, runs: list[_Run], garbage: set[str]) -> None:
+        slots = self._small_writes if _length(runs) < self._limits.small_extent_bytes else self._writes
+        await slots.acquire()  # here, not in the task: it bounds the number of tasks
+        tasks.create_task(self._write_chunk(runs, garbage, slots))
+
+    async def _write_chunk(self, runs: list[_Run], garbage: set[str], slots: asyncio.Semaphore) -> None:
+        """Write a run as a chunk, or several as a pack, for as many attempts as it takes; then release `slots`."""
         container = self._container
         try:
             # References, not copies: the blocks of the tail hold the same bytes for readers.
-            parts = [part for snapshot in run for part in snapshot.parts or ()]
+            parts = [part for run in runs for snapshot in run.blocks for part in snapshot.parts or ()]
             delay = CHUNK_RETRY_SECONDS
             while True:
-                name, sequence = self._name_chunk(item.segment, run[0].offset)
-                checksums = ChecksumBuilder(self._limits.checksum_block_bytes)
+                name, sequence = self._name_chunk([(run.segment, run.blocks[0].offset) for run in runs])
+                checksums = PieceChecksums([run.length for run in runs], self._limits.checksum_block_bytes)
                 try:
                     await container.storage.write(name, parts, container.rate_limiters.flush, checksums.add)
                     break
@@ -329,8 +358,9 @@ class Flusher:
                     delay = min(delay * 2, MAX_CHUNK_RETRY_SECONDS)
             self._report_storage(None)
             self.statistics.chunks += 1
-            self.statistics.chunk_bytes += sum(snapshot.block.length for snapshot in run)
-            self._assign_chunk(run, name, checksums.finish())
+            self.statistics.chunk_bytes += _length(runs)
+            for run, its_checksums in zip(runs, checksums.finish(), strict=True):
+                self._assign_chunk(run.blocks, name, its_checksums)
         finally:
             slots.release()
 
@@ -364,10 +394,14 @@ class Flusher:
         finally:
             self._early_reclaim = reclaim
 
-    def _name_chunk(self, segment: Segment, start: int) -> tuple[str, int]:
-        """A chunk name never used before, and its number in this epoch."""
+    def _name_chunk(self, pieces: Sequence[tuple[Segment, int]]) -> tuple[str, int]:
+        """A name never used before, of one segment's chunk from an offset or of a pack; its number in this epoch."""
         self._sequence += 1
         prefix = epoch_prefix(self._container.number, self._container.log.epoch)
+        if len(pieces) > 1:
+            coverage_probe("pack_written")
+            return pack_name(prefix, self._sequence), self._sequence
+        ((segment, start),) = pieces
         return f"{prefix}/{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
     def _assign_chunk(self, run: list[BlockSnapshot], name: str, checksums: ChunkChecksums) -> None:
@@ -400,7 +434,7 @@ class Flusher:
             at += block.length
         if all(snapshot.block.released for snapshot in run):
             coverage_probe("chunk_written_unreferenced")
-            state.garbage.add(name)
+            state.garbage.add(reference(name, checksums))
         self._container.account()
 
     # -- after the commit -----------------------------------------------------------------------

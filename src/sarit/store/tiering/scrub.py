@@ -153,7 +153,7 @@ class Scrub:
                 name = load_segment(segment, row).name
         except (Unavailable, Corrupt):
             pass  # its number must do
-        self._container.damage.found(name, extent.start + max(0, error.offset - extent.chunk_offset), error)
+        self._container.damage.found(name, extent.start + max(0, error.offset - extent.object_offset), error)
 
     def _report_record(self, key: bytes, error: Corrupt) -> None:
         if key not in self._damaged_records and len(self._damaged_records) < MAX_NOTED_DAMAGED_CHUNKS:

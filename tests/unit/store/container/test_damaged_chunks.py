@@ -56,8 +56,8 @@ async def read(store, name, offset, limit=700, *, cached=False):
     """What a read from long-term storage returns, or from the cache of chunk blocks."""
     reads = store.reads(name)
     if not cached:
-        for chunk, number in list(reads._chunks._blocks):
-            reads._chunks._forget(chunk, number)
+        for key in list(reads._chunks._blocks):
+            reads._chunks._forget(key)
     segment = await reads.find(name)
     result = await reads.from_chunks(segment, offset, limit)
     return b"".join(bytes(part) for part in result.parts)

@@ -14,8 +14,8 @@ from sarit.storage.checksums import ChunkChecksums
 from sarit.storage.layout import Extent
 from sarit.storage.starts import pack, unpack
 from sarit.store.container.extents import Commits, ExtentCache, Extents, extent_bytes
-from sarit.store.tiering.checkpoint import stored_key
 from sarit.store.tiering.compaction_sweep import neighbourhood
+from sarit.store.tiering.references import stored_key
 
 SEGMENT = 7
 

@@ -200,7 +200,7 @@ def test_compaction_cancelled_on_stop_leaves_no_chunk(monkeypatch) -> None:
 
         async def compact(next_name) -> None:
             segment = await opened.container.metadata.require(NAME)
-            name, _ = next_name(segment, 0)
+            name, _ = next_name([(segment, 0)])
             await world.storage.write(name, [b"joined"])
             compacting.set()
             await asyncio.sleep(1000)
