@@ -267,7 +267,8 @@ class Compactor:
     async def _join(self, joins: list[_Join], next_name: NameChunk) -> None:
         """Read and write all of them, and commit those whose chunks are written."""
         container = self._container
-        packs = PackReader(container.storage, [extent for join in joins for extent in join.run])
+        extents = [extent for join in joins for extent in join.run]
+        packs = PackReader(container.storage, extents, self._limits.compaction_bytes)
         unavailable = await _all(self._write_alone(join, packs, next_name) for join in joins)
         unavailable += await _all(self._write(pack, next_name) for pack in self._packs(joins))
         # Commit.  A crash before it leaves chunks whose numbers no commit resolved: the orphan sweep deletes them.

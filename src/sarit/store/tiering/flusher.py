@@ -5,8 +5,7 @@ log is needed only above that frame, and the bytes it covers need not stay in me
 
 1. Snapshot: take the applied state at one frame, by copy-on-write (`container/state.py`).  Appends go on meanwhile.
 2. Chunks: write adjacent dirty bytes as new immutable chunks, each durable when its write returns.  Runs below
-   `inline_below_bytes` become inlined extents: their bytes go into the index.  With `packs`, the small runs of many
-   segments are written as one object (`storage/packs.py`).
+   `inline_below_bytes` become inlined extents, in the index.  With `packs` small runs share one object.
 3. Commit: one atomic batch with segment records, extents, attributes, table entries, garbage chunks and the frame
    (`checkpoint.py`).  It is durable when the commit returns.
 4. Truncate the log up to the frame, and release the bytes from memory; the cache retains some for a while.
@@ -113,8 +112,7 @@ class Flusher:
         self._builder = BatchBuilder(container, limits.segments_per_turn)
         self._wake = asyncio.Event()
         self._writes = asyncio.Semaphore(limits.concurrent_writes)
-        # More of the small ones: a busy event loop sees completed writes only every 20 ms or so, and the threads of
-        # the storage would be idle until then.
+        # More of the small ones: a busy event loop sees completed writes late, and threads would be idle until then.
         self._small_writes = asyncio.Semaphore(limits.concurrent_small_writes)
         self._snapshot: Snapshot | None = None
         self._early_reclaim: EarlyReclaim | None = None
@@ -303,13 +301,12 @@ class Flusher:
                     elif not limits.packs or run.length >= limits.small_extent_bytes:
                         await self._start_write(tasks, [run], garbage)
                     else:
-                        if packed + run.length > limits.chunk_bytes and pack:
+                        if packed + run.length > limits.chunk_bytes:
                             await self._start_write(tasks, pack, garbage)
                             pack, packed = [], 0
                         pack.append(run)
                         packed += run.length
-            if pack:
-                await self._start_write(tasks, pack, garbage)
+            await self._start_write(tasks, pack, garbage)
         # Only now every block that is not inlined has its chunk.
         async for item in in_turns(snapshots, self._limits.segments_per_turn):
             add_chunk_extents(item, self._limits.boundary_step_bytes)
@@ -328,6 +325,8 @@ class Flusher:
         item.inlined.extend(snapshot.block for snapshot in run)
 
     async def _start_write(self, tasks: asyncio.TaskGroup, runs: list[_Run], garbage: set[str]) -> None:
+        if not runs:
+            return
         slots = self._small_writes if _length(runs) < self._limits.small_extent_bytes else self._writes
         await slots.acquire()  # here, not in the task: it bounds the number of tasks
         tasks.create_task(self._write_chunk(runs, garbage, slots))

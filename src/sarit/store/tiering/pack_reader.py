@@ -1,13 +1,15 @@
-"""Reads the pieces of packs that one compaction joins: those of a pack by one request, where that fetches little else.
+"""Reads the pieces of packs that one compaction joins, several by one request: each request costs money.
 
-The pieces that come together in one checkpoint leave their pack together as a rule.  Each request costs money.
+The pieces that came together in one checkpoint are near each other, and are often joined together, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from sarit.core.limits import PACK_GAP_BYTES
 from sarit.storage.names import is_pack
 from sarit.storage.verified import read_verified
 
@@ -15,46 +17,61 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sarit.env.ports import Buffer
-    from sarit.storage.checksums import ChunkChecksums
     from sarit.storage.layout import Extent
     from sarit.storage.port import ChunkStorage
 
 
 class PackReader:
-    """Reads these extents, each once; made for one batch of joins, whose bytes are bounded."""
+    """Reads these extents, each once; made for one batch of joins.
 
-    def __init__(self, storage: ChunkStorage, extents: Iterable[Extent]) -> None:
+    Pieces with gaps of up to PACK_GAP_BYTES between them are read by one request, while all that is read so is at most
+    `limit_bytes`."""
+
+    def __init__(self, storage: ChunkStorage, extents: Iterable[Extent], limit_bytes: int) -> None:
         self._storage = storage
-        pieces: dict[str, dict[int, ChunkChecksums]] = {}
+        pieces: dict[str, dict[int, int]] = {}
         for extent in extents:
             if is_pack(extent.chunk):
                 assert extent.checksums is not None, extent
-                pieces.setdefault(extent.chunk, {})[extent.checksums.begin] = extent.checksums
-        # By pack: from where to where it is read at once.
-        self._spans: dict[str, tuple[int, int]] = {}
+                pieces.setdefault(extent.chunk, {})[extent.checksums.begin] = extent.checksums.length
+        # By pack: from where to where it is read at once, ascending.
+        self._spans: dict[str, list[tuple[int, int]]] = {}
         for pack, wanted in pieces.items():
-            begin, end = min(wanted), max(one.begin + one.length for one in wanted.values())
-            if len(wanted) > 1 and 2 * sum(one.length for one in wanted.values()) >= end - begin:
-                self._spans[pack] = begin, end
-        self._reads: dict[str, asyncio.Task[Buffer]] = {}
+            spans = _spans(sorted(wanted.items()))
+            limit_bytes -= sum(end - begin for begin, end in spans)
+            if limit_bytes < 0:
+                break
+            self._spans[pack] = spans
+        self._reads: dict[tuple[str, int], asyncio.Task[Buffer]] = {}
 
     def __repr__(self) -> str:
-        return f"<PackReader: {len(self._spans)} packs are read at once>"
+        return f"<PackReader: {sum(map(len, self._spans.values()))} spans of {len(self._spans)} packs>"
 
     async def read(self, extent: Extent) -> Buffer:
         """The bytes of an extent in a chunk.  Raises DamagedChunk, NotFound, Unavailable."""
         checksums = extent.checksums
         assert checksums is not None, extent
-        span = self._spans.get(extent.chunk)
-        if span is None:
+        spans = self._spans.get(extent.chunk)
+        if spans is None:
             return await read_verified(self._storage, extent.chunk, checksums, extent.chunk_offset, extent.length)
-        begin, end = span
-        reading = self._reads.get(extent.chunk)
+        begin, end = spans[bisect_right(spans, (checksums.begin + 1,)) - 1]
+        reading = self._reads.get((extent.chunk, begin))
         if reading is None:
             reading = asyncio.ensure_future(self._storage.read(extent.chunk, begin, end - begin))
-            self._reads[extent.chunk] = reading
+            self._reads[extent.chunk, begin] = reading
         # One of those that wait may be cancelled.
         data = await asyncio.shield(reading)
         piece = memoryview(data)[checksums.begin - begin :][: checksums.length]
         checksums.verify(extent.chunk, 0, piece)
         return piece[extent.chunk_offset : extent.chunk_offset + extent.length]
+
+
+def _spans(pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where to read these pieces (begin and length, ascending), so that small gaps are read, too."""
+    spans: list[tuple[int, int]] = []
+    for begin, length in pieces:
+        if spans and begin - spans[-1][1] <= PACK_GAP_BYTES:
+            spans[-1] = spans[-1][0], begin + length
+        else:
+            spans.append((begin, begin + length))
+    return spans
