@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.loads.open_loop import now
 from sarit.cli.main import main
+from sarit.log.bookkeeper import owned
 from sarit.node import standalone
 from sarit.store.tiering.flusher import Flusher
 
@@ -75,5 +76,9 @@ def watch(path: str) -> None:
 
 
 if __name__ == "__main__":
+    # For the rows of a log on BookKeeper: other numbers of frames in flight than its own.
+    if frames := int(os.environ.get("SARIT_BENCH_LEDGER_FRAMES", "0")):
+        owned.BookKeeperLog.frames_in_flight = frames  # type: ignore[misc]
+        owned.LEDGER_FRAMES_IN_FLIGHT = frames  # type: ignore[attr-defined]
     watch(sys.argv.pop(1))
     main()

@@ -31,9 +31,11 @@ LEDGERS = "/ledgers"
 class Pravega:
     """A node at `endpoint`; `durable`: an acknowledgement means that BookKeeper's journal was synced."""
 
-    def __init__(self, directory: Path, *, durable: bool) -> None:
+    def __init__(self, directory: Path, *, durable: bool, zookeeper: str = "") -> None:
+        """`zookeeper`: of bookies that run already: three copies, two for an acknowledgement; else one of its own."""
         self._directory = directory
         self.durable = durable
+        self._zookeeper = zookeeper
         self.name = "Pravega 0.13, " + ("BookKeeper journal synced" if durable else "in memory")
         self.port, self._store, self._zk, self._bookie_zk, self._bookie = free_ports(5)
         self.endpoint = f"127.0.0.1:{self.port}"
@@ -54,7 +56,8 @@ class Pravega:
         (self._directory / "empty.properties").write_text("")
         settings = self._settings()
         if self.durable:
-            self._start_bookie()
+            if not self._zookeeper:
+                self._start_bookie()
             settings |= self._durable_settings()
         options = [f"-D{name}={value}" for name, value in settings.items()]
         direct = "-XX:MaxDirectMemorySize=4g"
@@ -63,6 +66,10 @@ class Pravega:
         self._processes.append(node)
         node.wait_until(lambda: bool(node.printed("Sandbox is running locally")) and accepts(self.port), 90)
         return self
+
+    def cpu_seconds(self) -> float:
+        """Processor time used so far, in seconds, by the node alone."""
+        return self._processes[-1].cpu_seconds()
 
     def stop(self) -> None:
         """End its processes, the node first."""
@@ -97,13 +104,14 @@ class Pravega:
         }
 
     def _durable_settings(self) -> dict[str, object]:
+        copies, acks = (3, 2) if self._zookeeper else (1, 1)
         return {
             "pravegaservice.dataLog.impl.name": "BOOKKEEPER",
             "pravegaservice.storage.impl.name": "FILESYSTEM",
             "filesystem.root": self._directory / "chunks",
-            "bookkeeper.zk.connect.uri": f"127.0.0.1:{self._bookie_zk}",
+            "bookkeeper.zk.connect.uri": self._zookeeper or f"127.0.0.1:{self._bookie_zk}",
             "bookkeeper.ledger.path": LEDGERS,
-            "bookkeeper.ensemble.size": 1,
-            "bookkeeper.write.quorum.size": 1,
-            "bookkeeper.ack.quorum.size": 1,
+            "bookkeeper.ensemble.size": copies,
+            "bookkeeper.write.quorum.size": copies,
+            "bookkeeper.ack.quorum.size": acks,
         }

@@ -65,6 +65,11 @@ class Process:
         """The id of the process."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
         """Wait until `ready()` is true.  Raises PeerMissing with its last output when it ends or takes too long."""
         end = time.monotonic() + seconds
@@ -89,6 +94,11 @@ class Process:
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         return int(found[1]) / 1000 if found else 0.0
+
+    def cpu_seconds(self) -> float:
+        """Processor time used so far, in seconds."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         """Kill it."""

@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from tests.components.zookeeper import ZooKeeperServer
 
+COLLECTION_MS = 1500  # between two collections of files without ledgers
 START_SECONDS = 120  # only a hang takes that long
 LAYOUT = b"2\norg.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory:1"
 OPTIONS = (
@@ -124,7 +126,7 @@ class BookieServer:
             "minUsableSizeForHighPriorityWrites": 16 * mib,
             "diskUsageThreshold": 0.99,
             "diskUsageWarnThreshold": 0.98,
-            "gcWaitTime": 1500,
+            "gcWaitTime": COLLECTION_MS,
             "httpServerEnabled": "false",
             "autoRecoveryDaemonEnabled": "false",
         }
@@ -156,6 +158,19 @@ class BookKeeperCluster:
         """End all."""
         for bookie in self.bookies:
             bookie.kill()
+
+    def delete_ledgers(self) -> None:
+        """Delete all ledgers, and wait until bookies have had time to collect their files."""
+        client = KazooClient(self.zookeeper.hosts)
+        client.start()
+        try:
+            for name in client.get_children("/ledgers"):
+                if len(name) == len("000") and name.isdigit():
+                    client.delete(f"/ledgers/{name}", recursive=True)
+        finally:
+            client.stop()
+            client.close()
+        time.sleep(2 * COLLECTION_MS / 1000)
 
     def shell(self, *arguments: str) -> str:
         """What a command of BookKeeper's own shell prints."""

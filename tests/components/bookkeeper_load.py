@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import re
 import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +28,6 @@ import uvloop
 from benchmarks.peers.maven import class_path
 from benchmarks.peers.process import JAVA_OPTIONS
 from sarit.coordination.zookeeper import ZooKeeper
-from sarit.core.errors import NotFound
 from sarit.env.real import real_env
 from sarit.log.bookkeeper.bookies import NetworkBookies
 from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
@@ -38,7 +35,7 @@ from sarit.log.bookkeeper.limits import MAX_BOOKIE_QUEUE_BYTES
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.wire import add_packet
-from sarit.node.log_place import open_logs
+from sarit.node.log_place import open_bookkeeper_logs
 from tests.components.bookkeeper import FAST_OPTIONS, OPTIONS, BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 
@@ -48,8 +45,6 @@ if TYPE_CHECKING:
 QUORUM = 2
 CLIENTS = ("bare", "log", "java-v2", "java-v3")  # by default without the last, which is slower
 SOURCE = Path(__file__).parent / "java" / "LedgerLoad.java"
-COLLECT_SECONDS = 2
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -160,16 +155,6 @@ class Java:
         return Figures(*map(float, found[1].split()))
 
 
-async def delete_all(ledgers: ZooKeeperLedgers) -> None:
-    """Delete all ledgers: a run takes six times its payload of disk until its bookies have collected it."""
-    metadata = LedgerMetadata(3, 3, 2, LedgerState.OPEN, ((0, ("a:1", "b:1", "c:1")),), ctoken=1)
-    newest, _ = await ledgers.create(metadata)
-    for ledger in range(newest + 1):
-        with suppress(NotFound):
-            await ledgers.delete(ledger)
-    await asyncio.sleep(COLLECT_SECONDS)
-
-
 def compiled(directory: Path) -> str | None:
     """The class path of LedgerLoad; None without a JDK."""
     if shutil.which("javac") is None:
@@ -179,17 +164,11 @@ def compiled(directory: Path) -> str | None:
     return f"{found}:{directory}"
 
 
-def processor_seconds(pid: int) -> float:
-    """Of a process, so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
 async def run(cluster: BookKeeperCluster, chosen: argparse.Namespace, classes: str | None, sync: str) -> None:
     """All clients in turns, on one cluster."""
     zookeeper = await ZooKeeper.connect(cluster.zookeeper.hosts, 6.0, real_env())
     bookies, ledgers = NetworkBookies(real_env(), zookeeper), ZooKeeperLedgers(zookeeper)
-    async with open_logs(f"bookkeeper://{cluster.zookeeper.hosts}/ledgers", real_env(), "load") as logs:
+    async with open_bookkeeper_logs(f"bookkeeper://{cluster.zookeeper.hosts}/ledgers", real_env(), "load") as logs:
         await bookies.start()
         clients = {"bare": Bare(bookies, ledgers), "log": Logs(logs)}
         if classes is not None:
@@ -200,11 +179,11 @@ async def run(cluster: BookKeeperCluster, chosen: argparse.Namespace, classes: s
             runs: dict[str, list[tuple[Figures, float]]] = {name: [] for name in chosen.clients if name in clients}
             for _ in range(chosen.rounds):
                 for name, found in runs.items():
-                    used = sum(processor_seconds(bookie.process.pid) for bookie in cluster.bookies)
+                    used = sum(bookie.process.cpu_seconds() for bookie in cluster.bookies)
                     figures = await clients[name].write(size, count, chosen.window)
-                    used = sum(processor_seconds(bookie.process.pid) for bookie in cluster.bookies) - used
+                    used = sum(bookie.process.cpu_seconds() for bookie in cluster.bookies) - used
                     found.append((figures, used))
-                    await delete_all(ledgers)
+                    await asyncio.to_thread(cluster.delete_ledgers)
                     print(f"# {name} {size * count / 1e6 / figures.seconds:.0f} MB/s", flush=True)
             for name, found in runs.items():
                 show(f"{kib} KiB, sync {sync}, {name}", size * count / 1e9, found)
