@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEGMENTS: Final = 4
-JAVA_WARM_SECONDS: Final = 3
+JAVA_SECONDS: Final = 8.0  # half of it to warm up
 MB: Final = 1e6
 
 
@@ -67,8 +67,8 @@ def pravega(site: Site) -> dict[str, Any]:
     node = Pravega(site.directory(), durable=True, zookeeper=site.cluster.zookeeper.hosts).start()
     try:
         found = rows(site, node.endpoint, node.cpu_seconds)
-        options = {"mode": "write", "endpoint": node.endpoint, "topic": "java", "rate": 0, "seconds": JAVA_WARM_SECONDS}
-        java = java_load("PravegaLoad", node.classes, node.logging, options | {"warm": JAVA_WARM_SECONDS})
+        options = {"mode": "write", "endpoint": node.endpoint, "topic": "java", "rate": 0, "seconds": JAVA_SECONDS}
+        java = java_load("PravegaLoad", node.classes, node.logging, options | {"warm": JAVA_SECONDS / 2})
         return found | {"java_mb_s": round(java["events_per_s"] * EVENT_STORED_BYTES / MB, 1)}
     finally:
         node.stop()
@@ -106,6 +106,8 @@ def measure(site: Site) -> dict[str, Any]:
     elif not site.given.no_peers:
         systems["pravega"] = pravega
     turns: dict[str, list[dict[str, Any]]] = {name: [] for name in systems}
+    print(f"warm-up of the bookies: {json.dumps(sarit(site))}", flush=True)
+    site.cluster.delete_ledgers()
     for _ in range(site.given.rounds):
         for name, turn in systems.items():
             turns[name].append(turn(site))
