@@ -34,16 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from simulation.batch import Summary
+    from simulation.options import Options
 
 _FRESH_BYTES: Final = 4
 _CRASH_SEEDS: Final = 1_000_000
 
 
-def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None, stores: int = 0) -> int:
+def one(mutants: Sequence[str], quiet: bool, path: str | None, options: Options) -> int:
     """Run one seed and print its result."""
-    started = time.perf_counter()
+    started, seed = time.perf_counter(), options.seed
     with open(path, "w") if path else nullcontext() as sink:
-        result = run_seed(seed, mutants, options_of(seed, stores), sink=sink)
+        result = run_seed(seed, mutants, options, sink=sink)
     if result.violations and not quiet:
         print(explain(result, mutants))
     probes = ", ".join(f"{name} {count}" for name, count in sorted(result.trace.probes.items()))
@@ -150,18 +151,21 @@ def main() -> int:
         "--stores", type=int, default=0, choices=range(-1, 6),
         help="how many stores run and options have; 0: one node; -1: as many as the seed draws",
     )  # fmt: skip
+    parser.add_argument("--bookkeeper", action="store_true", help="several stores have their log on BookKeeper")
     parser.add_argument("--quiet", action="store_true", help="one line, no trace")
     parser.add_argument("--stop", action="store_true", help="stop at the first failed seed")
     parser.add_argument("--trace", help="write all lines of the trace to this file, for diff")
     given = parser.parse_args()
     if given.command == "options":
-        print("\n".join(options_of(given.seed, given.stores).lines()))
+        print("\n".join(options_of(given.seed, given.stores, on_bookies=given.bookkeeper).lines()))
         return 0
     if given.command == "damage":
         return damages(given.seeds, given.first or 1)
     if given.command == "seeds":
         first = given.first or 1
-        coming = summaries(range(first, first + given.seeds), given.mutant, given.processes, given.stores)
+        coming = summaries(
+            range(first, first + given.seeds), given.mutant, given.processes, given.stores, given.bookkeeper
+        )
         return bool(report(coming, given.stop).broken)
     if given.command == "crashes":
         crashes(given.states, given.first or 1)
@@ -173,7 +177,8 @@ def main() -> int:
         missed = write_table(given.mutant or MUTANTS, processes=given.processes)
         print(f"not caught: {missed}" if missed else "all caught")
         return bool(missed)
-    return one(given.seed, given.mutant, given.quiet, given.trace, given.stores)
+    options = options_of(given.seed, given.stores, on_bookies=given.bookkeeper)
+    return one(given.mutant, given.quiet, given.trace, options)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from simulation.kill_matrix import PREFIX, empty_cells
 from simulation.options import options_of
 from simulation.run import run_seed
 
@@ -25,14 +26,16 @@ FAULTS: Final = (
     "kill", "power_cut", "crash_point", "connection_broken", "connection_stalled", "storage_outage", "index_failure",
     "sync_error", "write_error", "disk_full", "wall_clock_jump", "writer_gave_up_connection", "writer_crashed",
     "stream_writer_crashed", "zombie_chunk", "move_commanded", "container_revoked", "store_cut_off", "store_frozen",
-    "controller_frozen",
+    "controller_frozen", "struck", "bookie_died", "bookie_stopped", "bookie_read_only", "bookie_busy", "bookie_slow",
+    "bookie_cut_off", "zookeeper_connection_lost", "zookeeper_behind", "zookeeper_server_cut_off", "zookeeper_away",
+    "zookeeper_stopped", "zookeeper_mute", "zookeeper_session_ended", "network_cut", "cut_one_way",
 )  # fmt: skip
 
 
-def replay_command(seed: int, mutants: Sequence[str] = (), stores: int = 0) -> str:
+def replay_command(seed: int, mutants: Sequence[str] = (), stores: int = 0, on_bookies: bool = False) -> str:
     """The command that runs a seed again."""
     patched = "".join(f" --mutant {name}" for name in mutants)
-    several = f" --stores {stores}" if stores else ""
+    several = f" --stores {stores}{' --bookkeeper' if on_bookies else ''}" if stores else ""
     return f"python -m simulation --seed {seed}{several}{patched}"
 
 
@@ -43,7 +46,8 @@ def explain(result: Result, mutants: Sequence[str] = ()) -> str:
     lines += [f"    {line}" for line in result.options.lines()]
     lines += result.trace.last
     lines += [f"  {violation}" for violation in result.violations[:_SHOWN_VIOLATIONS]]
-    return "\n".join([*lines, f"replay: {replay_command(seed, mutants, result.options.stores)}"])
+    options = result.options
+    return "\n".join([*lines, f"replay: {replay_command(seed, mutants, options.stores, bool(options.bookies))}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +64,24 @@ class Summary:
     probes: dict[str, int]
 
 
-def summarize(seed: int, mutants: Sequence[str] = (), stores: int = 0) -> Summary:
+def summarize(seed: int, mutants: Sequence[str] = (), stores: int = 0, on_bookies: bool = False) -> Summary:
     """Run one seed."""
-    started = time.process_time()
+    started, drawn = time.process_time(), options_of(seed, stores, on_bookies=on_bookies)
     try:
-        result = run_seed(seed, mutants, options_of(seed, stores))
+        result = run_seed(seed, mutants, drawn)
     except Exception as error:  # a bug of the harness: report it with its seed
         text = f"harness: {type(error).__name__}: {error}"
-        options = "\n".join(options_of(seed, stores).lines())
+        options = "\n".join(drawn.lines())
         seconds = time.process_time() - started
         return Summary(
-            seed, (text,), f"{options}\n{text}\n{replay_command(seed, mutants, stores)}", 0, 0, 0.0, seconds, {}
+            seed,
+            (text,),
+            f"{options}\n{text}\n{replay_command(seed, mutants, stores, on_bookies)}",
+            0,
+            0,
+            0.0,
+            seconds,
+            {},
         )
     return Summary(
         seed,
@@ -95,10 +106,10 @@ def stores_of_proof(seed: int) -> int:
 
 
 def summaries(
-    seeds: Iterable[int], mutants: Sequence[str] = (), processes: int = 1, stores: int = 0
+    seeds: Iterable[int], mutants: Sequence[str] = (), processes: int = 1, stores: int = 0, on_bookies: bool = False
 ) -> Iterator[Summary]:
     """Results as they come; in the order of the seeds with one process."""
-    run = partial(summarize, mutants=tuple(mutants), stores=stores)
+    run = partial(summarize, mutants=tuple(mutants), stores=stores, on_bookies=on_bookies)
     if processes == 1:
         yield from map(run, seeds)
         return
@@ -143,6 +154,11 @@ class Totals:
             "virtual_to_real": round(self.virtual_seconds / seconds, 1),
             "acked_events": self.acked_events,
             "faults": {name: self.probes[name] for name in FAULTS if self.probes[name]},
-            "reached": {name: self.probes[name] for name in sorted(self.probes) if name not in FAULTS},
+            "reached": {
+                name: self.probes[name]
+                for name in sorted(self.probes)
+                if name not in FAULTS and not name.startswith(PREFIX)
+            },
+            "empty_cells": [cell.probe.removeprefix(PREFIX) for cell in empty_cells(self.probes)],
             "violations": {str(seed): text for seed, text in sorted(self.broken.items())},
         }

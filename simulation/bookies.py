@@ -3,16 +3,24 @@
 A bookie takes the real bytes of a request and stores the real bytes of an entry.  It answers an add when its journal is
 synced.  A crash loses what was not synced, or keeps it without an answer.  Fences are in the journal, too.  Bookies
 outlive the clients, which are processes: the calls of a process that died never return.
+
+Requests of one client to one bookie arrive in order, and so do their answers.  A connection on which nothing comes for
+BOOKIE_SILENT_SECONDS although a request waits is lost, as in `sarit.log.bookkeeper.connection`; what was sent on it may
+still arrive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from dataclasses import dataclass, field
+from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from sarit.core.errors import Exists, NotFound
+from sarit.core.limits_cluster import BOOKIE_SILENT_SECONDS
 from sarit.log.bookkeeper import metadata as codec
 from sarit.log.bookkeeper import wire
 from sarit.log.bookkeeper.port import AddPacket, Code, EntryReply
@@ -69,6 +77,8 @@ class SimulatedBookie:
     up: bool = True
     delay: Callable[[], float] = lambda: 0.0002
     sync: Callable[[], float] = lambda: 0.0005
+    # Called with name, ledger, entry and body when an entry is on the disk.
+    on_synced: Callable[[str, int, int, bytes], None] = lambda name, ledger, entry, body: None
     ledgers: dict[int, _Ledger] = field(default_factory=dict)
     _life: int = 0
     _waiting: list[Callable[[], None]] = field(default_factory=list)
@@ -137,7 +147,20 @@ class SimulatedBookie:
         else:
             # An entry that is there is kept, whatever the bytes.
             found.entries.setdefault(entry, body)
-            self._journal(lambda: found.sync(entry), lambda: answer(Code.OK))
+
+            def stored() -> None:
+                found.sync(entry)
+                self.on_synced(self.name, ledger, entry, found.entries[entry])
+
+            def acknowledge() -> None:
+                assert entry in found.synced, f"{self.name} acknowledges an entry that it has not synced"
+                answer(Code.OK)
+
+            self._journal(stored, acknowledge)
+
+    def forget(self, ledger: int) -> None:
+        """Collect a ledger whose metadata is deleted: its entries, and its fence."""
+        self.ledgers.pop(ledger, None)
 
     def read(self, ledger: int, entry: int, answer: Callable[[EntryReply], None], *, fence: bool) -> None:
         """Read an entry, or the last one; a fence is durable before it is answered."""
@@ -178,13 +201,20 @@ class SimulatedBookie:
 
 
 class BookieCluster:
-    """Some bookies, and the ids of their ledgers."""
+    """Some bookies, and the ids of their ledgers.
+
+    `cut`: pairs of names, from and to, between which nothing passes.  `seen_writable`: what clients believe to be
+    registered; None: what is so."""
 
     def __init__(self, number: int = 3, rng: random.Random | None = None) -> None:
         rng = rng if rng is not None else random.Random(0)
         names = [f"bookie-{at}:3181" for at in range(1, number + 1)]
         self.bookies = {name: SimulatedBookie(name, random.Random(f"{rng.random()}/{name}")) for name in names}
         self.next_ledger = 1
+        self.cut: set[tuple[str, str]] = set()
+        self.seen_writable: frozenset[str] | None = None
+        # Of the bookies: they go on while a client stands still.
+        self.context = contextvars.copy_context()
         self._watches: list[_Watch] = []
 
     def __repr__(self) -> str:
@@ -193,9 +223,18 @@ class BookieCluster:
     def __getitem__(self, at: int) -> SimulatedBookie:
         return list(self.bookies.values())[at]
 
-    def client(self) -> SimulatedBookies:
-        """The connections of one process."""
-        return SimulatedBookies(self)
+    def client(self, host: str = "") -> SimulatedBookies:
+        """The connections of one process; `host`: its name in `cut`."""
+        return SimulatedBookies(self, host)
+
+    def writable(self) -> frozenset[str]:
+        """The bookies that run and take adds."""
+        return frozenset(name for name, bookie in self.bookies.items() if bookie.up and not bookie.read_only)
+
+    def register(self) -> None:
+        """What clients see of the bookies is what is so now."""
+        self.seen_writable = self.writable()
+        self.changed()
 
     def changed(self) -> None:
         """Registrations have changed: tell the watches."""
@@ -223,11 +262,28 @@ class _Watch:
         self._changed()
 
 
-class SimulatedBookies:
-    """See `Bookies`: what one process has of the cluster."""
+class _Connection:
+    """A client's connection to a bookie.  `waiting`: what to do with each request that is lost."""
 
-    def __init__(self, cluster: BookieCluster) -> None:
+    def __init__(self) -> None:
+        self.waiting: dict[int, Callable[[], None]] = {}
+        self.arrives = 0.0
+        self.returns = 0.0
+        self.heard_at = 0.0
+        self.checking = False
+
+
+class SimulatedBookies:
+    """See `Bookies`: what one process has of the cluster.  It is made in this process."""
+
+    def __init__(self, cluster: BookieCluster, host: str = "") -> None:
+        # When its machine lost its power, in seconds of virtual time: what had not left it by then is lost.
+        self.lost_from = inf
         self._cluster = cluster
+        self._host = host
+        self._context = contextvars.copy_context()
+        self._connections: dict[str, _Connection] = {}
+        self._requests = count(1)
         self._dead = False
 
     def die(self) -> None:
@@ -260,9 +316,8 @@ class SimulatedBookies:
 
     def writable(self) -> frozenset[str]:
         """See `Bookies`."""
-        return frozenset(
-            name for name, bookie in self._cluster.bookies.items() if bookie.up and not bookie.read_only
-        )  # fmt: skip
+        seen = self._cluster.seen_writable
+        return self._cluster.writable() if seen is None else seen
 
     def watch(self, changed: Callable[[], None]) -> _Watch:
         """See `Bookies`."""
@@ -274,21 +329,53 @@ class SimulatedBookies:
     ) -> None:  # fmt: skip
         if self._dead:
             return
-        loop = asyncio.get_running_loop()
-        server = self._cluster.bookies.get(bookie)
+        loop, cluster, context = asyncio.get_running_loop(), self._cluster, self._context
+        server = cluster.bookies.get(bookie)
         if server is None:
             loop.call_soon(self._answer, done, lost)
             return
-        at = loop.time() + server.delay()
+        connection = self._connections.setdefault(bookie, _Connection())
+        number, waiting = next(self._requests), connection.waiting
+
+        def end(result: T) -> None:
+            if waiting.pop(number, None) is not None:
+                connection.heard_at = loop.time()
+                self._answer(done, result)
 
         def break_off() -> None:
-            loop.call_soon(self._answer, done, lost)
+            loop.call_soon(end, lost, context=context)
 
         def answer(result: T) -> None:
             server.answered(break_off)
-            loop.call_later(server.delay(), self._answer, done, result)
+            if (bookie, self._host) not in cluster.cut:
+                connection.returns = max(connection.returns, loop.time() + server.delay())
+                loop.call_at(connection.returns, end, result, context=context)
 
-        loop.call_at(at, server.arrive, lambda: serve(server, answer), break_off)
+        def arrive() -> None:
+            if (self._host, bookie) not in cluster.cut and loop.time() < self.lost_from:
+                server.arrive(lambda: serve(server, answer), break_off)
+
+        if not waiting:
+            connection.heard_at = loop.time()
+        waiting[number] = break_off
+        connection.arrives = max(connection.arrives, loop.time() + server.delay())
+        loop.call_at(connection.arrives, arrive, context=cluster.context)
+        if not connection.checking:
+            connection.checking = True
+            self._check_at(connection, loop.time() + BOOKIE_SILENT_SECONDS)
+
+    def _check_at(self, connection: _Connection, when: float) -> None:
+        asyncio.get_running_loop().call_at(when, self._check, connection, context=self._context)
+
+    def _check(self, connection: _Connection) -> None:
+        """Lose a connection that is silent."""
+        now = asyncio.get_running_loop().time()
+        if connection.waiting and connection.heard_at <= now - BOOKIE_SILENT_SECONDS and not self._dead:
+            for break_off in list(connection.waiting.values()):
+                break_off()
+        connection.checking = bool(connection.waiting) and not self._dead
+        if connection.checking:
+            self._check_at(connection, max(connection.heard_at, now - 1.0) + BOOKIE_SILENT_SECONDS)
 
     def _answer(self, done: Callable[[T], None], result: T) -> None:
         if not self._dead:

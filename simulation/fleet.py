@@ -2,21 +2,24 @@
 long-term storage.
 
 Who owns which container is decided as in a cluster: stores are members, and each controller leads.  Controllers reach
-the stores over connections, and keep their tables in them; clients use any controller.  Faults: deaths, power cuts,
-machines that stand still and go on, moves by command, leases that end although their store lives, stores cut off from
-coordination, watches that are late or lost, calls with an unknown outcome.
+the stores over connections, and keep their tables in them; clients use any controller.  Logs and coordination are
+those of `services.py`.  Faults: deaths, power cuts, machines that stand still and go on, moves by command, leases that
+end although their store lives, stores cut off from coordination, watches that are late or lost, calls with an unknown
+outcome; and all that bookies and ZooKeeper do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from typing import TYPE_CHECKING, Final
 
 import detangle
 
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_map
-from sarit.coordination.map_register import MAP, STORES
-from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
+from sarit.coordination.map_register import STORES
+from sarit.coordination.memory import CoordinationFaults
+from sarit.core.errors import Unavailable
 from sarit.node.cluster_controller import ClusterController
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.settings import NodeConfig
@@ -26,12 +29,16 @@ from sarit.store.health import HealthState
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
+from simulation.checked_logs import CheckedLogs, LogHistories
 from simulation.cluster import CONTROLLER_PORT, STORE_PORT, Cluster
+from simulation.kill_matrix import KillMatrix
 from simulation.objects import ProcessChunks
-from simulation.shared_parts import ProcessIndexes, ProcessLogs, SharedLogs
+from simulation.services import BookKeeperServices, Drawn, SharedServices
+from simulation.shared_parts import ProcessIndexes
 
 if TYPE_CHECKING:
     from simulation.options import Options
+    from simulation.services import Connected
     from simulation.world import Machine, Process, World
 
 _SECRET: Final = b"of the simulated installation"
@@ -48,14 +55,14 @@ class FleetStore:
         self.store: SegmentStore | None = None
         self.member: Member | None = None
         self.listener: StoreListener | None = None
-        self.logs: ProcessLogs | None = None
+        self.connected: Connected | None = None
 
     def __repr__(self) -> str:
         return f"<FleetStore {self.name} {self.store}>"
 
     def forget(self) -> None:
         """Its process has ended."""
-        self.store = self.member = self.listener = self.logs = None
+        self.store = self.member = self.listener = self.connected = None
 
 
 class FleetController:
@@ -64,6 +71,7 @@ class FleetController:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.controller: ClusterController | None = None
+        self.connected: Connected | None = None
         self.starting: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -71,7 +79,7 @@ class FleetController:
 
     def forget(self) -> None:
         """Its process has ended."""
-        self.controller = self.starting = None
+        self.controller = self.connected = self.starting = None
 
 
 class Fleet(Cluster):
@@ -81,9 +89,18 @@ class Fleet(Cluster):
         super().__init__(world, options)
         self._coordination_rng = self.rng("coordination")
         self._log_rng = self.rng("shared log")
+        self._messages = self.rng("messages")
         faults = CoordinationFaults(self._call_delay, self._call_fault, self._watch_delay)
-        self.coordination = MemoryCoordination(faults, options.lease_seconds)
-        self.logs = SharedLogs(self._log_delay, self._log_fails)
+        drawn = Drawn(faults, self._log_delay, self._log_fails, self._message_delay)
+        # The same, or None.
+        self.bookkeeper = BookKeeperServices(world, options, drawn) if options.bookies else None
+        self.services = self.bookkeeper or SharedServices(options, drawn)
+        self.matrix = KillMatrix(self)
+        self.histories = LogHistories(self._log_violation, self.matrix.entered)
+        if self.bookkeeper is not None:
+            self.histories.watch_bookies()
+            for bookie in self.bookkeeper.bookies.bookies.values():
+                bookie.on_synced = self.histories.synced
         self.storage = self.chunks
         self.stores = [
             FleetStore(f"s{number}", world.machine(f"10.0.0.{number}")) for number in range(1, options.stores + 1)
@@ -92,6 +109,7 @@ class Fleet(Cluster):
             FleetController(world.machine(f"10.0.1.{number}")) for number in range(1, options.controllers + 1)
         ]
         self.map_before: ContainerMap | None = None  # the map that clients knew before
+        self._context = contextvars.copy_context()
 
     def __repr__(self) -> str:
         return f"<Fleet {self.stores}>"
@@ -100,8 +118,8 @@ class Fleet(Cluster):
 
     def map(self) -> ContainerMap | None:
         """The container map now."""
-        found = self.coordination.get(MAP)
-        return None if found is None else decode_map(found.value)
+        found = self.services.map_value()
+        return None if found is None else decode_map(found)
 
     def store_address(self, segment: str, *, reading: bool = False) -> tuple[str, int]:
         """Where a client believes that a segment is; it may know an old owner, or ask the owner-to-be already.
@@ -153,20 +171,24 @@ class Fleet(Cluster):
         starting = process.spawn(self._run_store(store, process), f"store {store.name} {process.number}")
         await self._ended(process, starting)
         if not process.dead and (error := starting.exception()) is not None:
-            self.failures.append(f"{type(error).__name__}: the store {store.name} cannot start: {error}")
+            if not isinstance(error, Unavailable):  # then ZooKeeper is away
+                self.failures.append(f"{type(error).__name__}: the store {store.name} cannot start: {error}")
             self.end_store(store, power=False)
 
     async def _run_store(self, store: FleetStore, process: Process) -> None:
-        client = self.coordination.client(store.name, process.env.clock)
-        logs, indexes = ProcessLogs(self.logs), ProcessIndexes(self.indexes)
+        store.connected = connected = await self.services.connect(process, store.name, with_logs=True)
+        assert connected.logs is not None
+        indexes = ProcessIndexes(self.indexes)
         chunks = ProcessChunks(self.chunks, self.rng(f"chunks {store.name} {process.number}"), self.outside)
-        for part in (client, logs, indexes, chunks):
+        for part in (indexes, chunks):
             process.on_death(part.die)
-        address = StoreAddress(store.machine.address, STORE_PORT, store.machine.address, 0)
-        member = Member(store.name, address, client, client.members(STORES), process.env, self.options.lease_seconds)
-        segments = SegmentStore(
-            process.env, ConfirmedLogs(logs, member), indexes, chunks, self.options.limits(), owned=frozenset()
+        host = store.machine.address
+        address = StoreAddress(host, STORE_PORT, host, 0)
+        member = Member(
+            store.name, address, connected.registers, connected.members(STORES), process.env, connected.lease_seconds
         )
+        logs = ConfirmedLogs(CheckedLogs(connected.logs, self.histories, host), member)
+        segments = SegmentStore(process.env, logs, indexes, chunks, self.options.limits(), owned=frozenset())
         segments.placement = member
         segments.on_fenced, segments.on_released = member.fenced, member.released
         await segments.start()
@@ -178,20 +200,27 @@ class Fleet(Cluster):
         await listener.listen(store.machine.address, STORE_PORT)
         process.spawn(meters.run(), f"meters {store.name}")
         member.start(segments)
-        store.store, store.member, store.listener, store.logs = segments, member, listener, logs
+        store.store, store.member, store.listener = segments, member, listener
 
     async def _run_controller(self, one: FleetController, process: Process) -> None:
         address, options = one.machine.address, self.options
-        client = self.coordination.client(address, process.env.clock)
-        process.on_death(client.die)
+        try:
+            one.connected = connected = await self.services.connect(process, address, with_logs=False)
+        except Unavailable:  # ZooKeeper is away
+            asyncio.get_running_loop().call_soon(self._end_failed_controller, one, process, context=self._context)
+            return
         one.controller = made = ClusterController(
-            client, client.members, process.env, _SECRET, options.containers, options.stores, options.times(),
-            options.lease_seconds,
+            connected.registers, connected.members, process.env, _SECRET, options.containers, options.stores,
+            options.times(), connected.lease_seconds,
         )  # fmt: skip
         await made.open()
         listener = GrpcListener(made.services(), NodeConfig("/data", address).max_api_connections)
         await asyncio.get_running_loop().create_server(listener.connection, address, CONTROLLER_PORT)
         made.serves((address, CONTROLLER_PORT))
+
+    def _end_failed_controller(self, one: FleetController, process: Process) -> None:
+        if one.machine.process is process:
+            self.end_controller(one, power=False)
 
     def all_serve(self) -> bool:
         """Whether every container serves, at the store that the map names."""
@@ -206,13 +235,17 @@ class Fleet(Cluster):
 
     def end_store(self, store: FleetStore, *, power: bool) -> None:
         """The process of a store dies."""
-        if power and store.logs is not None:
-            store.logs.lost_from = self.world.now + self._deaths.random() * self.options.disk_latency
+        if power and store.connected is not None and store.connected.sent is not None:
+            store.connected.sent.lost_from = self.world.now + self._deaths.random() * self.options.disk_latency
+        self.matrix.store_struck(store.machine.address, "dead")
         store.forget()
+        self.histories.forget(store.machine.address)
+        self.matrix.ended(store.machine.address)
         self.end_machine(store.machine, power=power)
 
     def end_controller(self, controller: FleetController, *, power: bool) -> None:
         """The process of a controller dies."""
+        self.matrix.controller_struck(controller.machine.address, "dead")
         controller.forget()
         self.end_machine(controller.machine, power=power)
 
@@ -255,8 +288,8 @@ class Fleet(Cluster):
         self.end(power=False)
 
     async def _stop_controller(self, one: FleetController) -> None:
-        process, controller = one.machine.process, one.controller
-        if process is None or controller is None:
+        process, controller, connected = one.machine.process, one.controller, one.connected
+        if process is None or controller is None or connected is None:
             return
 
         async def stop() -> None:
@@ -264,6 +297,7 @@ class Fleet(Cluster):
                 one.starting.cancel()
                 await asyncio.wait([one.starting])
             await controller.stop()
+            await connected.close()
 
         stopping = process.spawn(stop(), f"stop {one.machine.address}")
         await self._ended(process, stopping)
@@ -272,13 +306,15 @@ class Fleet(Cluster):
 
     async def _stop_store(self, store: FleetStore) -> None:
         process, segments, member, listener = store.machine.process, store.store, store.member, store.listener
-        if process is None or segments is None or member is None or listener is None:
+        connected = store.connected
+        if process is None or segments is None or member is None or listener is None or connected is None:
             return
 
         async def stop() -> None:
             await member.stop()
             await listener.close()
             await segments.stop()
+            await connected.close()
 
         stopping = process.spawn(stop(), f"stop {store.name}")
         await self._ended(process, stopping)
@@ -313,6 +349,13 @@ class Fleet(Cluster):
         if rng.random() < self.options.lost_watches:
             return None
         return rng.choice((0.001, 0.001, 0.05, 2.0)) * rng.random()
+
+    def _message_delay(self) -> float:
+        options = self.options
+        return options.least_delay + min(self._messages.expovariate(1.0), 20) * options.mean_delay
+
+    def _log_violation(self, violation: str) -> None:
+        self.failures.append(violation)
 
     def _log_delay(self) -> float:
         return min(self._log_rng.expovariate(1.0), 20) * self.options.disk_latency

@@ -7,8 +7,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sarit.coordination.container_map import decode_map, encode_map
-from sarit.coordination.map_register import MAP
+from sarit.coordination.container_map import encode_map
+from simulation.service_faults import ServiceFaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,8 @@ class FleetFaults:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._rng = fleet.rng("moves")
+        services = fleet.bookkeeper
+        self._services = None if services is None else ServiceFaults(fleet, services, self)
 
     def acts(self) -> list[tuple[bool, Callable[[], None]]]:
         """The faults, and whether the seed enables them."""
@@ -36,6 +38,7 @@ class FleetFaults:
             (options.moves and options.cut_offs, self.move_from_one_cut_off),
             (options.revocations and options.cut_offs, self.revoke_from_one_cut_off),
             (options.freezes, self.freeze_a_store), (options.slow_controllers, self.freeze_a_controller),
+            *(self._services.acts() if self._services is not None else ()),
         ]  # fmt: skip
 
     def kill_one(self) -> None:
@@ -54,19 +57,22 @@ class FleetFaults:
         """Let a store stand still, as SIGSTOP does, often for longer than its lease; then it goes on as it was."""
         lease = self._fleet.options.lease_seconds
         seconds = self._rng.choice((0.5 * lease, 2 * lease, 2 * lease, 4 * lease)) * self._rng.random()
-        self._freeze(self._rng.choice(self._fleet.stores).machine, seconds, "store_frozen")
+        self.freeze(self._rng.choice(self._fleet.stores).machine, seconds, "store_frozen")
 
     def freeze_a_controller(self) -> None:
         """Let a controller stand still: what it has read is old when it goes on."""
         seconds = self._rng.choice((0.5, 5.0, 20.0)) * self._rng.random()
-        self._freeze(self._rng.choice(self._fleet.controllers).machine, seconds, "controller_frozen")
+        self.freeze(self._rng.choice(self._fleet.controllers).machine, seconds, "controller_frozen")
 
-    def _freeze(self, machine: Machine, seconds: float, probe: str) -> None:
+    def freeze(self, machine: Machine, seconds: float, probe: str) -> None:
+        """Let a machine stand still, and count it."""
         loop, address = self._fleet.world.loop, machine.address
         if machine.process is None or loop.is_frozen(address):
             return
         self._fleet.trace.note("fault", f"{address} stands still for {seconds:.3f}")
         self._fleet.trace.probe(probe)
+        struck = self._fleet.matrix.store_struck if probe == "store_frozen" else self._fleet.matrix.controller_struck
+        struck(address, "stopped")
         loop.freeze(address)
         loop.call_later(seconds, self._thaw, address, machine.process)
 
@@ -110,27 +116,27 @@ class FleetFaults:
         return owner
 
     def _write(self, changed: ContainerMap) -> None:
-        found = self._fleet.coordination.get(MAP)
-        assert found is not None
-        self._fleet.map_before = decode_map(found.value)
-        self._fleet.coordination.set(MAP, encode_map(changed), found.version)
+        self._fleet.map_before = self._fleet.map()
+        self._fleet.services.store_map(encode_map(changed))
 
     def cut_one_off(self) -> None:
         """Cut a store off from coordination; clients still reach it."""
         self._cut_off(self._rng.choice(self._fleet.stores).name)
 
-    def _cut_off(self, store: str | None) -> None:
-        cut_off = self._fleet.coordination.faults.cut_off
-        if store is None or store in cut_off:
+    def _cut_off(self, name: str | None) -> None:
+        store = next((store for store in self._fleet.stores if store.name == name), None)
+        if store is None or not self._fleet.services.cut_off(store.machine.address, store.name):
             return
         seconds = self._rng.choice((0.5, 5.0, 20.0)) * self._rng.random()
-        self._fleet.trace.note("fault", f"{store} is cut off from coordination for {seconds:.3f}")
+        self._fleet.trace.note("fault", f"{name} is cut off from coordination for {seconds:.3f}")
         self._fleet.trace.probe("store_cut_off")
-        cut_off.add(store)
-        asyncio.get_running_loop().call_later(seconds, cut_off.discard, store)
+        asyncio.get_running_loop().call_later(
+            seconds, self._fleet.services.reconnect, store.machine.address, store.name
+        )
 
     def heal(self) -> None:
         """No more faults."""
         for machine in self._fleet.world.machines():
             self._fleet.world.loop.thaw(machine.address)
-        self._fleet.coordination.faults.cut_off.clear()
+        self._fleet.services.heal()
+        self._fleet.net.mend_all()

@@ -26,6 +26,8 @@ WRITER_SECONDS: Final = 2.0
 TIMELINE_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 10_000.0
 _OWNERSHIP_ALONE: Final = 0.4
+_ON_BOOKIES: Final = 0.5
+_LOG_ALONE: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,19 @@ class Options:
     old_reads: float = 0.0
     old_changes: float = 0.0
     early_requests: float = 0.0
+    # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
+    bookies: int = 0
+    entry_bytes: int = 0
+    ledger_bytes: int = 0
+    ledger_seconds: float = 0.0
+    # The share of the pauses that protect a ledger, see `shorter_pauses`.
+    pauses: float = 1.0
+    bookie_faults: bool = False
+    two_bookies: bool = False
+    zookeeper_faults: bool = False
+    cuts: bool = False
+    minutes: bool = False
+    strikes: bool = False
 
     def times(self) -> Times:
         """Intervals of the controller's background work, shortened where a seed uses it."""
@@ -253,15 +268,18 @@ def _last(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def options_of(seed: int, stores: int) -> Options:
-    """The options of a seed with so many stores; 0: with one node; -1: with as many as the seed draws."""
+def options_of(seed: int, stores: int, *, on_bookies: bool = False) -> Options:
+    """The options of a seed with so many stores; 0: with one node; -1: with as many as the seed draws.
+
+    `on_bookies`: with its log on BookKeeper, whatever it draws."""
     if not stores:
         return draw(seed)
-    return draw_fleet(seed, stores if stores > 0 else random.Random(f"{seed}/stores").choice((1, 2, 2, 3, 3, 5)))
+    count = stores if stores > 0 else random.Random(f"{seed}/stores").choice((1, 2, 2, 3, 3, 5))
+    return draw_fleet(seed, count, on_bookies=on_bookies)
 
 
-def draw_fleet(seed: int, stores: int) -> Options:
-    """The options of a seed with so many stores."""
+def draw_fleet(seed: int, stores: int, *, on_bookies: bool = False) -> Options:
+    """The options of a seed with so many stores; see `options_of`."""
     rng = random.Random(f"{seed}/fleet")
     drawn = replace(
         draw(seed),
@@ -283,7 +301,9 @@ def draw_fleet(seed: int, stores: int) -> Options:
         storage="objects", sync_errors=False, full_disk=False, clock_jumps=False,
         missing_pieces=False, covered_rot=False,
     )  # fmt: skip
-    return _ownership_alone(drawn) if rng.random() < _OWNERSHIP_ALONE else drawn
+    drawn = _ownership_alone(drawn) if rng.random() < _OWNERSHIP_ALONE else drawn
+    drawn_so = stores > 1 and random.Random(f"{seed}/services").random() < _ON_BOOKIES
+    return _on_bookies(drawn) if on_bookies or drawn_so else drawn
 
 
 def _ownership_alone(options: Options) -> Options:
@@ -297,6 +317,44 @@ def _ownership_alone(options: Options) -> Options:
         events=40, think_seconds=0.3, window_blocks=1, fault_interval=0.1, disk_latency=0.002, mean_delay=0.002,
         least_delay=0.0, moves=True, cut_offs=True, old_reads=0.6, old_changes=0.0, early_requests=0.15,
         transaction_writers=0, truncations=False, crash_points=0.0, large_events=0,
+        stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
+        synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
+    )  # fmt: skip
+
+
+def _on_bookies(options: Options) -> Options:
+    """The log on BookKeeper, and coordination by ZooKeeper.
+
+    `pauses`: the share of the pauses that protect a ledger from its owner's death: they are longer than a run."""
+    rng = random.Random(f"{options.seed}/bookies")
+    if rng.random() < _LOG_ALONE:
+        options = _log_alone(options)
+    return replace(
+        options,
+        bookies=rng.choice((3, 4, 4, 5)),
+        entry_bytes=rng.choice((256, 1 * KIB, 64 * KIB)),
+        ledger_bytes=rng.choice((4 * KIB, 16 * KIB, 256 * KIB)),
+        ledger_seconds=rng.choice((3.0, 20.0, 3600.0)),
+        pauses=rng.choice((1.0, 1 / 30, 1 / 30)),
+        bookie_faults=_half(rng),
+        two_bookies=rng.random() < 0.3,
+        zookeeper_faults=_half(rng),
+        cuts=_half(rng),
+        minutes=_half(rng),
+        strikes=_half(rng),
+        # What ZooKeeper gives.
+        lease_seconds=rng.choice((4.0, 6.0)),
+        coordination_faults=0.0, lost_watches=0.0,
+    )  # fmt: skip
+
+
+def _log_alone(options: Options) -> Options:
+    """Little but appends and flushes, so that faults of the log and of its owners stand out, and the seed is short."""
+    return replace(
+        options,
+        containers=2, segments=2, writers=2, readers=1, table_clients=1, table_updates=20, register_clients=0,
+        events=120, event_bytes=100, think_seconds=0.05, fault_interval=min(options.fault_interval, 0.4),
+        transaction_writers=0, truncations=False, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
     )  # fmt: skip

@@ -49,6 +49,7 @@ from simulation.inventory import awaiting_in, chunks_in, placed_in
 from simulation.mutants import MUTANTS
 from simulation.nemesis import Nemesis
 from simulation.options import Options, draw
+from simulation.services import shorter_pauses
 from simulation.world import run_world
 
 if TYPE_CHECKING:
@@ -288,6 +289,8 @@ class Run:
         """The node reached a coverage probe: count it, and perhaps crash the node there."""
         cluster = self.cluster
         cluster.trace.probe(name)
+        if isinstance(cluster, Fleet):
+            cluster.matrix.reached(current_host.get() or "", name)
         if self.options.crash_points and not cluster.quiet and self._crashes.random() < self.options.crash_points:
             cluster.trace.probe("crash_point")
             cluster.trace.note("fault", f"crash at {name}")
@@ -343,6 +346,7 @@ def run_seed(
     with ExitStack() as stack:
         for mutant in mutants:
             stack.enter_context(MUTANTS[mutant].apply())
+        stack.enter_context(shorter_pauses(options.pauses))
         log = logging.getLogger("sarit")
         log.addHandler(alarms)
         stack.callback(log.removeHandler, alarms)

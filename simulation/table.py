@@ -55,7 +55,7 @@ def kind_of(violation: str) -> str:
 def catch(name: str, most: int = MOST_SEEDS) -> Catch | None:
     """Run seeds from 1 on with a mutant until one fails."""
     for seed in range(1, most + 1):
-        violations = summarize(seed, [name], MUTANTS[name].stores).violations
+        violations = summarize(seed, [name], MUTANTS[name].stores, MUTANTS[name].on_bookies).violations
         if violations:
             return Catch(seed, kind_of(violations[0]))
     return None

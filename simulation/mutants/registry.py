@@ -15,7 +15,7 @@ class Mutant:
     """`apply()` replaces the right function by the wrong one for the length of a `with`.
 
     `found_by`: the test that finds it, where few seeds reach the moment at which it does harm.  `stores`: how many the
-    seeds have that find it; 0: one node."""
+    seeds have that find it; 0: one node.  `on_bookies`: all these seeds have their log on BookKeeper."""
 
     name: str
     invariant: str
@@ -23,6 +23,7 @@ class Mutant:
     apply: Callable[[], AbstractContextManager[None]]
     found_by: str = ""
     stores: int = 0
+    on_bookies: bool = False
 
 
 _all: dict[str, Mutant] = {}
@@ -32,6 +33,8 @@ def mutant(
     invariant: str,
     found_by: str = "",
     stores: int = 0,
+    *,
+    on_bookies: bool = False,
 ) -> Callable[[Callable[[], AbstractContextManager[None]]], Callable[[], AbstractContextManager[None]]]:
     """Register a context manager; its name and docstring are the mutant's."""
 
@@ -39,7 +42,13 @@ def mutant(
         name = apply.__name__.replace("_", "-")
         assert name not in _all, name
         _all[name] = Mutant(
-            name, invariant, " ".join((apply.__doc__ or "").split()).removesuffix("."), apply, found_by, stores
+            name,
+            invariant,
+            " ".join((apply.__doc__ or "").split()).removesuffix("."),
+            apply,
+            found_by,
+            stores,
+            on_bookies,
         )
         return apply
 

@@ -1,6 +1,7 @@
 """One suite for every coordination service: registers with versions, members with leases."""
 
 import asyncio
+import random
 from contextlib import suppress
 
 import pytest
@@ -11,6 +12,9 @@ from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Conflict, Exists, NotFound, Unavailable
 from sarit.env.real import real_env
+from simulation.world import run_world
+from simulation.zookeeper import SimulatedKazoo
+from simulation.zookeeper_servers import ZOOKEEPER, ZooKeeperServers
 from tests.components.zookeeper import Gate, zookeeper_server  # noqa: F401
 
 LEASE_SECONDS = 1.0  # a busy machine must not end it
@@ -33,6 +37,34 @@ class Memory:
 
     def reconnect(self, name: str) -> None:
         self.service.faults.cut_off.discard(name)
+
+
+class SimulatedZooKeeper:
+    """The production code on the simulated servers, in virtual time."""
+
+    lease_seconds = 4.0
+
+    def __init__(self, request) -> None:
+        IN_VIRTUAL_TIME.append(True)
+        self._world = None
+        self._clients = {}
+
+    def _servers(self) -> ZooKeeperServers:
+        if self._world is None:
+            self._world = ZooKeeperServers(random.Random(1), lambda: 0.002)
+        return self._world
+
+    def client(self, name: str) -> "RealClient":
+        if name not in self._clients:
+            kazoo = SimulatedKazoo(self._servers(), name, self.lease_seconds)
+            self._clients[name] = RealClient(ZOOKEEPER, self.lease_seconds, "/sarit", VIRTUAL_ENV[-1], kazoo)
+        return self._clients[name]
+
+    def cut_off(self, name: str) -> None:
+        self._world.cut |= {(name, ZOOKEEPER), (ZOOKEEPER, name)}
+
+    def reconnect(self, name: str) -> None:
+        self._world.cut.clear()
 
 
 class RealZooKeeper:
@@ -61,8 +93,8 @@ class RealZooKeeper:
 
 
 class RealClient(ZooKeeperRegisters):
-    def __init__(self, hosts: str, session_seconds: float, root: str) -> None:
-        self.zookeeper = ZooKeeper(hosts, session_seconds, real_env())
+    def __init__(self, hosts: str, session_seconds: float, root: str, env=None, kazoo=None) -> None:
+        self.zookeeper = ZooKeeper(hosts, session_seconds, env or real_env(), kazoo)
         self.zookeeper.start()
         CLOSED_AFTER_TEST.append(self.zookeeper.close)
         self._members = f"{root}-members"
@@ -73,11 +105,14 @@ class RealClient(ZooKeeperRegisters):
 
 
 CLOSED_AFTER_TEST = []
+IN_VIRTUAL_TIME = []
+VIRTUAL_ENV = []
 
 
-@pytest.fixture(params=[Memory, pytest.param(RealZooKeeper, marks=pytest.mark.long)])
+@pytest.fixture(params=[Memory, SimulatedZooKeeper, pytest.param(RealZooKeeper, marks=pytest.mark.long)])
 def service(request):
-    CLOSED_AFTER_TEST.clear()
+    for known in (CLOSED_AFTER_TEST, IN_VIRTUAL_TIME, VIRTUAL_ENV):
+        known.clear()
     return request.param(request)
 
 
@@ -90,7 +125,23 @@ def run(main) -> None:
             for close in CLOSED_AFTER_TEST:
                 await close()
 
-    asyncio.run(bounded())
+    if not IN_VIRTUAL_TIME:
+        asyncio.run(bounded())
+        return
+
+    async def in_world(world):
+        process = world.machine("10.0.0.1").start()
+        VIRTUAL_ENV.append(process.env)
+        await process.spawn(bounded())
+
+    outcome = run_world(1, in_world)
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def clock():
+    """The clock of the memberships."""
+    return (VIRTUAL_ENV[-1] if VIRTUAL_ENV else real_env()).clock
 
 
 class States:
@@ -275,14 +326,13 @@ def test_heartbeats_keep_a_member_longer_than_its_lease(service):
 
 def test_member_without_heartbeats_is_gone_after_its_lease_and_learns_it(service):
     async def main():
-        clock = real_env().clock
         changed, states = asyncio.Event(), States()
         others = service.client("b").members("stores")
         others.watch(changed.set)
         membership = await service.client("a").members("stores").join("s1", b"", states)
         service.cut_off("a")
         await until(changed, lambda: _lists(others, {}))
-        assert clock.monotonic() > membership.valid_until  # its lease ended for itself before it ended for others
+        assert clock().monotonic() > membership.valid_until  # its lease ended for itself before it ended for others
         await states.reached(MemberState.SUSPENDED)
         assert membership.state is MemberState.SUSPENDED
         service.reconnect("a")

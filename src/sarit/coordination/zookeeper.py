@@ -65,15 +65,15 @@ class ZooKeeper:
 
     Calls raise Unavailable, and then the outcome of a change is unknown."""
 
-    def __init__(self, hosts: str, session_seconds: float, env: Env) -> None:
+    def __init__(self, hosts: str, session_seconds: float, env: Env, client: Any = None) -> None:
         """`hosts`: HOST:PORT of the servers, with commas.  `session_seconds`: asked for; servers have bounds of theirs.
 
-        Raises Invalid: kazoo is not installed."""
+        `client`: one of kazoo, not started; made when there is none.  Raises Invalid: kazoo is not installed."""
         self.hosts = hosts
         self.session_seconds = session_seconds
         self._env = env
         self._clock = env.clock
-        self._client = make_client(hosts, session_seconds)
+        self._client = make_client(hosts, session_seconds) if client is None else client
         self._client.add_listener(self._on_kazoo_state)
         report_sessions(self._client, env.clock, partial(self._post, self._on_session))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -93,9 +93,9 @@ class ZooKeeper:
         return f"<ZooKeeper {self.hosts} {state}>"
 
     @classmethod
-    async def connect(cls, hosts: str, session_seconds: float, env: Env) -> ZooKeeper:
+    async def connect(cls, hosts: str, session_seconds: float, env: Env, client: Any = None) -> ZooKeeper:
         """A session that is connected.  Raises Unavailable after ZOOKEEPER_CONNECT_SECONDS, Invalid."""
-        found = cls(hosts, session_seconds, env)
+        found = cls(hosts, session_seconds, env, client)
         found.start()
         try:
             async with asyncio.timeout(ZOOKEEPER_CONNECT_SECONDS):
@@ -142,6 +142,19 @@ class ZooKeeper:
         except NotFound:
             return None
         return Versioned(value, stat.version)
+
+    async def newest(self, path: str) -> Versioned | None:
+        """As `get`, and not older than this call: a server may be behind the others by seconds."""
+        try:
+            value, stat = await self.call(path, self._begin_newest, path)
+        except NotFound:
+            return None
+        return Versioned(value, stat.version)
+
+    def _begin_newest(self, path: str) -> Any:
+        # Calls of a session are carried out in order.
+        self._client.sync_async("/")
+        return self._client.get_async(path)
 
     async def create(
         self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False

@@ -35,7 +35,7 @@ class ZooKeeperRegisters:
 
     async def get(self, name: str) -> Versioned | None:
         """See `Registers`."""
-        found = await self._zookeeper.get(self._path(name))
+        found = await self._zookeeper.newest(self._path(name))
         if found is None or not found.value.startswith(_LIVE):
             return None
         return Versioned(found.value[len(_LIVE) :], found.version)
