@@ -20,9 +20,9 @@ from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from sarit.core.errors import Exists, NotFound
-from sarit.core.limits_cluster import BOOKIE_SILENT_SECONDS
 from sarit.log.bookkeeper import metadata as codec
 from sarit.log.bookkeeper import wire
+from sarit.log.bookkeeper.limits import BOOKIE_SILENT_SECONDS
 from sarit.log.bookkeeper.port import AddPacket, Code, EntryReply
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class _Connection:
         self.waiting: dict[int, Callable[[], None]] = {}
         self.arrives = 0.0
         self.returns = 0.0
-        self.heard_at = 0.0
+        self.received_at = 0.0
         self.checking = False
 
 
@@ -339,7 +339,7 @@ class SimulatedBookies:
 
         def end(result: T) -> None:
             if waiting.pop(number, None) is not None:
-                connection.heard_at = loop.time()
+                connection.received_at = loop.time()
                 self._answer(done, result)
 
         def break_off() -> None:
@@ -356,7 +356,7 @@ class SimulatedBookies:
                 server.arrive(lambda: serve(server, answer), break_off)
 
         if not waiting:
-            connection.heard_at = loop.time()
+            connection.received_at = loop.time()
         waiting[number] = break_off
         connection.arrives = max(connection.arrives, loop.time() + server.delay())
         loop.call_at(connection.arrives, arrive, context=cluster.context)
@@ -370,12 +370,12 @@ class SimulatedBookies:
     def _check(self, connection: _Connection) -> None:
         """Lose a connection that is silent."""
         now = asyncio.get_running_loop().time()
-        if connection.waiting and connection.heard_at <= now - BOOKIE_SILENT_SECONDS and not self._dead:
+        if connection.waiting and connection.received_at <= now - BOOKIE_SILENT_SECONDS and not self._dead:
             for break_off in list(connection.waiting.values()):
                 break_off()
         connection.checking = bool(connection.waiting) and not self._dead
         if connection.checking:
-            self._check_at(connection, max(connection.heard_at, now - 1.0) + BOOKIE_SILENT_SECONDS)
+            self._check_at(connection, max(connection.received_at, now - 1.0) + BOOKIE_SILENT_SECONDS)
 
     def _answer(self, done: Callable[[T], None], result: T) -> None:
         if not self._dead:

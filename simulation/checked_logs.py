@@ -216,6 +216,11 @@ class CheckedLog:
         return self._log.identity
 
     @property
+    def frames_in_flight(self) -> int:
+        """See `DurableLog`."""
+        return self._log.frames_in_flight
+
+    @property
     def rolls_over(self) -> bool:
         """Whether a ledger is left, or the next one is made."""
         log = self._log

@@ -96,7 +96,7 @@ class Fleet(Cluster):
         self.bookkeeper = BookKeeperServices(world, options, drawn) if options.bookies else None
         self.services = self.bookkeeper or SharedServices(options, drawn)
         self.matrix = KillMatrix(self)
-        self.histories = LogHistories(self._log_violation, self.matrix.entered)
+        self.histories = LogHistories(self.failures.append, self.matrix.entered)
         if self.bookkeeper is not None:
             self.histories.watch_bookies()
             for bookie in self.bookkeeper.bookies.bookies.values():
@@ -204,10 +204,15 @@ class Fleet(Cluster):
 
     async def _run_controller(self, one: FleetController, process: Process) -> None:
         address, options = one.machine.address, self.options
+
+        def end() -> None:
+            if one.machine.process is process:
+                self.end_controller(one, power=False)
+
         try:
             one.connected = connected = await self.services.connect(process, address, with_logs=False)
         except Unavailable:  # ZooKeeper is away
-            asyncio.get_running_loop().call_soon(self._end_failed_controller, one, process, context=self._context)
+            asyncio.get_running_loop().call_soon(end, context=self._context)
             return
         one.controller = made = ClusterController(
             connected.registers, connected.members, process.env, _SECRET, options.containers, options.stores,
@@ -217,10 +222,6 @@ class Fleet(Cluster):
         listener = GrpcListener(made.services(), NodeConfig("/data", address).max_api_connections)
         await asyncio.get_running_loop().create_server(listener.connection, address, CONTROLLER_PORT)
         made.serves((address, CONTROLLER_PORT))
-
-    def _end_failed_controller(self, one: FleetController, process: Process) -> None:
-        if one.machine.process is process:
-            self.end_controller(one, power=False)
 
     def all_serve(self) -> bool:
         """Whether every container serves, at the store that the map names."""
@@ -353,9 +354,6 @@ class Fleet(Cluster):
     def _message_delay(self) -> float:
         options = self.options
         return options.least_delay + min(self._messages.expovariate(1.0), 20) * options.mean_delay
-
-    def _log_violation(self, violation: str) -> None:
-        self.failures.append(violation)
 
     def _log_delay(self) -> float:
         return min(self._log_rng.expovariate(1.0), 20) * self.options.disk_latency

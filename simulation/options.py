@@ -27,7 +27,7 @@ TIMELINE_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 10_000.0
 _OWNERSHIP_ALONE: Final = 0.4
 _ON_BOOKIES: Final = 0.5
-_LOG_ALONE: Final = 0.6
+_LOG_ALONE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +333,8 @@ def _on_bookies(options: Options) -> Options:
         options,
         bookies=rng.choice((3, 4, 4, 5)),
         entry_bytes=rng.choice((256, 1 * KIB, 64 * KIB)),
-        ledger_bytes=rng.choice((4 * KIB, 16 * KIB, 256 * KIB)),
-        ledger_seconds=rng.choice((3.0, 20.0, 3600.0)),
+        ledger_bytes=rng.choice((4 * KIB, 8 * KIB, 64 * KIB)),
+        ledger_seconds=rng.choice((1.0, 5.0, 3600.0)),
         pauses=rng.choice((1.0, 1 / 30, 1 / 30)),
         bookie_faults=_half(rng),
         two_bookies=rng.random() < 0.3,
@@ -353,7 +353,7 @@ def _log_alone(options: Options) -> Options:
     return replace(
         options,
         containers=2, segments=2, writers=2, readers=1, table_clients=1, table_updates=20, register_clients=0,
-        events=120, event_bytes=100, think_seconds=0.05, fault_interval=min(options.fault_interval, 0.4),
+        events=200, event_bytes=100, think_seconds=0.05, fault_interval=min(options.fault_interval, 0.3),
         transaction_writers=0, truncations=False, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,

@@ -16,11 +16,11 @@ from sarit.coordination.map_register import MAP
 from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
 from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
-from sarit.core.limits_cluster import LOG_SESSION_SECONDS
 from sarit.log.bookkeeper import chain_register, owned, writing
 from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
 from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
 from sarit.log.bookkeeper.metadata import path_of
+from sarit.node.limits import LOG_SESSION_SECONDS
 from simulation.bookies import BookieCluster, SimulatedBookies
 from simulation.shared_parts import ProcessLogs, SharedLogs
 from simulation.zookeeper import SimulatedKazoo

@@ -59,8 +59,9 @@ class SimulatedKazoo:
         self.host = host
         self.context = contextvars.copy_context()
         self.handler = SimpleNamespace(async_result=Answer)
-        # `report_sessions` replaces this call by one that notes when it was made.
-        self._connection = SimpleNamespace(_connect=self._negotiated)
+        # `report_sessions` replaces this call by one that notes when it was made.  kazoo reads for two thirds of a
+        # session.
+        self._connection = SimpleNamespace(_connect=lambda: (session_seconds * 1000 * 2 / 3, 1000.0))
         self._servers = servers
         self._session_seconds = session_seconds
         self._listeners: list[Callable[[str], None]] = []
@@ -135,10 +136,6 @@ class SimulatedKazoo:
         """The only request that is made so: drop the connection."""
         if self._connected is not None:
             self.lost(self._connected)
-
-    def _negotiated(self, *arguments: Any) -> tuple[float, float]:
-        # kazoo reads for two thirds of the session.
-        return self._session_seconds * 1000 * 2 / 3, 1000.0
 
     # -- the connection ---------------------------------------------------------------------------
 

@@ -99,12 +99,12 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """What the leader knows of a session.  `heard_at`: when a follower last told it that the client lives."""
+    """What the leader knows of a session.  `received_at`: when a follower last reported that the client lives."""
 
     number: int
     seconds: float
     client: SimulatedKazoo
-    heard_at: float
+    received_at: float
     ended: bool = False
 
 
@@ -137,7 +137,7 @@ class Follower:
         self._last_at = 0.0
         self._waiting: list[tuple[int, Connection, Request, Any]] = []
         self._watches: dict[tuple[str, str], list[tuple[Connection, Callable[[Any], None]]]] = {}
-        self._heard: dict[int, Session] = {}
+        self._received: dict[int, Session] = {}
 
     def __repr__(self) -> str:
         return f"<Follower {self.number} at {self._applied}, {len(self.connections)} clients>"
@@ -173,13 +173,13 @@ class Follower:
             for connection, watch in self._watches.pop(key, ()):
                 self._service.send(connection, connection.client.fired, watch)
 
-    def tell_leader(self) -> None:
+    def report_to_leader(self) -> None:
         """Which sessions were heard since the last time."""
         if not self.cut_off and not self._service.away:
             now = asyncio.get_running_loop().time()
-            for session in self._heard.values():
-                session.heard_at = now
-            self._heard.clear()
+            for session in self._received.values():
+                session.received_at = now
+            self._received.clear()
 
     # -- clients ---------------------------------------------------------------------------------
 
@@ -189,10 +189,16 @@ class Follower:
         if connection in self.connections:
             self.connections.remove(connection)
 
+    def drop_clients(self) -> None:
+        """Serve nobody, if it is still cut off."""
+        for connection in list(self.connections) if self.cut_off else ():
+            self.drop(connection)
+            self._service.break_connection(connection)
+
     def receive(self, connection: Connection, request: Request) -> None:
         """A request has come."""
         if not connection.gone:
-            self._heard[connection.session.number] = connection.session
+            self._received[connection.session.number] = connection.session
             connection.requests.append(request)
             self._serve(connection)
 
@@ -200,10 +206,13 @@ class Follower:
         while connection.requests and not connection.busy and not connection.gone:
             request = connection.requests.popleft()
             if request.kind in _READS:
-                self._service.reply(connection, request, *self._read(connection, request))
+                self._reply(connection, request, *self._read(connection, request))
                 continue
             connection.busy = True
             asyncio.get_running_loop().call_later(self._service.delay(), self._service.decide, connection, request)
+
+    def _reply(self, connection: Connection, request: Request, value: Any, error: Exception | None) -> None:
+        self._service.send(connection, connection.client.answered, connection, request, value, error)
 
     def _read(self, connection: Connection, request: Request) -> tuple[Any, Exception | None]:
         node = self._tree.nodes.get(request.path)
@@ -227,17 +236,17 @@ class Follower:
             self._waiting.append((number, connection, request, result))
             return
         value, error = (None, result) if isinstance(result, Exception) else (result, None)
-        self._service.reply(connection, request, value, error)
+        self._reply(connection, request, value, error)
         connection.busy = False
         self._serve(connection)
 
 
 class ZooKeeperServers:
-    """The service.  `delay()`: the seconds of one way of a message.  `heard_seconds`: how often followers tell the
+    """The service.  `delay()`: the seconds of one way of a message.  `report_seconds`: how often followers tell the
     leader which sessions live.  `cut`: pairs of names, from and to, between which nothing passes; the service is
     ZOOKEEPER.  `deleted` is called with the path of each node that is deleted."""
 
-    def __init__(self, rng: random.Random, delay: Callable[[], float], heard_seconds: float = 0.5) -> None:
+    def __init__(self, rng: random.Random, delay: Callable[[], float], report_seconds: float = 0.5) -> None:
         self.rng = rng
         self.delay = delay
         self.away = False
@@ -247,7 +256,7 @@ class ZooKeeperServers:
         self.changed_by: dict[str, str] = {}
         self.context = contextvars.copy_context()
         self.followers = [Follower(self, number) for number in range(_SERVERS)]
-        self._heard_seconds = heard_seconds
+        self._report_seconds = report_seconds
         self._tree = _Tree()
         self._number = 0
         self._sessions: dict[int, Session] = {}
@@ -269,10 +278,6 @@ class ZooKeeperServers:
     def store(self, path: str, value: bytes) -> None:
         """Change a node, as an operator's command does."""
         self.context.run(self._change, "set", path, value)
-
-    def sessions_of(self, host: str) -> list[Session]:
-        """The living sessions of a host."""
-        return [session for session in self._sessions.values() if session.client.host == host]
 
     def connections(self) -> list[Connection]:
         """All connections that servers have."""
@@ -296,7 +301,7 @@ class ZooKeeperServers:
         self.away = False
         now = asyncio.get_running_loop().time()
         for session in self._sessions.values():
-            session.heard_at = now
+            session.received_at = now
             self.context.run(self._watch_session, session)
         self.context.run(self._decide_parked)
 
@@ -319,19 +324,13 @@ class ZooKeeperServers:
     def cut_off(self, follower: Follower) -> None:
         """A server does not reach the others.  It drops its clients a little later."""
         follower.cut_off = True
-        asyncio.get_running_loop().call_later(1.0, self._drop_clients, follower, context=self.context)
+        asyncio.get_running_loop().call_later(1.0, follower.drop_clients, context=self.context)
 
     def heal(self, follower: Follower) -> None:
         """It reaches the others again, and is not behind any more."""
         follower.cut_off, follower.behind = False, 0.0
         self.context.run(follower.apply_due)
         self.context.run(self._decide_parked)
-
-    def _drop_clients(self, follower: Follower) -> None:
-        if follower.cut_off:
-            for connection in list(follower.connections):
-                follower.drop(connection)
-                self.break_connection(connection)
 
     # -- connections ------------------------------------------------------------------------------
 
@@ -355,7 +354,7 @@ class ZooKeeperServers:
             session = Session(self._last_session, seconds, client, asyncio.get_running_loop().time())
             self._sessions[session.number] = session
             self._watch_session(session)
-        session.heard_at = asyncio.get_running_loop().time()
+        session.received_at = asyncio.get_running_loop().time()
         for old in [each for each in self.connections() if each.session is session]:
             old.server.drop(old)
         connection = Connection(client, follower, session)
@@ -375,10 +374,6 @@ class ZooKeeperServers:
         else:
             connection.server.receive(connection, request)
 
-    def reply(self, connection: Connection, request: Request, value: Any, error: Exception | None) -> None:
-        """Answer a request."""
-        self.send(connection, connection.client.answered, connection, request, value, error)
-
     def send(self, connection: Connection, call: Callable[..., None], *arguments: Any) -> None:
         """A message to a client, after those before it."""
         client, loop = connection.client, asyncio.get_running_loop()
@@ -395,12 +390,12 @@ class ZooKeeperServers:
 
     def _tick(self) -> None:
         for follower in self.followers:
-            follower.tell_leader()
-        asyncio.get_running_loop().call_later(self._heard_seconds, self._tick, context=self.context)
+            follower.report_to_leader()
+        asyncio.get_running_loop().call_later(self._report_seconds, self._tick, context=self.context)
 
     def _watch_session(self, session: Session) -> None:
         loop = asyncio.get_running_loop()
-        rest = session.heard_at + session.seconds - loop.time()
+        rest = session.received_at + session.seconds - loop.time()
         if session.ended or self.away or self._holds(self._watch_session, session):
             return
         if rest > 0:

@@ -14,12 +14,10 @@ from simulation.mutants import (
     coordination,
     damage,
     groups,
-    ledger_ends,
     ledgers,
     logs,
     ownership,
     segments,
-    sessions,
     stores,
     tiering,
 )
@@ -28,6 +26,6 @@ from simulation.mutants.registry import Mutant, registered
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "ledger_ends",
-    "ledgers", "logs", "ownership", "segments", "sessions", "stores", "tiering",
+    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "ledgers", "logs",
+    "ownership", "segments", "stores", "tiering",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from sarit.coordination.zookeeper_client import (
     deliver,
     drop_connection,
     errors,
+    get_after_sync,
     make_client,
     report_sessions,
     stop_client,
@@ -146,15 +147,10 @@ class ZooKeeper:
     async def newest(self, path: str) -> Versioned | None:
         """As `get`, and not older than this call: a server may be behind the others by seconds."""
         try:
-            value, stat = await self.call(path, self._begin_newest, path)
+            value, stat = await self.call(path, get_after_sync, self._client, path)
         except NotFound:
             return None
         return Versioned(value, stat.version)
-
-    def _begin_newest(self, path: str) -> Any:
-        # Calls of a session are carried out in order.
-        self._client.sync_async("/")
-        return self._client.get_async(path)
 
     async def create(
         self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False

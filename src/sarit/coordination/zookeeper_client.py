@@ -110,6 +110,12 @@ def report_sessions(client: Any, clock: Clock, report: Callable[[float, float], 
     client._connection._connect = noting
 
 
+def get_after_sync(client: Any, path: str) -> Any:
+    """Begin to read a node, once its server has all that the leader has now: calls are carried out in order."""
+    client.sync_async("/")
+    return client.get_async(path)
+
+
 def drop_connection(client: Any) -> None:
     """Have kazoo connect again."""
     from kazoo.protocol.connection import _CONNECTION_DROP

@@ -1,4 +1,4 @@
-"""What the simulated servers of ZooKeeper add to the contract suite: servers that are behind, lost connections, ends."""
+"""Simulated servers of ZooKeeper, beside the contract suite: servers that are behind, lost connections, ends."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def test_node_of_a_killed_process_stays_until_its_session_ends() -> None:
         members = [ZooKeeperMembers(session, "/sarit/stores") for session in sessions.of]
         await members[0].join("s1", b"up", lambda state: None)
         started = sessions.world.now
-        for session in sessions.servers.sessions_of(HOSTS[0]):
-            session.client.die()
+        (connection,) = [each for each in sessions.servers.connections() if each.client.host == HOSTS[0]]
+        connection.client.die()
         while await members[1].list():
             await asyncio.sleep(0.1)
         assert SESSION_SECONDS - 1 < sessions.world.now - started < SESSION_SECONDS + 1
