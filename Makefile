@@ -3,6 +3,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-components models bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
 
+# Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 STAMP := .venv/.set-up
 
@@ -18,8 +21,13 @@ setup: $(STAMP)  ## install everything into .venv (needs Python >= 3.11; Java >=
 demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 	@$(BIN)/python examples/flights/demo.py
 
-test: setup lint  ## what CI runs: lint, types, imports, and every test
-	@$(BIN)/pytest -n 3 --dist loadfile
+# Beside lint, which uses one processor, the tests of a fresh clone are compiled: three workers would each do all of it.
+test: setup  ## what CI runs: lint, types, imports, and every test
+	@$(MAKE) --no-print-directory --jobs=2 lint tests/__pycache__
+	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+tests/__pycache__:
+	@$(BIN)/pytest --collect-only -qq > /dev/null || true  # the run itself says what is wrong
 
 prove: setup  ## 500 fresh seeds, one in four with several stores, 200,000 crash states, a line in benchmarks/results/reliability.jsonl (about 15 minutes)
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2

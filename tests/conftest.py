@@ -1,0 +1,43 @@
+"""How the workers of `make test` share the tests: a worker takes a whole file, or all that need one thing.
+
+The files of Spark's folder go to one worker: each worker that has one of them starts a Spark of its own, and each Spark
+compiles its code again.  What takes long begins first, so that no worker is left alone with it at the end."""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+SPARK = "tests/spark/"
+# With the folder of Spark before all others.  The longest first; a file that is not here takes less than 20 s.
+LONG = (
+    SPARK,
+    "tests/test_simulation.py",
+    "tests/test_crash_states.py",
+    "tests/test_simulation_mutants.py",
+    "tests/test_simulation_repeats.py",
+    "tests/faults/test_expired_transaction.py",
+    "tests/test_cli_pipes.py",
+    "tests/test_cli.py",
+    "tests/test_cli_streams.py",
+    "tests/unit/node/test_autoscale.py",
+)
+
+
+class TogetherScheduling(LoadScopeScheduling):
+    """As `--dist loadfile`, with all files of Spark in one piece."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return SPARK if path.startswith(SPARK) else path
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return TogetherScheduling(config, log)
+
+
+def _place(item) -> int:
+    return next((at for at, start in enumerate(LONG) if item.nodeid.startswith(start)), len(LONG))
+
+
+def pytest_collection_modifyitems(items) -> None:
+    items.sort(key=_place)
