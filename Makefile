@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-components models bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components models bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -57,11 +57,14 @@ spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the n
 spark-cluster: setup  ## the Spark tests that need a cluster, or kill a chain of jobs (5 minutes)
 	@$(BIN)/pytest -m long tests/spark
 
-cluster: setup  ## ZooKeeper, 3 stores, 2 controllers: write, kill a store, show that nothing is missing (needs Java, Maven)
+cluster: setup  ## a whole cluster: the flights pipeline with Spark, a store is killed, nothing is missing (3 minutes; needs Java, Maven)
 	@$(BIN)/python -m tests.cluster
 
 cluster-failover: setup  ## 30 kills of a store under load: how long each container takes no writes; FAILOVER="moves --services" (docs/testing.md)
 	@$(BIN)/python -m tests.cluster.failover $(FAILOVER)
+
+cluster-rolling: setup  ## restart all of a cluster, one by one, under load of Pravega's clients and ours: 0 errors (docs/cluster.md)
+	@$(BIN)/python -m tests.cluster.rolling $(ROLLING)
 
 cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS servers (needs Java and Maven)
 	@$(BIN)/pytest -m long tests/components tests/contract tests/cluster

@@ -175,10 +175,20 @@ def ctrl_c_waits() -> Iterator[None]:
 
 
 def run(data: Path) -> None:
-    """Node, query, replay, results, in this order."""
-    acknowledged = data / "acknowledged"
-    with Node(data) as controller, ThreadPoolExecutor(1) as beside:
+    """A node, and the pipeline on it."""
+    with Node(data) as controller:
         print(f"a node serves at {controller}, data in {data}/; starting Spark")
+        found, flights = pipeline(data, controller)
+    table(found)
+    check(found, flights)
+
+
+def pipeline(data: Path, controller: str) -> tuple[Results, list[feed.Flight]]:
+    """Query, replay, results, in this order; what was found, and what was written.
+
+    `data`: for the query's checkpoint.  `controller`: of a node, or those of a cluster with commas."""
+    acknowledged = data / "acknowledged"
+    with ThreadPoolExecutor(1) as beside:
         with ctrl_c_waits():
             loading = beside.submit(feed.flights)
             spark = query.session(data / "spark.log")
@@ -197,11 +207,9 @@ def run(data: Path) -> None:
                     finish(running, client, beside)
                 finally:
                     running.stop()
-                found = results(client)
+                return results(client), flights
         finally:
             spark.stop()
-    table(found)
-    check(found, flights)
 
 
 def main() -> None:

@@ -125,7 +125,7 @@ class RunningCluster:
     @property
     def controller(self) -> str:
         """The addresses of all controllers, for a client."""
-        return self.controllers[0].address
+        return ",".join(controller.address for controller in self.controllers)
 
     def start(self) -> RunningCluster:
         """Make the cluster and start all of it."""

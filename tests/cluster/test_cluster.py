@@ -60,7 +60,7 @@ def test_store_that_is_stopped_moves_its_containers_and_clients_see_no_error(tmp
 def test_official_python_client_writes_on_while_stores_stop_and_are_killed(tmp_path):
     wanted = 600
     with RunningCluster(tmp_path / "cluster") as cluster:
-        command = [sys.executable, "-m", "tests.cluster.official", cluster.controller, str(wanted)]
+        command = [sys.executable, "-m", "tests.cluster.official", cluster.controllers[0].address, str(wanted)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
             assert client.stdout is not None
             for line in client.stdout:

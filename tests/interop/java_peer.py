@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent / "java" / "GroupPeer.java"
 SHARED = os.environ.get("SARIT_TEST_MAVEN") == "1"
 
 
-def compiled(target: Path) -> str:
+def compiled(target: Path, source: Path = SOURCE) -> str:
     """The class path of the program, compiled into `target`.  Raises PeerMissing: no JDK, or no packages here.
 
     The packages are those of the benchmarks' peer: the tests bring them only when SARIT_TEST_MAVEN is 1."""
@@ -24,10 +24,10 @@ def compiled(target: Path) -> str:
         raise PeerMissing("there is no javac (a JDK)")
     classes = class_path("pravega")
     done = subprocess.run(
-        ["javac", "-cp", classes, "-d", str(target), str(SOURCE)], capture_output=True, text=True, check=False
+        ["javac", "-cp", classes, "-d", str(target), str(source)], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise PeerMissing(f"GroupPeer does not compile: {done.stderr[-500:]}")
+        raise PeerMissing(f"{source.name} does not compile: {done.stderr[-500:]}")
     return f"{classes}:{target}"
 
 

@@ -173,6 +173,13 @@ class ZooKeeper:
             raise Unavailable(f"the session with ZooKeeper has ended while it created {path}")
         return int(stat.czxid)
 
+    async def server_ms(self, path: str) -> int:
+        """The wall clock of the servers; `path`: a node that is not there, nor afterwards."""
+        make = partial(self._client.create_async, path, b"", ephemeral=True, makepath=True, include_data=True)
+        _, stat = await self.call(path, make)
+        await self.delete(path)
+        return int(stat.ctime)
+
     async def set(self, path: str, value: bytes, expected: int | None) -> int:
         """Replace a value at the version `expected` (None: any); its new version.  Raises Conflict, NotFound."""
         version = -1 if expected is None else expected

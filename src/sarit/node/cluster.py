@@ -11,6 +11,7 @@ import logging
 import sys
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.controller.times import Times
@@ -25,6 +26,7 @@ from sarit.core.limits import (
     MAX_API_CONNECTIONS,
     MAX_CONNECTIONS,
     SCRUB_BYTES_PER_SECOND,
+    STORE_INCARNATION_BYTES,
     STORE_LEASE_MARGIN_SECONDS,
     STORE_LEASE_SECONDS,
     SWITCH_INTERVAL_SECONDS,
@@ -33,6 +35,7 @@ from sarit.env.background import Background
 from sarit.node.cluster_controller import ClusterController
 from sarit.node.cluster_init import check_log, check_storage, read_meta
 from sarit.node.cluster_places import log_size, open_cluster_logs, open_indexes
+from sarit.node.cluster_release import check_clock, raise_release
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.node.member import ConfirmedLogs, Member
@@ -127,7 +130,15 @@ class ClusterConnection:
                 f"{meta.lease_seconds:g} s: set tickTime, minSessionTimeout and maxSessionTimeout of ZooKeeper so that "
                 "it is allowed"
             )
-        return cls(zookeeper, config.cluster, meta)
+        connection = cls(zookeeper, config.cluster, meta)
+        try:
+            await raise_release(connection.registers, version("sarit"))
+            nonce, before = env.random.bytes(STORE_INCARNATION_BYTES).hex(), env.clock.wall_ms()
+            check_clock(before, await zookeeper.server_ms(f"{config.cluster.root}/clock/{nonce}"), env.clock.wall_ms())
+        except BaseException:
+            await zookeeper.close()
+            raise
+        return connection
 
     def members(self, kind: str) -> ZooKeeperMembers:
         """The members of one kind."""

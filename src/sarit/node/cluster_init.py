@@ -1,21 +1,24 @@
 """Making a cluster, and reading what it was made with.
 
-1. The description goes to coordination, not complete: from here on the cluster has its id.
-2. The directory of the log, if it is one, long-term storage, and the object store of the index are marked with the id.
-3. The description is complete.
+1. Log and storage are read: those of another cluster are refused before anything is written.
+2. The description goes to coordination, not complete: from here on the cluster has its id.
+3. The directory of the log, if it is one, long-term storage, and the object store of the index are marked with the id.
+4. The description is complete.
 
-A run that ended in between is repeated: it goes on with the same id.
+A run that was killed in between is repeated: it goes on with the same id.  One that fails takes back what it wrote to
+coordination and to the directory of the log.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.errors import Conflict, Exists, Invalid
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
 from sarit.node.cluster_settings import META, ClusterMeta, decode_meta
 from sarit.node.limits import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
-from sarit.node.ownership import claim_owner_chunk
+from sarit.node.ownership import claim_owner_chunk, storage_owner
 from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:
@@ -24,21 +27,65 @@ if TYPE_CHECKING:
     from sarit.storage.port import ChunkStorage
 
 MARK_FILE: Final = "cluster"
+_MADE: Final = "this cluster was made already: `sarit cluster status` shows it"
 
 
 async def init_cluster(registers: Registers, env: Env, asked: ClusterMeta, storage: ChunkStorage) -> ClusterMeta:
     """Make the cluster that `asked` describes; its id and secret are chosen here.
 
     Raises Exists (it was made), Invalid (log or storage belong to another cluster), Unavailable, OSError."""
+    new = await _refuse_others(registers, env, asked, storage)
     meta, version = await _begin(registers, env, asked)
-    mark_log(env.files, meta)
-    await claim_owner_chunk(storage, meta.cluster, meta.containers, written=False, new=True)
-    await _claim_index(env, meta, new=True)
+    try:
+        mark_log(env.files, meta)
+        await claim_owner_chunk(storage, meta.cluster, meta.containers, written=False, new=True)
+        await _claim_index(env, meta, new=True)
+    except (SaritError, OSError):
+        if new:
+            await _take_back(registers, env, meta, version)
+        raise
     try:
         await registers.set(META, meta.finished().encode(), version)
     except Conflict:
         raise Exists("another command is making this cluster now") from None
     return meta.finished()
+
+
+async def _refuse_others(registers: Registers, env: Env, asked: ClusterMeta, storage: ChunkStorage) -> bool:
+    """Raises Exists, Invalid, Unavailable when the cluster cannot be made; else whether nobody has begun to make it."""
+    asked.checked()
+    found = await registers.get(META)
+    before = decode_meta(found.value) if found is not None else None
+    if before is not None and before.complete:
+        raise Exists(_MADE)
+    own = before.cluster if before is not None else ""
+    directory = asked.log_directory
+    if directory is not None and env.files.exists(directory):
+        names = env.files.list(directory)
+        mark = _read_mark(env.files, f"{directory}/{MARK_FILE}") if MARK_FILE in names else ""
+        if not own.startswith(mark):
+            raise Invalid(f"{directory} is the log of the cluster {mark}, not of a new one: choose another --log")
+        if [name for name in names if name != MARK_FILE]:
+            raise Invalid(f"--log {asked.log}: there are files in it; a new cluster needs an empty directory")
+    try:
+        owner = await storage_owner(storage)
+    except NotFound:
+        owner = own
+    if owner != own:
+        raise Invalid(
+            f"--storage {asked.storage} belongs to {owner}, another cluster or node: they would delete each other's "
+            "chunks; give each a place of its own"
+        )
+    return before is None
+
+
+async def _take_back(registers: Registers, env: Env, meta: ClusterMeta, version: int) -> None:
+    """Best effort: what is left is found by the next run, which goes on with it."""
+    with suppress(SaritError, OSError):
+        directory = meta.log_directory
+        if directory is not None and env.files.exists(f"{directory}/{MARK_FILE}"):
+            env.files.remove(f"{directory}/{MARK_FILE}")
+        await registers.delete(META, version)
 
 
 async def _begin(registers: Registers, env: Env, asked: ClusterMeta) -> tuple[ClusterMeta, int]:
@@ -51,7 +98,7 @@ async def _begin(registers: Registers, env: Env, asked: ClusterMeta) -> tuple[Cl
         else:
             before = decode_meta(found.value)
             if before.complete:
-                raise Exists("this cluster was made already: `sarit cluster status` shows it")
+                raise Exists(_MADE)
             meta = _with_id(asked, before.cluster, before.secret)
         try:
             if found is None:

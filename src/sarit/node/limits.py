@@ -24,6 +24,7 @@ CONTROLLER_DRAIN_SECONDS: Final = 5.0  # for calls under way, when a controller 
 
 # -- the cluster ------------------------------------------------------------------------------------
 MIN_STORE_LEASE_SECONDS: Final = 4.0
+CLOCK_WARNING_SECONDS: Final = 5.0  # between the clock of a machine and that of ZooKeeper
 MAX_STORE_LEASE_SECONDS: Final = 30.0
 CLUSTER_ID_BYTES: Final = 16
 CLUSTER_SECRET_BYTES: Final = 32

@@ -259,7 +259,7 @@ async def _adopt(config: NodeConfig, env: Env, storage: ChunkStorage, claim: Dir
 
     The id is taken only if `last-start` knows the newest token there, or if the storage is in the directory itself."""
     try:
-        owner = await _owner(storage)
+        owner = await storage_owner(storage)
     except NotFound:
         if claim.complete:
             _log.warning("data loss accepted: long-term storage has no owner chunk: what only it held is lost")
@@ -328,7 +328,7 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
     belongs to another node, or is not the place it was), Unavailable."""
     assert len(node) == NODE_ID_CHARACTERS, node
     try:
-        owner = await _owner(storage)
+        owner = await storage_owner(storage)
     except NotFound:
         if written:
             raise Invalid(
@@ -343,7 +343,7 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
             ) from None
         with suppress(Exists):  # another node wrote it first; the next read decides
             await storage.write(OWNER_CHUNK, [_checked(node)])
-        owner = await _owner(storage)
+        owner = await storage_owner(storage)
     if owner != node:
         raise Invalid(
             f"long-term storage belongs to the node {owner}, this is {node}: they would delete each other's chunks; "
@@ -351,7 +351,8 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
         )
 
 
-async def _owner(storage: ChunkStorage) -> str:
+async def storage_owner(storage: ChunkStorage) -> str:
+    """The id that a place is marked with.  Raises NotFound (it is not), Invalid (the mark is damaged), Unavailable."""
     try:
         return await _read_checked(storage, OWNER_CHUNK, NODE_ID_CHARACTERS)
     except Corrupt as error:

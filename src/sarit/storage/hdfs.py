@@ -48,6 +48,15 @@ def map_error(error: BaseException, doing: str) -> SaritError:
     text = f"{doing}: {str(error).partition(chr(10))[0]}"
     if isinstance(error, FileExistsError):
         return Exists(text)
+    if "SafeMode" in str(error):
+        return Unavailable(
+            f"{doing}: HDFS is in safe mode, which takes no writes: wait until it has left it (`hdfs dfsadmin "
+            "-safemode get`)"
+        )
+    if "AccessControlException" in str(error) or isinstance(error, PermissionError):
+        return Unavailable(
+            f"{doing}: HDFS refuses that: may this user (HADOOP_USER_NAME) write to the folder? ({text})"
+        )
     return NotFound(text) if isinstance(error, FileNotFoundError) else Unavailable(text)
 
 

@@ -52,6 +52,13 @@ def map_error(error: Exception, doing: str) -> SaritError:
         return Exists(text)
     if isinstance(error, exceptions.InvalidPathError):
         return Invalid(text)
+    if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+        return Unavailable(
+            f"{doing}: the object store refuses that: are the credentials right (AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY), and may they read, write and delete there?"
+        )
+    if "NoSuchBucket" in str(error):
+        return Unavailable(f"{doing}: there is no such bucket: create it, or correct the address")
     # S3 answers 404 for a missing bucket as well; only the code in the text distinguishes it (Warning 1).
     if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)) and "NoSuchBucket" not in str(error):
         return NotFound(text)
@@ -93,7 +100,8 @@ class ObjectChunks:
             await obstore.put_async(self._objects, name, data, mode="create", use_multipart=False)
         except (exceptions.NotFoundError, FileNotFoundError) as error:
             # A put has no object to miss: it is the bucket.
-            raise Unavailable(f"write chunk {name} to {self._place}: {error}") from error
+            known = map_error(error, f"write chunk {name} to {self._place}")
+            raise (Unavailable(str(known)) if isinstance(known, NotFound) else known) from error
         except (exceptions.BaseError, OSError) as error:
             raise map_error(error, f"write chunk {name} to {self._place}") from error
 
@@ -142,8 +150,8 @@ class ObjectChunks:
                 for found in page:
                     yield found["path"], found["size"]
         except (exceptions.BaseError, OSError) as error:
-            # Not `map_error`: a listing never raises NotFound.
-            raise Unavailable(f"list chunks of {self._place}: {error}") from error
+            # A listing never raises NotFound.
+            raise Unavailable(str(map_error(error, f"list chunks of {self._place}"))) from error
 
     async def close(self) -> None:
         """See `ChunkStorage`."""

@@ -138,14 +138,18 @@ def test_making_a_cluster_that_was_interrupted_goes_on_with_its_id(tmp_path):
         env = real_env()
         registers = MemoryCoordination().client("operator", env.clock)
         storage = await open_storage(f"file://{tmp_path}/chunks", env)
-        (tmp_path / "log").mkdir()
-        (tmp_path / "log" / "other").touch()
-        with pytest.raises(Invalid, match="a new cluster needs an empty directory"):
+        replace_value = registers.set
+
+        async def killed(*_):
+            raise asyncio.CancelledError
+
+        registers.set = killed
+        with pytest.raises(asyncio.CancelledError):
             await init_cluster(registers, env, meta(tmp_path), storage)
+        registers.set = replace_value
         with pytest.raises(Invalid, match="is not complete: run `sarit cluster init` again"):
             await read_meta(registers, "x")
         begun = decode_meta((await registers.get(META)).value)
-        (tmp_path / "log" / "other").unlink()
         made = await init_cluster(registers, env, meta(tmp_path, containers=7), storage)
         assert (made.cluster, made.secret) == (begun.cluster, begun.secret)
         assert (await read_meta(registers, "x")).containers == 7
