@@ -176,7 +176,7 @@ class RunningCluster:
 
     def status(self) -> dict:
         """What `sarit cluster status` says."""
-        return json.loads(self.sarit("cluster", "status", "--format", "json"))
+        return json.loads(self.sarit("cluster", "status", "--json"))
 
     def owners(self) -> dict[int, str]:
         """The store of each container."""

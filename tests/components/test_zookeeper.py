@@ -11,6 +11,7 @@ from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Unavailable
 from sarit.env.real import real_env
+from sarit.node.cluster_release import check_clock
 from sarit.node.member import Member
 from tests.components.zookeeper import Gate, ZooKeeperServer
 from tests.contract.test_coordination import States
@@ -161,3 +162,19 @@ def test_address_without_a_zookeeper_is_one_error_within_seconds():
             assert clock.monotonic() < began + 15, hosts
 
     run(main())
+
+
+def test_clock_a_minute_away_from_zookeepers_is_a_warning(zookeeper_server, caplog):
+    async def main():
+        env = real_env()
+        zookeeper = await ZooKeeper.connect(zookeeper_server.hosts, SESSION_SECONDS, env)
+        before = env.clock.wall_ms()
+        server = await zookeeper.server_ms("/clock/one")
+        check_clock(before, server, env.clock.wall_ms())
+        assert not caplog.records
+        check_clock(before + 60_000, server, env.clock.wall_ms() + 60_000)
+        assert await zookeeper.children("/clock") == []
+        await zookeeper.close()
+
+    run(main())
+    assert "the clock of this machine is 60 s ahead of that of ZooKeeper" in caplog.text
