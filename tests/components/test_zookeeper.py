@@ -7,7 +7,7 @@ import pytest
 from sarit.coordination.container_map import StoreAddress, decode_store
 from sarit.coordination.map_register import STORES
 from sarit.coordination.port import MemberState
-from sarit.coordination.zookeeper import ZooKeeper
+from sarit.coordination.zookeeper import ZooKeeper, server_ms
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Unavailable
 from sarit.env.real import real_env
@@ -169,7 +169,7 @@ def test_clock_a_minute_away_from_zookeepers_is_a_warning(zookeeper_server, capl
         env = real_env()
         zookeeper = await ZooKeeper.connect(zookeeper_server.hosts, SESSION_SECONDS, env)
         before = env.clock.wall_ms()
-        server = await zookeeper.server_ms("/clock/one")
+        server = await server_ms(zookeeper, "/clock/one")
         check_clock(before, server, env.clock.wall_ms())
         assert not caplog.records
         check_clock(before + 60_000, server, env.clock.wall_ms() + 60_000)

@@ -173,13 +173,6 @@ class ZooKeeper:
             raise Unavailable(f"the session with ZooKeeper has ended while it created {path}")
         return int(stat.czxid)
 
-    async def server_ms(self, path: str) -> int:
-        """The wall clock of the servers; `path`: a node that is not there, nor afterwards."""
-        make = partial(self._client.create_async, path, b"", ephemeral=True, makepath=True, include_data=True)
-        _, stat = await self.call(path, make)
-        await self.delete(path)
-        return int(stat.ctime)
-
     async def set(self, path: str, value: bytes, expected: int | None) -> int:
         """Replace a value at the version `expected` (None: any); its new version.  Raises Conflict, NotFound."""
         version = -1 if expected is None else expected
@@ -313,6 +306,14 @@ class ZooKeeper:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(function, *arguments)
+
+
+async def server_ms(zookeeper: ZooKeeper, path: str) -> int:
+    """The wall clock of the servers; `path`: a node that is not there, nor afterwards.  Raises Unavailable."""
+    make = partial(zookeeper._client.create_async, path, b"", ephemeral=True, makepath=True, include_data=True)
+    _, stat = await zookeeper.call(path, make)
+    await zookeeper.delete(path)
+    return int(stat.ctime)
 
 
 async def _run_blocking(env: Env, function: Callable[[], object]) -> None:

@@ -18,7 +18,7 @@ from sarit.controller.times import Times
 from sarit.coordination.container_map import StoreAddress, decode_store
 from sarit.coordination.map_register import STORES
 from sarit.coordination.polling import poll, woken
-from sarit.coordination.zookeeper import ZooKeeper
+from sarit.coordination.zookeeper import ZooKeeper, server_ms
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import (
@@ -134,7 +134,7 @@ class ClusterConnection:
         try:
             await raise_release(connection.registers, version("sarit"))
             nonce, before = env.random.bytes(STORE_INCARNATION_BYTES).hex(), env.clock.wall_ms()
-            check_clock(before, await zookeeper.server_ms(f"{config.cluster.root}/clock/{nonce}"), env.clock.wall_ms())
+            check_clock(before, await server_ms(zookeeper, f"{config.cluster.root}/clock/{nonce}"), env.clock.wall_ms())
         except BaseException:
             await zookeeper.close()
             raise
