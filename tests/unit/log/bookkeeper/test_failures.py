@@ -7,13 +7,18 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
-from sarit.log.bookkeeper.limits import LEDGER_DELETION_SECONDS, LEDGER_PROOF_SECONDS
+from sarit.log.bookkeeper.limits import (
+    LEDGER_DELETION_SECONDS,
+    LEDGER_LONG_RETIRED_SECONDS,
+    LEDGER_PROOF_SECONDS,
+)
 from sarit.log.bookkeeper.log import LedgerSettings
 from sarit.log.bookkeeper.metadata import LedgerState
+from sarit.log.bookkeeper.owned import BookKeeperLog
 from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.port import LogHistory
 from tests.unit.log.bookkeeper.world import BookKeeperWorld
-from tests.unit.log.world import append, expected, frames, payload_of, simulate, start
+from tests.unit.log.world import SimulatedClock, append, expected, frames, payload_of, simulate, start
 
 
 def run(main, bookies: int = 3):
@@ -267,6 +272,39 @@ def test_retired_ledgers_are_deleted_after_the_pause_and_not_before():
             assert world.coordination.get(f"ledgers/{ledger}") is None
         assert world.chain().retired == ()
         await written(world, 101, 102, log)
+
+    run(main)
+
+
+def test_owners_that_die_soon_leave_ledgers_that_are_deleted_after_a_day(monkeypatch):
+    """None of them lives as long as the pause.  One dies between two steps of its opening, each time another one."""
+
+    async def main(world):
+        await written(world, 1, 3)
+        for steps in range(40):
+            world.kill()
+            opening = asyncio.ensure_future(world.provider().open(1))
+            await asyncio.sleep(0.0005 * steps)
+            opening.cancel()
+            for log in await asyncio.gather(opening, return_exceptions=True):
+                if isinstance(log, BookKeeperLog):
+                    log._ticking.cancel()
+        world.kill()
+        log = await reopened(world, range(1, 4))
+        made = range(1, world.bookies.next_ledger)
+        existing = {ledger for ledger in made if world.coordination.get(f"ledgers/{ledger}")}
+        chain = world.chain()
+        assert existing <= {each.ledger for each in chain.ledgers} | {ledger for ledger, _ in chain.retired}
+        assert len(existing) > 10
+        await log.close()
+        plain = SimulatedClock.wall_ms
+        day = int(LEDGER_LONG_RETIRED_SECONDS * 1000) + 60_000
+        monkeypatch.setattr(SimulatedClock, "wall_ms", lambda clock: plain(clock) + day)
+        log = await reopened(world, range(1, 4))
+        await asyncio.sleep(5)
+        existing = {ledger for ledger in made if world.coordination.get(f"ledgers/{ledger}")}
+        assert existing <= {each.ledger for each in world.chain().ledgers}
+        await written(world, 4, 5, log)
 
     run(main)
 
