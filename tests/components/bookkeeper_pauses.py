@@ -5,6 +5,7 @@
 - `ensemble`: one of the three bookies of the ledger is killed, and a fourth one takes its place.
 - `recovery`: an owner that dies while it writes leaves 256 MiB; the next one fences, recovers, opens and replays.
 - `middle`: the same, where half of a ledger of 512 MiB is below the checkpoint.
+- `leaks`: 1,000 roll-overs, an hour's worth at 150 MB/s, with truncations.  It fails when a ledger is left behind.
 
 Frames of 256 KiB come at a fixed rate, whatever the log does.  Printed of the first three: the longest time between two
 acknowledgements, and the longest wait of a frame.
@@ -23,10 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
+from kazoo.client import KazooClient
 
 from sarit.env.real import real_env
+from sarit.log.bookkeeper import chain_register
 from sarit.node.log_place import open_bookkeeper_logs
 from tests.components.bookkeeper import FAST_OPTIONS, BookKeeperCluster
+from tests.components.bookkeeper_kills import existing_ledgers, leaked
 from tests.components.zookeeper import ZooKeeperServer
 
 if TYPE_CHECKING:
@@ -37,7 +41,9 @@ MIB = 1 << 20
 FRAME_BYTES = 256 << 10
 RECOVERY_FRAME_BYTES = 1 * MIB
 WARM_SECONDS = 2
-ROWS = ("steady", "roll-over", "ensemble", "recovery", "middle")
+LEAK_FRAME_BYTES = 16 << 10
+ROWS = ("steady", "roll-over", "ensemble", "recovery", "middle", "leaks")
+ROLL_OVERS = 1000
 
 
 class Load:
@@ -141,12 +147,51 @@ async def recovery(hosts: str, row: str) -> str:
     )
 
 
+def ledgers(hosts: str) -> dict[int, str]:
+    """All that exist."""
+    client = KazooClient(hosts)
+    client.start()
+    try:
+        return existing_ledgers(client)
+    finally:
+        client.stop()
+        client.close()
+
+
+async def leaks(cluster: BookKeeperCluster) -> str:
+    """Ledgers of four frames; the log keeps the newest hundred frames."""
+    hosts, begun = cluster.zookeeper.hosts, time.perf_counter()
+    before, chain_register.LEDGER_DELETION_SECONDS = chain_register.LEDGER_DELETION_SECONDS, 2.0
+    try:
+        async with open_bookkeeper_logs(f"bookkeeper://{hosts}/ledgers", real_env(), uuid.uuid4().hex) as logs:
+            logs.settings = replace(logs.settings, ledger_bytes=4 * LEAK_FRAME_BYTES)
+            log = await logs.open(1)
+            payload, slots = real_env().random.bytes(LEAK_FRAME_BYTES), asyncio.Semaphore(8)
+            for frame in range(1, 4 * ROLL_OVERS + 1):
+                await slots.acquire()
+                log.append(frame, [payload], lambda error: slots.release())
+                if frame % 100 == 0:
+                    log.truncate(frame - 100)
+            seconds = time.perf_counter() - begun
+            log.truncate(frame)
+            await asyncio.sleep(6)
+            await log.close()
+    finally:
+        chain_register.LEDGER_DELETION_SECONDS = before
+    left = await asyncio.to_thread(ledgers, hosts)
+    assert len(left) < 20, left
+    assert not await asyncio.to_thread(leaked, cluster)
+    return f"{ROLL_OVERS} ledgers in {seconds:.0f} s; {len(left)} are left, all of them in the chain"
+
+
 async def run(cluster: BookKeeperCluster, given: argparse.Namespace) -> None:
     hosts = cluster.zookeeper.hosts
     for row in given.rows:
         for _ in range(given.rounds):
             if row in ("recovery", "middle"):
                 said = await recovery(hosts, row)
+            elif row == "leaks":
+                said = await leaks(cluster)
             else:
                 async with open_bookkeeper_logs(f"bookkeeper://{hosts}/ledgers", real_env(), uuid.uuid4().hex) as logs:
                     said = await pauses(logs, cluster, row, given)
