@@ -30,7 +30,6 @@ from tests.components.zookeeper import ZooKeeperServer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SEGMENTS: Final = 4
 JAVA_SECONDS: Final = 8.0  # half of it to warm up
 MB: Final = 1e6
 
@@ -76,7 +75,8 @@ def pravega(site: Site) -> dict[str, Any]:
 
 def rows(site: Site, endpoint: str, node_seconds: Callable[[], float]) -> dict[str, Any]:
     """Bulk, then latency."""
-    names = {"bench/warm": SEGMENTS, "bench/bulk": SEGMENTS, "bench/ack": 1, "bench/java": SEGMENTS}
+    segments = site.given.segments
+    names = {"bench/warm": segments, "bench/bulk": segments, "bench/ack": 1, "bench/java": segments}
     load("sarit_admin", {"controller": endpoint, "streams": names}, 120)
     write = {"controller": endpoint, "stream": "bench/warm", "many": True, "seconds": 60}
     load("sarit_write", write | {"events": site.given.events // 4}, 300)
@@ -84,7 +84,9 @@ def rows(site: Site, endpoint: str, node_seconds: Callable[[], float]) -> dict[s
     bulk = load("sarit_write", write | {"stream": "bench/bulk", "events": site.given.events}, 300)
     after = node_seconds(), site.bookie_seconds()
     gigabytes = bulk["events"] * EVENT_STORED_BYTES / 1e9
-    ack = load("sarit_write", {"controller": endpoint, "stream": "bench/ack", "rate": LOW_RATE, "seconds": 8}, 300)
+    ack = {}
+    if not site.given.bulk_only:
+        ack = load("sarit_write", {"controller": endpoint, "stream": "bench/ack", "rate": LOW_RATE, "seconds": 8}, 300)
     return {
         "mb_s": round(gigabytes * 1000 / bulk["seconds"], 1),
         "node_s_per_gb": round((after[0] - before[0]) / gigabytes, 2),
@@ -125,6 +127,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bookkeeper", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--events", type=int, default=4_000_000, help="of a bulk row")
+    parser.add_argument("--segments", type=int, default=4, help="of the bulk row")
+    parser.add_argument("--bulk-only", action="store_true")
     parser.add_argument("--frames", type=int, nargs="+", default=[])
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--dir", type=Path, default=ROOT / ".cache" / "bench", help="the disk to be measured")

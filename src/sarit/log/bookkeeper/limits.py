@@ -20,7 +20,7 @@ BOOKKEEPER_LARGE_RESPONSE_BYTES: Final = 16 * KIB
 
 # -- ledgers and log --------------------------------------------------------------------------------
 LEDGER_ENTRY_BYTES: Final = 1 * MIB  # of an entry's payload, with what Sarit says of it
-LEDGER_FRAMES_IN_FLIGHT: Final = 8
+LEDGER_FRAMES_IN_FLIGHT: Final = 4
 LEDGER_BYTES_IN_FLIGHT: Final = 16 * MIB
 LEDGER_BYTES: Final = 512 * MIB
 # An older ledger is closed: only the entries of closed ledgers are mended by BookKeeper itself.
