@@ -191,6 +191,7 @@ class Fleet(Cluster):
         segments = SegmentStore(process.env, logs, indexes, chunks, self.options.limits(), owned=frozenset())
         segments.placement = member
         segments.on_fenced, segments.on_released = member.fenced, member.released
+        segments.on_opening = member.opening_changed
         await segments.start()
         config = NodeConfig("/data", store.machine.address)
         meters = LoadMeters(segments, process.env.clock, self.options.times().scaling)

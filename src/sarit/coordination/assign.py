@@ -9,12 +9,15 @@
 4. Containers move from the fullest to the emptiest store while that helps: two at a time, none shortly after a store
    has gone or come (one that restarts comes back), and none that moved within the last minute.
 
+A graceful move counts until its target has opened the container, and each target gets two at a time.  A store that was
+given all of them at once would open them one after the other, and the writers of the last one would wait for all.
+
 Steps 2 to 4 do nothing that is not needed, so a second call changes nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -24,6 +27,7 @@ from sarit.core.limits import (
     CONTAINER_REST_SECONDS,
     MAX_BALANCE_MOVES,
     MAX_LEAVING_MOVES,
+    MAX_MOVES_TO_STORE,
     MOVE_SECONDS,
     STORE_LEASE_SECONDS,
 )
@@ -83,10 +87,12 @@ class _Plan:
 
     def __init__(self, current: ContainerMap, members: Mapping[str, StoreAddress]) -> None:
         self._current = current
-        self._members = {store: members[store] for store in sorted(members)}
+        self._members = {store: replace(members[store], opening=0) for store in sorted(members)}
+        self._opening = {store: members[store].opening for store in self._members}
         self._usable = [store for store, address in self._members.items() if address.usable]
         self._owners = list(current.owners)
         self._moving = dict(current.moving)
+        self._begun: set[int] = set()
         self._counts = dict.fromkeys(self._members, 0)
         for owner in self._owners:
             if owner in self._counts:
@@ -112,10 +118,13 @@ class _Plan:
         if not self._usable:
             return
         for container, owner in enumerate(self._owners):
-            if len(self._moving) >= MAX_LEAVING_MOVES:
+            if self._under_way() >= MAX_LEAVING_MOVES:
                 return
             if owner is not None and not self._members[owner].usable and container not in self._moving:
-                self._move(container, self._emptiest(container, owner))
+                target = self._emptiest(container, owner)
+                # Another target would have to give it away again.
+                if self._under_way_to(target) < MAX_MOVES_TO_STORE:
+                    self._move(container, target)
 
     def balance(self, recent: Recent, now: float) -> None:
         rested = {
@@ -124,7 +133,7 @@ class _Plan:
             if container not in self._moving
             and now >= recent.moved_at.get(container, now - CONTAINER_REST_SECONDS) + CONTAINER_REST_SECONDS
         }
-        while len(self._moving) < MAX_BALANCE_MOVES and (found := self._improvement(rested)) is not None:
+        while self._under_way() < MAX_BALANCE_MOVES and (found := self._improvement(rested)) is not None:
             container, target = found
             rested.discard(container)
             self._move(container, target)
@@ -135,6 +144,16 @@ class _Plan:
         if found == current:
             return current
         return ContainerMap(current.version + 1, self._members, tuple(self._owners), self._moving)
+
+    def _under_way(self) -> int:
+        """How many containers move, or are opened by the stores that they have moved to."""
+        revoked = sum(self._owners[container] is None for container in self._moving)
+        return sum(map(self._under_way_to, self._members)) + revoked
+
+    def _under_way_to(self, store: str) -> int:
+        """Those of one target, which counts what moves to it as soon as it knows of it."""
+        coming = [container in self._begun for container in self._moving if self._owners[container] == store]
+        return max(coming.count(False), self._opening[store]) + coming.count(True)
 
     # -- the parts of a step ------------------------------------------------------------------------
 
@@ -156,6 +175,7 @@ class _Plan:
         assert source is not None, container
         self._give(container, target)
         self._moving[container] = source
+        self._begun.add(container)
 
     def _load_with(self, store: str, more: int) -> float:
         """Containers per weight with `more` containers."""

@@ -34,7 +34,8 @@ class StoreAddress:
     """A store as a member: where clients reach it, and how much of the containers it should own.
 
     `machine`: members with the same one fail together.  `incarnation`: random, of one start and join.  `weight`: its
-    part of the containers, in relation to the weights of the others; 0: none.  `leaving`: it stops soon."""
+    part of the containers, in relation to the weights of the others; 0: none.  `leaving`: it stops soon.
+    `opening`: of a member, how many containers it opens now or is about to; no map has it."""
 
     host: str
     port: int
@@ -42,6 +43,7 @@ class StoreAddress:
     incarnation: int
     weight: int = 1
     leaving: bool = False
+    opening: int = 0
 
     @property
     def usable(self) -> bool:
@@ -111,14 +113,14 @@ class ContainerMap:
 
 def encode_store(store: StoreAddress) -> bytes:
     """The value of a member.  Raises Invalid when a text is too long or a number does not fit."""
-    return bytes([_FORMAT]) + _pack_store(store)
+    return bytes([_FORMAT]) + _pack_store(store) + _COUNT.pack(min(store.opening, MAX_CONTAINERS))
 
 
 def decode_store(data: bytes) -> StoreAddress:
     """The inverse.  Raises Invalid: a newer format, or other bytes."""
     cursor = _Cursor(data, "a store's address")
     _check_format(cursor.take(1)[0], "a store's address")
-    store = cursor.store()
+    store = replace(cursor.store(), opening=cursor.count())
     cursor.end()
     return store
 

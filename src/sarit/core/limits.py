@@ -432,6 +432,7 @@ BALANCE_QUIET_SECONDS: Final = 10.0
 CONTAINER_REST_SECONDS: Final = 60.0
 MAX_BALANCE_MOVES: Final = 2
 MAX_LEAVING_MOVES: Final = 4
+MAX_MOVES_TO_STORE: Final = 2
 # A store that has not released a moving container by then loses it.
 MOVE_SECONDS: Final = 20.0
 LEAVE_STORE_SECONDS: Final = 60.0

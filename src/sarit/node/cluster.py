@@ -284,6 +284,7 @@ class ClusterStore:
         )
         store.placement = member
         store.on_fenced, store.on_released = member.fenced, member.released
+        store.on_opening = member.opening_changed
         return store
 
     async def _listen(self, store: SegmentStore, node: NodeConfig, secret: bytes) -> int:

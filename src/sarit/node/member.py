@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
         def lost(self) -> None:
             """See `SegmentStore`."""
 
+        def count_opening(self, moving: frozenset[int]) -> int:
+            """See `SegmentStore`."""
+
 
 _log = logging.getLogger("sarit.node")
 _LEASE_PROBES = {
@@ -94,6 +98,9 @@ class Member:
         self._wake = asyncio.Event()
         self._map_changed = asyncio.Event()
         self._lease_changed = asyncio.Event()
+        self._address_changed = asyncio.Event()
+        self._announcing = asyncio.Lock()
+        self._announced: StoreAddress | None = None
         self._background = Background(self._on_failed)
 
     def __repr__(self) -> str:
@@ -104,7 +111,7 @@ class Member:
         self._hosting = hosting
         if port is not None:
             self._address = replace(self._address, port=port)
-        for work in (self._keep_joined(), self.watch.run(), self._keep_reporting()):
+        for work in (self._keep_joined(), self.watch.run(), self._keep_reporting(), self._keep_announcing()):
             self._background.spawn(work)
 
     async def leave(self) -> None:
@@ -156,6 +163,10 @@ class Member:
         self._fenced[number] = max(opened_version, self._fenced.get(number, opened_version))
         self._wake.set()
 
+    def opening_changed(self) -> None:
+        """The store opens a container, or has opened it, or cannot open it yet."""
+        self._address_changed.set()
+
     def released(self, number: int) -> None:
         """Nothing of a container is open here any more."""
         record = self.watch.map
@@ -201,7 +212,8 @@ class Member:
         incarnation = int.from_bytes(self._env.random.bytes(STORE_INCARNATION_BYTES), "big")
         self._incarnations.add(incarnation)
         self._address = replace(self._address, incarnation=incarnation)
-        self._membership = await self._members.join(self.name, encode_store(self._address), self._on_state)
+        self._announced = address = self._address
+        self._membership = await self._members.join(self.name, encode_store(address), self._on_state)
         self.joined.set()
         # The map may have named this start before the answer came.
         if self.watch.map is not None:
@@ -215,16 +227,36 @@ class Member:
         self._lease_changed.set()
 
     async def _announce(self) -> None:
-        """Write this store's address with its state."""
+        """Write this store's address with its state, until that is known to be done."""
         while True:
             try:
-                if self._membership is not None:
-                    await self._membership.update(encode_store(self._address))
-                return
-            except NotFound:  # the lease ended: it joins again with this state
+                await self._write_address()
                 return
             except Unavailable:
                 await asyncio.sleep(COORDINATION_RETRY_SECONDS)
+
+    async def _keep_announcing(self) -> None:
+        await poll(
+            self._write_address, self._address_changed, self._env.clock, _log, f"store {self.name} cannot be announced"
+        )
+
+    async def _write_address(self) -> None:
+        """Write this store's address if the one that is there is another.  Raises Unavailable."""
+        async with self._announcing:
+            address = self._address_now()
+            if self._membership is None or address == self._announced:
+                return
+            self._announced = None  # until the outcome is known
+            with suppress(NotFound):  # the lease ended: it joins again with this state
+                await self._membership.update(encode_store(address))
+                self._announced = address
+
+    def _address_now(self) -> StoreAddress:
+        record, hosting = self.watch.map, self._hosting
+        if record is None or hosting is None:
+            return self._address
+        coming = frozenset(number for number in record.moving if record.owners[number] == self.name)
+        return replace(self._address, opening=hosting.count_opening(coming))
 
     def _has_containers_to_move(self) -> bool:
         record = self.watch.map
@@ -278,6 +310,7 @@ class Member:
     def _follow(self, record: ContainerMap) -> None:
         """Commands to the store for a newer map."""
         self._map_changed.set()
+        self._address_changed.set()
         hosting = self._hosting
         if hosting is None or self._is_lost():
             return

@@ -127,6 +127,7 @@ class Store(Protocol):
     on_failure: Callable[[Container], None] | None
     on_fenced: Callable[[int, int], None]
     on_released: Callable[[int], None]
+    on_opening: Callable[[], None]
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a background task that ends with the store."""
@@ -218,6 +219,7 @@ class HostedContainer:
         else:
             self._decided.set()
         self._set_to_work()
+        self._store.on_opening()
         # Last: if one of them raises, the container goes its way all the same.
         if Effect.REPORT_FENCED in effects:
             _log.warning("container %d was opened by another store", self.number)
@@ -356,6 +358,7 @@ class HostedContainer:
             except Exception as error:  # log it now: this task is not awaited
                 health.recover(f"internal error: {error}")
                 repeated.critical("", f"container {self.number} cannot recover: internal error")
+            store.on_opening()
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_REOPEN_SECONDS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ async def open_container(
     phases = phases or Phases(env.clock)
     with phases.phase("fence the log"):
         claim = await logs.claim(number)
-    index = log = None
+    index = log = recording = None
     try:
         claimed()
         with phases.phase("open the index"):
@@ -69,12 +70,14 @@ async def open_container(
             history = replace(history, epoch=await newest_chunk_epoch(storage, number))
         with phases.phase("begin the epoch"):
             log = await claim.open(history, accept_loss=accept_loss)
-        with phases.phase("record it"):
-            await record_log(index, log)
+        # Beside the replay, since it may be a request to an object store; before the first operation.
+        recording = asyncio.ensure_future(record_log(index, log))
         container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
         # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
         with phases.phase("replay"):
             await replay_log(container, checkpoint)
+        with phases.phase("record the epoch"):
+            await recording
         replayed = container.state.applied_frame - checkpoint.frame
         container.serve()
         flusher = Flusher(container, flush, checkpoint.chunk_sequence)
@@ -89,6 +92,9 @@ async def open_container(
         return Opened(container, flusher, OrphanSweep(container, checkpoint))
     # Cancellation, too: files that stay open would make the next attempt fail.
     except BaseException:
+        if recording is not None:
+            recording.cancel()
+            await asyncio.gather(recording, return_exceptions=True)
         await (claim.release() if log is None else log.close())
         if index is not None:
             await index.close()

@@ -153,6 +153,8 @@ class SegmentStore:
         self.on_fenced: Callable[[int, int], None] = lambda number, map_version: None
         # Called when nothing of a container is open here any more, whatever the reason.
         self.on_released: Callable[[int], None] = lambda number: None
+        # Called when `count_opening` may have changed.
+        self.on_opening: Callable[[], None] = lambda: None
         self._background = Background.critical(_log, "a background task of the store")
         self.stopping = False
         self._flush_skipped = asyncio.Event()
@@ -279,6 +281,17 @@ class SegmentStore:
         `graceful`: flush it first, let what is in flight become durable, and let later requests wait until it is
         closed.  Otherwise at once, without a checkpoint."""
         self._hosted[number].on(Event.RELEASE if graceful else Event.DROP)
+
+    def count_opening(self, more: frozenset[int]) -> int:
+        """How many containers it opens now for the first time, and `more`, which it is about to open.
+
+        One whose opening has failed does not count: it may take for ever."""
+        opening = {
+            hosted.number
+            for hosted in self._hosted
+            if hosted.hosting.state is State.OPENING and not hosted.health.attempts
+        }
+        return len(opening | more)
 
     def lost(self) -> None:
         """The membership of this store ended: close every container at once, without a checkpoint."""

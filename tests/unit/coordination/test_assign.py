@@ -164,14 +164,34 @@ def test_container_that_moved_within_the_last_minute_stays():
 
 
 @pytest.mark.parametrize("change", [{"leaving": True}, {"weight": 0}])
-def test_store_that_leaves_gives_all_its_containers_away_four_at_a_time(change):
+def test_store_that_leaves_gives_all_its_containers_away_four_at_a_time_and_two_to_a_target(change):
     current = owned(["a"] * 6 + ["b", "c"])
     members = {**stores("bc"), "a": store("a", **change)}
     after = assign(current, members, Recent(NOW), NOW)
-    assert len(after.moving) == 4
     assert set(after.moving.values()) == {"a"}
+    assert Counter(after.owners[number] for number in after.moving) == {"b": 2, "c": 2}
     after = assign(ContainerMap(9, after.stores, after.owners), members, Recent(NOW), NOW)
     assert counts(after) == {"b": 4, "c": 4}
+
+
+def test_moves_wait_until_their_targets_have_opened_what_moved():
+    """A store that was given all at once opened them one after the other, and the last writer waited for all."""
+    current = owned(["a"] * 6 + ["b", "b"], also="c")
+    members = {"a": store("a", leaving=True), "b": store("b", opening=2), "c": store("c", opening=1)}
+    after = assign(current, members, Recent(NOW), NOW)
+    assert [after.owners[number] for number in after.moving] == ["c"]
+    assert not any(address.opening for address in after.stores.values())
+    # What moves to a store is among what it opens or is about to open.
+    members["c"] = store("c", opening=2)
+    assert assign(after, members, Recent(NOW), NOW) is after
+    members["b"], members["c"] = store("b", opening=1), store("c")
+    assert len(assign(after, members, Recent(NOW), NOW).moving) == 3
+
+
+def test_change_of_what_a_store_opens_is_no_change_of_the_map():
+    current = owned(["a", "b"])
+    members = {"a": store("a", opening=7), "b": store("b")}
+    assert assign(current, members, LONG_AGO, NOW) is current
 
 
 def test_last_store_keeps_its_containers_while_it_leaves():

@@ -1,5 +1,7 @@
 """The container map: its changes, its bytes, its bounds."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,9 +57,14 @@ def test_map_decodes_to_what_was_encoded(record):
     assert decode_map(encode_map(record)) == record
 
 
-@given(addresses)
-def test_store_decodes_to_what_was_encoded(address):
-    assert decode_store(encode_store(address)) == address
+@given(addresses, st.integers(0, 1024))
+def test_store_decodes_to_what_was_encoded(address, opening):
+    member = replace(address, opening=opening)
+    assert decode_store(encode_store(member)) == member
+
+
+def test_bytes_of_a_member_are_those_of_the_format():
+    assert encode_store(replace(A, opening=3)) == b"\1" + GOLDEN[13:38] + b"\0\3"
 
 
 @given(maps(), st.data())

@@ -45,6 +45,7 @@ class Fleet:
         member = Member(name, address, client, client.members(STORES), self.env)
         store.parts.logs = ConfirmedLogs(self.world.logs, member)
         store.placement, store.on_fenced, store.on_released = member, member.fenced, member.released
+        store.on_opening = member.opening_changed
         await store.start()
         member.start(store)
         for stop in (store.stop, listener.close, member.stop):

@@ -26,6 +26,7 @@ class Hosting:
     def __init__(self) -> None:
         self.member: Member | None = None
         self.commands: list[tuple] = []
+        self.opening: frozenset[int] = frozenset()
         self.releases = True  # whether it reports a release at once
         self._changed = asyncio.Event()
 
@@ -39,6 +40,9 @@ class Hosting:
 
     def lost(self) -> None:
         self._note("lost")
+
+    def count_opening(self, more: frozenset[int]) -> int:
+        return len(self.opening | more)
 
     async def until(self, *command) -> None:
         """Wait for a command."""
@@ -280,6 +284,52 @@ def test_store_ends_when_another_process_has_its_name():
         await cluster.member.leave()
         assert rival.failure is None
         await rival.stop()
+
+    run(main)
+
+
+def test_store_announces_how_many_containers_it_opens_or_is_about_to():
+    async def main(cluster):
+        async def announces(count):
+            while (await cluster.joined()).opening != count:
+                await asyncio.sleep(0.001)
+
+        await cluster.own_all_validly()
+        await announces(0)
+        cluster.hosting.opening = frozenset({0, 1})
+        cluster.member.opening_changed()
+        await announces(2)
+        # One more moves to it.
+        await cluster.write(["a"] * CONTAINERS, {2: "b"})
+        await announces(3)
+        cluster.hosting.opening = frozenset()
+        await cluster.write(["a"] * CONTAINERS)
+        await announces(0)
+
+    run(main)
+
+
+def test_announcement_whose_outcome_is_unknown_is_made_again():
+    """The count that came before was taken for the one that is there: moves waited for ever."""
+
+    async def main(cluster):
+        await cluster.own_all_validly()
+        while cluster.member._announced is None:
+            await asyncio.sleep(0.001)
+        membership = cluster.member._membership
+        update, answers = membership.update, [Unavailable("the answer was lost")]
+
+        async def lose_an_answer(value):
+            await update(value)
+            if answers:
+                cluster.hosting.opening = frozenset()
+                raise answers.pop()
+
+        membership.update = lose_an_answer
+        cluster.hosting.opening = frozenset({0})
+        cluster.member.opening_changed()
+        while answers or (await cluster.joined()).opening:
+            await asyncio.sleep(0.001)
 
     run(main)
 

@@ -54,7 +54,9 @@ def test_a_line_in_the_log_says_how_long_each_phase_of_an_opening_and_of_a_closi
     asyncio.run(main())
     text = caplog.text
     number = r"\d+\.\d{3}"
-    phases = "wait for others, fence the log, open the index, read the checkpoint, begin the epoch, record it, replay"
+    phases = (
+        "wait for others, fence the log, open the index, read the checkpoint, begin the epoch, replay, record the epoch"
+    )
     opened = ", ".join(f"{name} {number}" for name in phases.split(", "))
     assert re.search(rf"container 0: opened in {number} s \({opened}, .*\); epoch 1, 0 frames replayed, 0 bytes", text)
     assert re.search(rf"container 0: leaves after {number} s \(flush {number}\): 0 bytes to replay, 0 before", text)

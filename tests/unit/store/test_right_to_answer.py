@@ -19,6 +19,9 @@ async def fenced_owner(a, b):
     await a.own(1)
     await a.store.container(NAME).create(NAME)
     client = await a.client()
+    (opened,) = a.store.opened()
+    # A checkpoint later on would find out.
+    await until(lambda: opened.flusher.checkpoint_frame == opened.container.state.applied_frame)
     await b.own(2)
     await b.store.container(NAME).update_attribute(NAME, b"k" * 16, 5, NULL_ATTRIBUTE_VALUE)
     a.store.placement.runs = False
