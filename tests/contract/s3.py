@@ -1,7 +1,7 @@
 """A real S3 server for tests, on a free port of this machine: versitygw where it is found, else moto.
 
 versitygw keeps buckets as folders of a directory; it is found in PATH or `.cache/go/bin`
-(docs/decisions/0203 says how it gets there).  SARIT_S3_SERVER=moto or =versitygw decides.
+(docs/decisions/0203 says how it gets there).  SARIT_S3_SERVER=moto, =versitygw or =minio decides.
 """
 
 import os
@@ -28,9 +28,9 @@ class S3Server:
     environ: dict[str, str]
 
 
-def versitygw() -> str | None:
-    """The path of the binary, or None."""
-    return shutil.which("versitygw", path=f"{os.environ.get('PATH', '')}:{ROOT / '.cache' / 'go' / 'bin'}")
+def binary_of(name: str) -> str | None:
+    """The path of a server's binary, or None."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{ROOT / '.cache' / 'go' / 'bin'}")
 
 
 def _free_port() -> int:
@@ -54,28 +54,30 @@ def _wait_for(port: int, process: subprocess.Popen, log: Path) -> None:
 @contextmanager
 def s3_server(directory: Path):
     """Start a server that stores its data in `directory`; one bucket is there."""
-    wanted = os.environ.get("SARIT_S3_SERVER", "")
-    binary = versitygw() if wanted != "moto" else None
-    assert binary or wanted != "versitygw", "SARIT_S3_SERVER=versitygw, but there is no versitygw"
+    kind = os.environ.get("SARIT_S3_SERVER", "") or ("versitygw" if binary_of("versitygw") else "moto")
+    binary = binary_of(kind)
+    assert binary or kind == "moto", f"SARIT_S3_SERVER={kind}, but there is no {kind}"
     port = _free_port()
     endpoint = f"http://127.0.0.1:{port}"
     key, secret = "testkey1", "testsecret1"
     log = directory / "server.log"
     data = directory / "data"
-    (data / BUCKET if binary else data).mkdir(parents=True)
-    if binary:
-        credentials = ["--access", key, "--secret", secret, "--region", "us-east-1", "--quiet"]
-        command = [binary, "--port", f"127.0.0.1:{port}", *credentials, "posix", str(data)]
-    else:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    (data if kind == "moto" else data / BUCKET).mkdir(parents=True)
+    credentials = ["--access", key, "--secret", secret, "--region", "us-east-1", "--quiet"]
+    command = {
+        "versitygw": [binary, "--port", f"127.0.0.1:{port}", *credentials, "posix", str(data)],
+        "minio": [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)],
+        "moto": [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+    }[kind]
+    users = {"MINIO_ROOT_USER": key, "MINIO_ROOT_PASSWORD": secret, "MINIO_BROWSER": "off"}
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory)
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory, env={**os.environ, **users})
     try:
         _wait_for(port, process, log)
-        if not binary:
+        if kind == "moto":
             urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=10).close()
         yield S3Server(
-            "versitygw" if binary else "moto",
+            kind,
             endpoint,
             BUCKET,
             {

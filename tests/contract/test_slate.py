@@ -179,3 +179,84 @@ def test_p99_of_1000_commits_is_below_half_a_second(s3, tmp_path):
 def test_the_provider_names_its_place():
     assert repr(open_in_memory()) == "<SlateIndexProvider memory://>"
     assert isinstance(open_in_memory(), SlateIndexProvider)
+
+
+SWEPT = (b"d", b"m")
+
+
+async def swept_index(provider, monkeypatch):
+    """An index with keys a to z, of which d to l are deleted as one range, three in each commit."""
+    monkeypatch.setattr(slate, "SWEPT_ROWS", 3)
+    index = await provider.open(0)
+    await index.commit(WriteBatch({bytes([at]): b"1" for at in range(ord("a"), ord("z") + 1)}))
+    await index.commit(WriteBatch(range_deletes=[SWEPT]))
+    return index
+
+
+async def stored(index):
+    return b"".join(key for key, _ in await index._scan_one(b"k", b"", b"\xff", 99))
+
+
+def test_a_range_that_is_not_swept_yet_is_empty_for_every_read(monkeypatch):
+    async def main():
+        index = await swept_index(open_in_memory(), monkeypatch)
+        assert await stored(index) == b"abcghijklmnopqrstuvwxyz"
+        assert await index.get([b"c", b"d", b"l", b"m"]) == [b"1", None, None, b"1"]
+        assert [key for key, _ in await index.scan(b"b", b"o", 3)] == [b"b", b"c", b"m"]
+        assert [key for key, _ in await index.scan(b"b", b"o", 3, reverse=True)] == [b"n", b"m", b"c"]
+        assert [key for key, _ in await index.scan_sizes(b"e", b"n", 9)] == [b"m"]
+        assert await index.scan(b"e", b"f", 9) == []
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_a_sweep_goes_on_after_a_restart_and_ends(monkeypatch):
+    async def main():
+        provider = open_in_memory()
+        index = await swept_index(provider, monkeypatch)
+        await index.close()
+        index = await provider.open(0)
+        assert await index.get([b"h"]) == [None]
+        for left in (b"abcjklmnopqrstuvwxyz", b"abcmnopqrstuvwxyz", b"abcmnopqrstuvwxyz"):
+            await index.commit(WriteBatch({b"z": b"2"}))
+            assert await stored(index) == left
+        assert not index._sweeps.ranges
+        assert not await index._scan_one(b"x", b"", b"\xff" * 5, 9)
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_a_key_that_is_put_in_a_swept_range_is_seen_and_no_other(monkeypatch):
+    async def main():
+        provider = open_in_memory()
+        index = await swept_index(provider, monkeypatch)
+        await index.commit(WriteBatch({b"h": b"new"}))
+        for _ in range(2):
+            assert await index.scan(b"c", b"n", 9) == [(b"c", b"1"), (b"h", b"new"), (b"m", b"1")]
+            await index.close()
+            index = await provider.open(0)
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_ranges_that_overlap_a_swept_one(monkeypatch):
+    async def main():
+        index = await swept_index(open_in_memory(), monkeypatch)
+        await index.commit(WriteBatch({b"b": b"new"}, range_deletes=[(b"a", b"g"), (b"f", b"t")]))
+        for _ in range(9):
+            assert await index.scan(b"", b"\xff", 99) == [
+                (b"b", b"new"),
+                *((key, b"1") for key in index_keys("tuvwxyz")),
+            ]
+            await index.commit(WriteBatch({b"b": b"new"}))
+        assert await stored(index) == b"btuvwxyz"
+        await index.close()
+
+    asyncio.run(main())
+
+
+def index_keys(text):
+    return [letter.encode() for letter in text]

@@ -250,6 +250,7 @@ S3_REQUEST_SECONDS: Final = 60
 S3_MAX_RETRY_SECONDS: Final = 10
 S3_JOIN_ON_THREAD_BYTES: Final = 1 * MIB  # a larger chunk is joined on a thread: the join holds up the event loop
 HDFS_CLOSE_SECONDS: Final = 10.0
+HDFS_CALL_SECONDS: Final = 60.0  # a write of 32 MiB among others takes seconds
 HDFS_PIECE_BYTES: Final = 1 * MIB  # of a chunk, given to the client at once
 # A file that a write left behind is deleted when it is that old.
 HDFS_ABANDONED_WRITE_MS: Final = 24 * 3600 * 1000

@@ -12,8 +12,8 @@ away, so calls have time limits of their own.  After a failed commit the handle 
 still take effect until the index is opened again, never after.  (3) Closing waits for the library's tasks, which wait
 for the store: it ends after INDEX_CLOSE_SECONDS, and what is left then is fenced by the next owner.  (4) An uncommitted
 write is visible to reads of this handle for the time of its flush.  (5) A put costs 50 us of the event loop, so a batch
-is built ROWS_PER_TURN at a time.  (6) A range delete reads the keys of its range and deletes each.  (7) Never
-simulated; nothing else imports `slatedb`.
+is built ROWS_PER_TURN at a time.  (6) A range delete reads the keys of its range and deletes each, a slice in every
+commit (`sweeps.py`).  (7) Never simulated; nothing else imports `slatedb`.
 """
 
 from __future__ import annotations
@@ -36,23 +36,35 @@ from sarit.index.limits import (
     INDEX_POLL_SECONDS,
     INDEX_READ_AHEAD_BYTES,
     INDEX_REQUEST_SECONDS,
+    INDEX_WARM_SECONDS,
 )
 from sarit.index.sealing import seal, unseal
+from sarit.index.sweeps import Sweeps, decode_mark, encode_mark
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from sarit.index.port import WriteBatch
+    from sarit.index.sweeps import Range
 
 _log = logging.getLogger("sarit.index")
 
 ROWS_PER_TURN: Final = 20
 GETS_AT_ONCE: Final = 256
-_ROWS_PER_PAGE: Final = 1000
+SWEPT_ROWS: Final = 1000
+"""A commit deletes so many rows of a range, and of one that an earlier commit began."""
+
 _MAX_TABLES: Final = 4096
 _MAX_RETRIES: Final = 3
+_WARMED_AT_ONCE: Final = 32
+_MAX_WARMED: Final = 1024  # tables; more are left when compaction cannot keep up
+# One container's share of the cache when it is opened.
+_WARMED_PARTS: Final = 4
 
 _PREFIX: Final = b"k"
+_MARK_PREFIX: Final = b"x"
+_AFTER_MARKS: Final = b"\xff" * 5
+_MAX_MARKS: Final = 1 << 20
 # The second one is a panic of the library, which its bindings do not count among its errors.
 _ERRORS: Final = (slatedb.Error, slatedb.InternalError)
 
@@ -106,6 +118,7 @@ class SlateIndex:
         self._failure: SaritError | None = None
         self._closed = False
         self._writing = asyncio.Lock()
+        self._sweeps = Sweeps()
 
     def __repr__(self) -> str:
         return f"<SlateIndex {self._place} {self._failure or ('closed' if self._closed else 'open')}>"
@@ -122,7 +135,8 @@ class SlateIndex:
                 some = distinct[first : first + GETS_AT_ONCE]
                 values = await asyncio.gather(*(source.get(_PREFIX + key) for key in some))
                 found.update(zip(some, values, strict=True))
-        return [None if (stored := found[key]) is None else unseal(key, stored) for key in keys]
+        hidden = self._sweeps.hides
+        return [None if (stored := found[key]) is None or hidden(key) else unseal(key, stored) for key in keys]
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
         """See `Index`."""
@@ -159,11 +173,13 @@ class SlateIndex:
         async with self._writing:
             self._require()
             try:
-                changes = await self._changes(batch)
-                if changes is None:
+                made = await self._changes(batch)
+                if made is None:
                     return
+                changes, sweeps = made
                 async with self._calling("commit to"):
                     await self._database.write(changes)
+                    self._sweeps = sweeps
                     await self._database.flush_with_options(
                         slatedb.FlushOptions(flush_type=slatedb.FlushType.MEM_TABLE)
                     )
@@ -172,34 +188,73 @@ class SlateIndex:
                 self._failure = self._failure or error
                 raise
 
-    async def _changes(self, batch: WriteBatch) -> Any:
-        """The batch in SlateDB's form, built in turns of the event loop; None when it changes nothing."""
+    async def _changes(self, batch: WriteBatch) -> tuple[Any, Sweeps] | None:
+        """The batch in SlateDB's form, built in turns of the event loop, and what is to be swept after it.
+
+        None when it changes nothing."""
         # In the order that `WriteBatch` defines.  Keys that are put need no delete before.
-        gone = {key: None for key in sorted(batch.deletes) if key not in batch.puts}
-        for start, end in batch.range_deletes:
-            while rows := await self._scan(start, end, _ROWS_PER_PAGE):
-                gone.update((key, None) for key, _ in rows if key not in batch.puts)
-                start = after(rows[-1][0])
+        gone = {_PREFIX + key: None for key in sorted(batch.deletes) if key not in batch.puts}
+        added: list[Range] = []
+        for span in batch.range_deletes:
+            for start, end in self._sweeps.visible(*span):
+                rows, whole = await self._rows_of(start, end, all_of_them=any(start <= key < end for key in batch.puts))
+                gone.update((_PREFIX + key, None) for key in rows if key not in batch.puts)
+                if not whole:
+                    added.append((start, end))
         if not gone and not batch.puts:
             return None
+        ranges = [*self._sweeps.ranges, *added]
+        # One slice of earlier ranges in each commit; all of a range before a key is put there.
+        for span in self._sweeps.touched(batch.puts) or self._sweeps.ranges[:1]:
+            rows, whole = await self._rows_of(*span, all_of_them=span in self._sweeps.touched(batch.puts))
+            gone.update((_PREFIX + key, None) for key in rows if key not in batch.puts)
+            if whole:
+                ranges.remove(span)
+                gone[_MARK_PREFIX + encode_mark(span)] = None
         changes = slatedb.WriteBatch()
         for count, key in enumerate(gone, 1):
-            changes.delete(_PREFIX + key)
+            changes.delete(key)
             if count % ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
         for count, key in enumerate(sorted(batch.puts), 1):
             changes.put(_PREFIX + key, seal(key, batch.puts[key]))
             if count % ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        return changes
+        for span in added:
+            changes.put(_MARK_PREFIX + encode_mark(span), b"")
+        return changes, Sweeps(ranges)
+
+    async def _rows_of(self, start: bytes, end: bytes, *, all_of_them: bool) -> tuple[list[bytes], bool]:
+        """The keys of the first rows of a range, swept or not, and whether these are all."""
+        keys: list[bytes] = []
+        while True:
+            rows = await self._scan_one(_PREFIX, start, end, SWEPT_ROWS)
+            keys += [key for key, _ in rows]
+            if len(rows) < SWEPT_ROWS:
+                return keys, True
+            start = after(rows[-1][0])
+            if not all_of_them:
+                return keys, False
 
     async def _scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
         """Keys and sealed values."""
+        rows: list[tuple[bytes, bytes]] = []
+        spans = list(self._sweeps.visible(start, end))
+        for first, last in reversed(spans) if reverse else spans:
+            rows += await self._scan_one(_PREFIX, first, last, limit - len(rows), reverse=reverse)
+            if len(rows) >= limit:
+                break
+        return rows
+
+    async def _scan_one(
+        self, prefix: bytes, start: bytes, end: bytes, limit: int, *, reverse: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        """As `_scan`, of what the database has."""
         self._require()
         # SlateDB refuses a range without keys.
         if start >= end or limit <= 0:
             return []
-        span = slatedb.KeyRange(start=_PREFIX + start, start_inclusive=True, end=_PREFIX + end, end_inclusive=False)
+        span = slatedb.KeyRange(start=prefix + start, start_inclusive=True, end=prefix + end, end_inclusive=False)
         order = slatedb.IterationOrder.DESCENDING if reverse else slatedb.IterationOrder.ASCENDING
         options = slatedb.ScanOptions(
             durability_filter=slatedb.DurabilityLevel.MEMORY,
@@ -212,7 +267,12 @@ class SlateIndex:
         async with self._calling("scan"):
             iterator = await self._database.scan_with_options(span, options)
             rows = await iterator.next_batch(limit)
-        return [(row.key[len(_PREFIX) :], row.value) for row in rows]
+        return [(row.key[len(prefix) :], row.value) for row in rows]
+
+    async def load(self) -> None:
+        """Read which ranges are to be swept; once, before anything else.  Raises Unavailable, Corrupt."""
+        marks = await self._scan_one(_MARK_PREFIX, b"", _AFTER_MARKS, _MAX_MARKS)
+        self._sweeps = Sweeps(decode_mark(key) for key, _ in marks)
 
     @asynccontextmanager
     async def _calling(self, doing: str) -> AsyncIterator[None]:
@@ -245,6 +305,7 @@ class SlateIndexProvider:
         self._objects = objects
         self._place = place
         self._prefix = f"{prefix}/" if prefix else ""
+        self._cache_bytes = cache_bytes
         options = slatedb.MokaCacheOptions(max_capacity=cache_bytes, time_to_live=None, time_to_idle=None)
         self._cache = slatedb.DbCache.new_moka_cache(options)
 
@@ -254,7 +315,8 @@ class SlateIndexProvider:
     async def open(self, container: int) -> SlateIndex:
         """See `IndexProvider`.  Raises Unavailable, Corrupt."""
         place = f"{self._place}/index/container-{container}"
-        builder = slatedb.DbBuilder(f"{self._prefix}index/container-{container}", self._objects)
+        path = f"{self._prefix}index/container-{container}"
+        builder = slatedb.DbBuilder(path, self._objects)
         settings = slatedb.Settings.default()
         for name, value in _SETTINGS.items():
             settings.set(name, json.dumps(value))
@@ -262,14 +324,48 @@ class SlateIndexProvider:
         builder.with_db_cache(self._cache, container)
         try:
             async with asyncio.timeout(INDEX_REQUEST_SECONDS):
-                return SlateIndex(await builder.build(), place)
+                database = await builder.build()
         except TimeoutError as error:
             raise Unavailable(f"open the index {place}: no answer within {INDEX_REQUEST_SECONDS} s") from error
         except _ERRORS as error:
             raise map_error(error, f"open the index {place}") from error
+        index = SlateIndex(database, place)
+        try:
+            # What follows reads far and wide: recovery, and whoever was served by the earlier owner.
+            await self._warm(database, path, place)
+            await index.load()
+        except BaseException:
+            await index.close()
+            raise
+        return index
+
+    async def _warm(self, database: Any, path: str, place: str) -> None:
+        """Read into the cache what every search needs of each table, and the newest tables whole, many at a time."""
+        slots = asyncio.Semaphore(_WARMED_AT_ONCE)
+        everything = slatedb.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False)
+        search = [slatedb.CacheTarget.FILTERS(), slatedb.CacheTarget.INDEX()]
+
+        async def warm(table: Any, *, whole: bool) -> None:
+            async with slots:
+                await database.warm_sst(table.sst.id, [*search, *([slatedb.CacheTarget.DATA(everything)] * whole)])
+
+        try:
+            async with asyncio.timeout(INDEX_WARM_SECONDS):
+                manifest = await slatedb.AdminBuilder(path, self._objects).build().read_manifest(None)
+                tables = [*manifest.l0, *(table for run in manifest.compacted for table in run.sst_views)]
+                left, work = self._cache_bytes // _WARMED_PARTS, []
+                for table in tables[:_MAX_WARMED]:
+                    left -= table.estimated_size_bytes
+                    work.append(warm(table, whole=left >= 0))
+                await asyncio.gather(*work)
+        except (*_ERRORS, TimeoutError, AttributeError) as error:
+            # It is slower without, and nothing else.
+            _log.info("index %s: its cache stays empty: %s", place, error)
 
 
-def open_on_s3(bucket: str, prefix: str, config: Mapping[str, Any]) -> SlateIndexProvider:
+def open_on_s3(
+    bucket: str, prefix: str, config: Mapping[str, Any], cache_bytes: int = INDEX_BLOCK_CACHE_BYTES
+) -> SlateIndexProvider:
     """Indexes in an S3 bucket, below `prefix` ("" for none).  Sends no request yet.
 
     `config`: endpoint, region and keys, by their names in `storage/open.py`.  Raises Invalid."""
@@ -281,7 +377,7 @@ def open_on_s3(bucket: str, prefix: str, config: Mapping[str, Any]) -> SlateInde
             builder.with_config(name, str(value))
         if str(config.get("endpoint", "")).startswith("http://"):
             builder.with_config("allow_http", "true")
-        return SlateIndexProvider(builder.build(), place, prefix)
+        return SlateIndexProvider(builder.build(), place, prefix, cache_bytes)
     except slatedb.Error as error:
         raise Invalid(f"index storage {place}: {getattr(error, 'message', error)}") from error
 

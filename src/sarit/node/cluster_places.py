@@ -56,7 +56,7 @@ def open_indexes(meta: ClusterMeta, env: Env, cache_bytes: int) -> IndexProvider
     """The indexes.  Blocks.  Raises Invalid (the extra is not installed), OSError."""
     directory = meta.index_directory
     if directory is None:
-        return open_shared_indexes(meta.index)
+        return open_shared_indexes(meta.index, cache_bytes * meta.containers)
     from sarit.index.sqlite import SqliteIndexProvider
 
     env.files.make_dirs(directory)

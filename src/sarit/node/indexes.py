@@ -30,7 +30,8 @@ def open_indexes(config: NodeConfig, env: Env, environ: Mapping[str, str] | None
 
     `environ` stands for the process's environment variables."""
     if config.index_url is not None:
-        return open_shared_indexes(config.index_url, environ)
+        cache_bytes = config.limits.index_cache_bytes * config.limits.containers
+        return open_shared_indexes(config.index_url, cache_bytes, environ)
     from sarit.index.sqlite import SqliteIndexProvider
 
     directory = f"{config.data_dir}/index"
@@ -38,14 +39,14 @@ def open_indexes(config: NodeConfig, env: Env, environ: Mapping[str, str] | None
     return SqliteIndexProvider(env, directory, config.limits.index_cache_bytes)
 
 
-def open_shared_indexes(url: str, environ: Mapping[str, str] | None = None) -> IndexProvider:
-    """Indexes on the object store at `url`.  Sends no request yet.  Raises Invalid."""
+def open_shared_indexes(url: str, cache_bytes: int, environ: Mapping[str, str] | None = None) -> IndexProvider:
+    """Indexes on the object store at `url`, with a cache for all of them.  Sends no request yet.  Raises Invalid."""
     bucket, prefix = parse_s3(url)
     try:
         from sarit.index.slate import open_on_s3
     except ImportError as error:
         raise Invalid(f"an index on an object store needs a library: install sarit[cluster] ({error})") from None
-    return open_on_s3(bucket, prefix, s3_config(os.environ if environ is None else environ))
+    return open_on_s3(bucket, prefix, s3_config(os.environ if environ is None else environ), cache_bytes)
 
 
 async def claim_index_storage(config: NodeConfig, env: Env, claim: DirectoryClaim) -> None:

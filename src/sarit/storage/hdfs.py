@@ -8,19 +8,29 @@ Hadoop in HADOOP_CONF_DIR, if there are any.
 
 Warnings.  (1) A rename that the client repeats after it took effect does not find its source: the outcome is unknown,
 so it is Unavailable, as every other failure.  (2) What a process that ended left in `.incoming` is deleted a day later,
-when the storage is opened.  (3) No limiter: HDFS does not share a disk with the log.
+when the storage is opened.  (3) No limiter: HDFS does not share a disk with the log.  (4) A namenode or datanode that
+hangs answers nothing, and the client waits for it.  So whoever waits gives up after HDFS_CALL_SECONDS, and another
+thread takes the place of the one that hangs, MAX_THREADS in all.  What such a call does in the end is a late write
+(`storage/port.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import hdfs_native
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import CLAIM_NAME_BYTES, HDFS_ABANDONED_WRITE_MS, HDFS_CLOSE_SECONDS, HDFS_PIECE_BYTES
+from sarit.core.limits import (
+    CLAIM_NAME_BYTES,
+    HDFS_ABANDONED_WRITE_MS,
+    HDFS_CALL_SECONDS,
+    HDFS_CLOSE_SECONDS,
+    HDFS_PIECE_BYTES,
+)
 from sarit.storage.checksums import too_short
 from sarit.storage.names import check_name, check_prefix
 
@@ -34,6 +44,7 @@ T = TypeVar("T")
 
 SUFFIX: Final = ".chunk"
 THREADS: Final = 6
+MAX_THREADS: Final = 12
 _INCOMING: Final = ".incoming"
 _CONFIG: Final = {
     # By default it tries for minutes, and whoever waits learns nothing.
@@ -60,6 +71,21 @@ def map_error(error: BaseException, doing: str) -> SaritError:
     return NotFound(text) if isinstance(error, FileNotFoundError) else Unavailable(text)
 
 
+class _Thread:
+    """A worker, its calls that have not ended, and those of them for which nobody waits any more."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        # The worker removes its calls.
+        self.unfinished: set[int] = set()
+        self.given_up: set[int] = set()
+
+    def hangs(self) -> bool:
+        """Whether one of its calls lasts too long."""
+        self.given_up &= self.unfinished
+        return bool(self.given_up)
+
+
 class HdfsChunks:
     """Chunks below `root` of the file system that `client` is connected to; made by `open_hdfs`."""
 
@@ -68,8 +94,8 @@ class HdfsChunks:
         self._root = root
         self._place = place
         self._env = env
-        self._workers = [env.threads.worker(f"hdfs-{number}") for number in range(THREADS)]
-        self._loads = [0] * THREADS
+        self._numbers = itertools.count()
+        self._threads = [self._new_thread(number) for number in range(THREADS)]
         self._closed = False
 
     def __repr__(self) -> str:
@@ -169,7 +195,7 @@ class HdfsChunks:
                 TimeoutError
             ):  # a thread that waits for a namenode that hangs; threads do not hold up the exit
                 async with asyncio.timeout(HDFS_CLOSE_SECONDS):
-                    await asyncio.gather(*(worker.close() for worker in self._workers))
+                    await asyncio.gather(*(thread.worker.close() for thread in self._threads))
 
     def _write(self, path: str, parts: Sequence[Buffer], observe: Observe | None) -> None:
         """Write and sync a new file.  On a thread."""
@@ -190,28 +216,46 @@ class HdfsChunks:
             file.close()
 
     async def _run(self, call: Callable[[], T], doing: str) -> T:
-        """Run `call` on the least loaded thread.  Raises the errors of the port."""
+        """Run `call` on the least loaded thread, for HDFS_CALL_SECONDS at most.  Raises the errors of the port."""
         self._require()
+        thread, number = self._least_loaded(doing), next(self._numbers)
 
         def guarded() -> T:
             try:
+                if number in thread.given_up:
+                    raise OSError("nobody waits for it any more")
                 return call()
             except Exception:
                 raise
             except BaseException as error:  # a panic of the client: whoever waits must not end with it
                 raise OSError(f"the client failed: {error}") from error
+            finally:
+                thread.unfinished.discard(number)
 
-        at = min(range(THREADS), key=self._loads.__getitem__)
-        worker: Worker = self._workers[at]
-        self._loads[at] += 1
+        thread.unfinished.add(number)
         try:
-            return await worker.run(guarded)
+            async with asyncio.timeout(HDFS_CALL_SECONDS) as limit:
+                return await thread.worker.run(guarded)
         except (SaritError, Corrupt):
             raise
         except Exception as error:
+            if limit.expired():
+                thread.given_up.add(number)
+                raise Unavailable(f"{doing}: no answer within {HDFS_CALL_SECONDS} s") from None
             raise map_error(error, doing) from error
-        finally:
-            self._loads[at] -= 1
+
+    def _least_loaded(self, doing: str) -> _Thread:
+        """A thread that does not hang, perhaps a new one.  Raises Unavailable when there are too many that do."""
+        free = [thread for thread in self._threads if not thread.hangs()]
+        if len(free) < THREADS and len(self._threads) < MAX_THREADS:
+            self._threads.append(self._new_thread(len(self._threads)))
+            free.append(self._threads[-1])
+        if not free:
+            raise Unavailable(f"{doing}: HDFS does not answer: {MAX_THREADS} calls wait for it")
+        return min(free, key=lambda thread: len(thread.unfinished))
+
+    def _new_thread(self, number: int) -> _Thread:
+        return _Thread(self._env.threads.worker(f"hdfs-{number}"))
 
     def _require(self) -> None:
         if self._closed:

@@ -3,14 +3,17 @@
 import asyncio
 import socket
 import sys
+import threading
 from contextlib import nullcontext
 
 import pytest
 
 from sarit.core.errors import Exists, Invalid, NotFound, Unavailable
 from sarit.env.real import real_env
+from sarit.storage import hdfs
 from sarit.storage.hdfs import HdfsChunks, map_error
 from sarit.storage.open import open_storage
+from tests.limits import HANG_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -122,3 +125,59 @@ def test_chunk_is_synced_before_it_has_its_name():
 def test_failed_write_removes_its_file(error, raised):
     calls = written(error, pytest.raises(raised))
     assert calls[-1] == ("delete", calls[0][1])
+
+
+class Hanging:
+    """A client whose listings wait for an event."""
+
+    def __init__(self):
+        self.goes_on, self.listed = threading.Event(), 0
+
+    def list_status(self, path, recursive):
+        self.goes_on.wait()
+        self.listed += 1
+        return []
+
+
+async def listing(chunks):
+    return [found async for found in chunks.list("c0")]
+
+
+def test_calls_of_a_hanging_namenode_are_given_up_and_others_get_their_threads(monkeypatch):
+    async def main():
+        monkeypatch.setattr(hdfs, "HDFS_CALL_SECONDS", 0.02)
+        client = Hanging()
+        chunks = HdfsChunks(client, "/root", "hdfs://here/root", real_env())
+        for _ in range(hdfs.MAX_THREADS):
+            with pytest.raises(Unavailable, match="no answer within"):
+                await listing(chunks)
+        # Each of them has a thread, and there are no more.
+        with pytest.raises(Unavailable, match=f"{hdfs.MAX_THREADS} calls wait for it"):
+            await listing(chunks)
+        client.goes_on.set()
+        monkeypatch.setattr(hdfs, "HDFS_CALL_SECONDS", HANG_SECONDS)
+        while any(thread.unfinished for thread in chunks._threads):
+            await asyncio.sleep(0.01)
+        assert await asyncio.gather(*(listing(chunks) for _ in range(20))) == [[]] * 20
+        assert client.listed == hdfs.MAX_THREADS + 20
+        await chunks.close()
+
+    asyncio.run(main())
+
+
+def test_a_call_that_was_given_up_before_it_began_is_not_made(monkeypatch):
+    async def main():
+        monkeypatch.setattr(hdfs, "HDFS_CALL_SECONDS", 0.02)
+        monkeypatch.setattr(hdfs, "THREADS", 1)
+        monkeypatch.setattr(hdfs, "MAX_THREADS", 1)
+        client = Hanging()
+        chunks = HdfsChunks(client, "/root", "hdfs://here/root", real_env())
+        outcomes = await asyncio.gather(*(listing(chunks) for _ in range(3)), return_exceptions=True)
+        assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
+        client.goes_on.set()
+        while chunks._threads[0].unfinished:
+            await asyncio.sleep(0.01)
+        assert client.listed == 1
+        await chunks.close()
+
+    asyncio.run(main())
