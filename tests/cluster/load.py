@@ -15,11 +15,12 @@ STREAM = "cluster/events"
 class Load:
     """Writes to a stream from a thread until `stop`; its errors are collected."""
 
-    def __init__(self, controller: str, segments: int = 8) -> None:
+    def __init__(self, controller: str, segments: int = 8, padding_bytes: int = 0) -> None:
         self.acknowledged: list[float] = []
         self.errors: list[BaseException] = []
         self._controller = controller
         self._segments = segments
+        self._padding = "x" * padding_bytes
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -49,7 +50,7 @@ class Load:
         self._thread.join()
         assert not self.errors, self.errors
         with sarit.connect(self._controller, retry_timeout=120) as client:
-            found = [event.decode().split(":") for event in client.reader(STREAM, end="tail")]
+            found = [event.decode().split(":")[:2] for event in client.reader(STREAM, end="tail")]
         by_key: dict[str, list[int]] = {}
         for key, number in found:
             by_key.setdefault(key, []).append(int(number))
@@ -63,7 +64,7 @@ class Load:
                 batch = 0
                 while not self._stopping.is_set():
                     for key in range(EVENTS_AT_ONCE):
-                        writer.write(f"{key}:{batch}", key=str(key))
+                        writer.write(f"{key}:{batch}:{self._padding}", key=str(key))
                     writer.flush()
                     self.acknowledged.append(time.monotonic())
                     batch += 1

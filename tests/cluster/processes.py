@@ -59,6 +59,12 @@ class ClusterProcess:
         return self
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether it has not ended."""
         return self._process is not None and self._process.poll() is None

@@ -38,14 +38,15 @@ class HdfsServer:
         self._command = [
             "java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dtest.build.data={directory}",
             f"-Dhadoop.log.dir={directory}", "-cp", class_path("hadoop"),
-            "org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1", "-nnport", str(name_port),
+            "org.apache.hadoop.test.MiniDFSClusterManager", "-datanodes", "1", "-nnport", str(name_port),
             "-httpport", str(http_port), "-writeDetails", str(self._details), *settings,
         ]  # fmt: skip
         self.process: Process | None = None
 
-    def start(self) -> HdfsServer:
-        """Start it and wait until a file can be written."""
-        self.process = Process(self._command, self._directory, "hdfs")
+    def start(self, *, fresh: bool = True) -> HdfsServer:
+        """Start it and wait until a file can be written.  Unless it is `fresh` it has what it had."""
+        self._details.unlink(missing_ok=True)
+        self.process = Process([*self._command, *(["-format"] if fresh else [])], self._directory, "hdfs")
         self.process.wait_until(self._is_ready, START_SECONDS)
         return self
 

@@ -16,6 +16,7 @@ nothing is written without it.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
@@ -127,6 +128,7 @@ class _Reader:
     def read(self, name: str, path: str, offset: int, length: int, check: Check | None) -> Buffer:
         """Exactly `length` bytes, checked.  On the thread."""
         file = self._open.get(path)
+        cached = file is not None
         if file is None:
             file = self._files.open(path, "scan")
             # The file is kept open: chunks never change, and `delete` closes it.
@@ -142,10 +144,12 @@ class _Reader:
             if check is not None:
                 check(data)
             return data
-        except (OSError, Corrupt):
-            # The descriptor may be stale (a network file system), or of a file that was restored meanwhile: the next
-            # read opens the file again.
+        except (OSError, Corrupt) as error:
+            # The descriptor may be of a file that was restored meanwhile: the next read opens the file again.
             self.forget(path)
+            # A server of NFS was replaced, or another machine deleted the file: opened again, it is there or missing.
+            if cached and isinstance(error, OSError) and error.errno == errno.ESTALE:
+                return self.read(name, path, offset, length, check)
             raise
 
     def forget(self, path: str) -> None:
