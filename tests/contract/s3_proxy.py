@@ -26,6 +26,7 @@ class Proxy:
         self.delay_seconds: dict[str, float] = {}
         self.answer: bytes | None = None
         self.port = 0
+        self.open: set[asyncio.StreamWriter] = set()
 
     async def serve(self, client: asyncio.StreamReader, reply: asyncio.StreamWriter) -> None:
         try:
@@ -33,6 +34,7 @@ class Proxy:
         except OSError:
             reply.close()
             return
+        self.open |= {reply, request}
         back = asyncio.ensure_future(_copy(upstream, reply))
         try:
             while True:
@@ -50,6 +52,7 @@ class Proxy:
         except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
+            self.open -= {reply, request}
             back.cancel()
             request.close()
             reply.close()
@@ -86,6 +89,11 @@ def counting(server: S3Server):
         asyncio.set_event_loop(loop)
         loop.run_until_complete(start())
         loop.run_forever()
+        while proxy.open:
+            proxy.open.pop().close()
+        while tasks := asyncio.all_tasks(loop):
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.close()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import slatedb.uniffi as slatedb
 
 from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
+from sarit.core.s3_errors import explained
 from sarit.index.keys import after
 from sarit.index.limits import (
     INDEX_BLOCK_CACHE_BYTES,
@@ -100,7 +101,7 @@ _SETTINGS: Final[Mapping[str, object]] = {
 def map_error(error: Exception, doing: str) -> SaritError:
     """An error of SlateDB's as the port's error; no other place maps them."""
     reason = getattr(error, "message", None) or str(error) or type(error).__name__
-    text = f"{doing}: {reason}"
+    text = f"{doing}: {explained(reason)}"
     if isinstance(error, slatedb.Error.Closed) and error.reason == slatedb.CloseReason.FENCED:
         return Fenced(f"{doing}: the index was opened by another owner")
     # A clock that was set back is refused as data that is out of order; it passes.

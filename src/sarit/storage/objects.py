@@ -5,9 +5,9 @@ chunk is overwritten; it is durable when the put returns.  Only `map_error` maps
 request twice within a few seconds.  A put that took effect although it failed thus ends as Exists, which the caller
 treats like Unavailable: the content under the name is unknown, so it takes another name.
 
-Warnings.  (1) A missing bucket answers 404, as a missing object does.  It is mapped to Unavailable: NotFound would mean
-to the reader that the chunk was deleted.  (2) obstore does not sync local files: directories go through
-`storage/directory.py`.
+Warnings.  (1) A missing bucket, and on some servers an unknown user, answers 404, as a missing object does.  It is
+mapped to Unavailable: NotFound would mean to the reader that the chunk was deleted.  (2) obstore does not sync local
+files: directories go through `storage/directory.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from obstore import exceptions, store
 
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import S3_CONNECT_SECONDS, S3_JOIN_ON_THREAD_BYTES, S3_MAX_RETRY_SECONDS, S3_REQUEST_SECONDS
+from sarit.core.s3_errors import explained, is_explained, is_missing_object
 from sarit.storage.checksums import too_short
 from sarit.storage.names import check_name, check_prefix
 
@@ -47,20 +48,19 @@ _RETRY: Final[RetryConfig] = {
 
 def map_error(error: Exception, doing: str) -> SaritError:
     """An error of obstore as the port's error."""
-    text = f"{doing}: {str(error).partition(chr(10))[0]}"
+    text = f"{doing}: {explained(str(error))}"
     if isinstance(error, exceptions.AlreadyExistsError):
         return Exists(text)
     if isinstance(error, exceptions.InvalidPathError):
         return Invalid(text)
-    if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+    refused = isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError))
+    if refused and not is_explained(str(error)):
         return Unavailable(
             f"{doing}: the object store refuses that: are the credentials right (AWS_ACCESS_KEY_ID, "
             "AWS_SECRET_ACCESS_KEY), and may they read, write and delete there?"
         )
-    if "NoSuchBucket" in str(error):
-        return Unavailable(f"{doing}: there is no such bucket: create it, or correct the address")
-    # S3 answers 404 for a missing bucket as well; only the code in the text distinguishes it (Warning 1).
-    if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)) and "NoSuchBucket" not in str(error):
+    # A 404 may be about the bucket or the user as well; only the code in the text distinguishes it (Warning 1).
+    if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)) and is_missing_object(str(error)):
         return NotFound(text)
     return Unavailable(text)
 

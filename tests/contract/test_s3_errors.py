@@ -1,0 +1,94 @@
+"""Mistakes of the setup and refusals of a real S3 server: what the node says, and how often it asks."""
+
+import asyncio
+
+import pytest
+
+from sarit.core.errors import Unavailable
+from sarit.core.s3_errors import explained, is_missing_object
+from sarit.env.real import real_env
+from sarit.index.slate import open_on_s3
+from sarit.storage.objects import MAX_RETRIES
+from sarit.storage.open import open_storage, s3_config
+from tests.contract.s3_proxy import counting
+
+CREDENTIALS = "are the credentials right (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+BODY = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{}</Code><Message>text of the server</Message></Error>'
+
+
+def response(status: str, code: str) -> bytes:
+    body = BODY.format(code).encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def refusals(bucket: str, environ: dict[str, str], *, index: bool = True) -> list[str]:
+    """What each call of storage and index says.  None of them may take a refusal for a missing chunk."""
+    said = []
+    storage = await open_storage(f"s3://{bucket}/x", real_env(), environ)
+
+    async def listing():
+        return [found async for found in storage.list("c0")]
+
+    calls = [
+        lambda: storage.write("c0/a", [b"abc"]),
+        lambda: storage.read("c0/a", 0, 3),
+        lambda: storage.delete("c0/a"),
+        listing,
+    ]
+    if index:
+        calls.append(lambda: open_on_s3(bucket, "x", s3_config(environ)).open(0))
+    for call in calls:
+        with pytest.raises(Unavailable) as refused:
+            await call()
+        said.append(str(refused.value))
+    await storage.close()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "advice"),
+    [
+        ("403 Forbidden", "SignatureDoesNotMatch", CREDENTIALS),
+        ("403 Forbidden", "InvalidAccessKeyId", CREDENTIALS),
+        ("404 Not Found", "XAdminUserNotFound", CREDENTIALS),
+        ("403 Forbidden", "AccessDenied", CREDENTIALS),
+        ("403 Forbidden", "RequestTimeTooSkewed", "synchronize them"),
+        ("404 Not Found", "NoSuchBucket", "there is no such bucket: create it"),
+    ],
+)
+def test_mistake_of_the_setup_is_named_with_what_to_do_and_not_repeated(s3, status, code, advice):
+    with counting(s3) as (proxy, server):
+        proxy.answer = response(status, code)
+        said = asyncio.run(refusals(server.bucket, server.environ))
+        assert all(advice in text and f"({code})" in text for text in said), said
+        # A read asks twice: how long the chunk is tells a refusal from a chunk that is too short.
+        assert proxy.counted.total() <= 10
+
+
+def test_slow_down_is_repeated_a_few_times_and_then_unavailable(s3):
+    with counting(s3) as (proxy, server):
+        proxy.answer = response("503 Slow Down", "SlowDown")
+        said = asyncio.run(refusals(server.bucket, server.environ, index=False))
+        assert all("fewer requests" in text for text in said), said
+        assert 4 < proxy.counted.total() <= 5 * (MAX_RETRIES + 1)
+
+
+def test_bucket_that_is_not_there(s3):
+    said = asyncio.run(refusals("no-such-bucket", s3.environ))
+    assert all("there is no such bucket" in text for text in said), said
+
+
+def test_wrong_keys_of_a_server_that_checks_them(s3):
+    if s3.kind == "moto":
+        pytest.skip("moto takes any key")
+    for wrong in ({"AWS_SECRET_ACCESS_KEY": "wrong"}, {"AWS_ACCESS_KEY_ID": "nobody"}):
+        said = asyncio.run(refusals(s3.bucket, {**s3.environ, **wrong}))
+        assert all(CREDENTIALS in text for text in said), said
+
+
+def test_code_of_another_kind_stays_in_the_text():
+    assert explained("first line\n<Error><Code>Other</Code>") == "first line (Other)"
+    assert explained("first line") == "first line"
+    assert is_missing_object("no body")
+    assert not is_missing_object("<Code>NoSuchBucket</Code>")
