@@ -67,7 +67,7 @@ class Sweeps:
         """The ranges in which one of the keys is."""
         if not self.ranges:
             return []
-        found = set()
+        found: set[Range] = set()
         for key in keys:
             found.update(span for span in self.ranges if span[0] <= key < span[1])
         return sorted(found)
