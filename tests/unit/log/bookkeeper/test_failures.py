@@ -10,7 +10,6 @@ from sarit.core.errors import Corrupt, Fenced, Unavailable
 from sarit.log.bookkeeper.limits import (
     LEDGER_DELETION_SECONDS,
     LEDGER_LONG_RETIRED_SECONDS,
-    LEDGER_PROOF_SECONDS,
 )
 from sarit.log.bookkeeper.log import LedgerSettings
 from sarit.log.bookkeeper.metadata import LedgerState
@@ -131,8 +130,11 @@ def test_busy_bookies_are_asked_again():
     async def main(world):
         for bookie in world.bookies.bookies.values():
             bookie.busy = 4
+        began = seconds()
         log = await written(world, 1, 3)
         assert log._writer.changes == 0
+        assert {bookie.busy for bookie in world.bookies.bookies.values()} == {0}, "they were asked again"
+        assert seconds() < began + 1, "the ledger was not left"
 
     run(main)
 
@@ -321,44 +323,6 @@ def test_next_ledger_gets_nothing_while_frames_of_the_one_before_are_under_way()
         assert written_to == {first}
         await asyncio.gather(*flying)
         assert log._writer.ledger != first
-
-    run(main)
-
-
-def test_owner_that_stood_still_asks_who_owns_the_log():
-    """Its ledger was fenced, retired and deleted, and bookies have forgotten the fence."""
-
-    async def main(world):
-        old = await written(world, 1, 3)
-        stands_still = [bookie for bookie in world.bookies.bookies.values()]
-        old._ticking.cancel()
-        await asyncio.sleep(2 * LEDGER_PROOF_SECONDS)
-        new = await reopened(world, range(1, 4))
-        await written(world, 4, 4, new)
-        for bookie in stands_still:
-            bookie.ledgers.pop(old._writer.ledger)
-        with pytest.raises(Fenced):
-            await append(old, 4, b"zombie")
-
-    run(main)
-
-
-def test_owner_that_stood_still_alone_goes_on():
-    async def main(world):
-        log = await written(world, 1, 3)
-        log._ticking.cancel()
-        await asyncio.sleep(2 * LEDGER_PROOF_SECONDS)
-        await written(world, 4, 6, log)
-
-    run(main)
-
-
-def test_idle_owner_needs_no_coordination():
-    async def main(world):
-        log = await written(world, 1, 3)
-        await asyncio.sleep(5 * LEDGER_PROOF_SECONDS)
-        world.faults.unavailable = True
-        await written(world, 4, 6, log)
 
     run(main)
 
