@@ -209,6 +209,8 @@ APPENDS_IDLE_SECONDS: Final = 1.0
 REOPEN_SECONDS: Final = 0.1  # between two attempts to recover a container; doubles up to the maximum
 MAX_REOPEN_SECONDS: Final = 5.0
 OPENING_WAIT_SECONDS: Final = 20.0  # a request waits so long for its container to open; the Rust client gives up at 30
+# Until the map names the next owner of a container that was given away; then its clients are sent away all the same.
+RELEASE_REPORT_SECONDS: Final = 5.0
 MAX_UNCHANGED_FRAMES: Final = 1000  # a checkpoint covers so many frames even when they changed nothing
 MAX_CONCURRENT_OPENS: Final = 4  # of containers that this store is given
 RELEASE_FLUSH_SECONDS: Final = 10.0  # a container flushes no longer before it is handed over ...

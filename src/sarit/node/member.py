@@ -94,6 +94,7 @@ class Member:
         self._membership: Membership | None = None
         self._incarnations: set[int] = set()
         self._released: set[int] = set()
+        self._gone: dict[int, asyncio.Event] = {}  # of containers that the map still has here, though they are released
         self._fenced: dict[int, int] = {}
         self._wake = asyncio.Event()
         self._map_changed = asyncio.Event()
@@ -167,12 +168,16 @@ class Member:
         """The store opens a container, or has opened it, or cannot open it yet."""
         self._address_changed.set()
 
-    def released(self, number: int) -> None:
-        """Nothing of a container is open here any more."""
+    def released(self, number: int) -> asyncio.Event | None:
+        """Nothing of a container is open here any more.
+
+        The event is set when the map says so: then the controllers send clients to the next owner.  None: it does."""
         record = self.watch.map
-        if record is not None and record.moving.get(number) == self.name:
-            self._released.add(number)
-            self._wake.set()
+        if record is None or record.moving.get(number) != self.name:
+            return None
+        self._released.add(number)
+        self._wake.set()
+        return self._gone.setdefault(number, asyncio.Event())
 
     async def confirm(self, number: int) -> None:
         """Read the map once more before a container is opened.
@@ -311,6 +316,8 @@ class Member:
         """Commands to the store for a newer map."""
         self._map_changed.set()
         self._address_changed.set()
+        for number in [number for number in self._gone if record.moving.get(number) != self.name]:
+            self._gone.pop(number).set()
         hosting = self._hosting
         if hosting is None or self._is_lost():
             return

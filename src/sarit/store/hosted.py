@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +23,7 @@ from sarit.core.limits import (
     ORPHAN_SWEEP_RETRY_SECONDS,
     RELEASE_DIRTY_BYTES,
     RELEASE_FLUSH_SECONDS,
+    RELEASE_REPORT_SECONDS,
     REOPEN_SECONDS,
 )
 from sarit.core.repeated_log import RepeatedLog
@@ -126,7 +128,8 @@ class Store(Protocol):
     opened_first: frozenset[int]
     on_failure: Callable[[Container], None] | None
     on_fenced: Callable[[int, int], None]
-    on_released: Callable[[int], None]
+    # The event that it gives is set when clients who ask are sent to the next owner; None: they are.
+    on_released: Callable[[int], asyncio.Event | None]
     on_opening: Callable[[], None]
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -141,7 +144,7 @@ class HostedContainer:
     """One container number, and the container that serves it now, if any."""
 
     __slots__ = (
-        "_closing", "_decided", "_departed", "_doing", "_failure", "_running", "_step", "_store",
+        "_away", "_closing", "_decided", "_departed", "_doing", "_failure", "_running", "_step", "_store",
         "health", "hosting", "number", "opened", "reads", "scrub", "tables", "tasks",
     )  # fmt: skip
 
@@ -157,6 +160,7 @@ class HostedContainer:
         self._store = store
         self._closing: Opened | None = None  # it is open, and requests do not find it
         self._departed: Leaving | None = None  # it is closed, and has not sent away who waits
+        self._away: asyncio.Event | None = None  # before it is set, who is sent away would be sent back
         self._failure = ""  # why it does not serve
         self._decided = asyncio.Event()
         self._running = owned  # by `SegmentStore.start`, which opens it
@@ -171,7 +175,7 @@ class HostedContainer:
     def error(self) -> SaritError:
         """What a request gets while requests do not find it."""
         error = self.health.error()
-        if self._store.placed and self.hosting.state in UNDECIDED:
+        if self._store.placed and (self.hosting.state in UNDECIDED or self._away is not None):
             return Opening(str(error), self._decided)
         return error
 
@@ -214,7 +218,7 @@ class HostedContainer:
         elif Effect.END in effects:
             withdrawn = self._end()
         self._update_health(state)
-        if state in UNDECIDED:
+        if state in UNDECIDED or self._away is not None:
             self._decided.clear()
         else:
             self._decided.set()
@@ -226,7 +230,10 @@ class HostedContainer:
             coverage_probe("container_fenced_by_another_store")
             self._store.on_fenced(self.number, self.hosting.fenced_version)
         if Effect.REPORT_RELEASED in effects:
-            self._store.on_released(self.number)
+            away = self._store.on_released(self.number)
+            if away is not None and self._departed is not None:
+                self._away = away
+                self._decided.clear()
         if withdrawn is not None and self._store.on_failure is not None:
             self._store.on_failure(withdrawn)
         if Effect.SERVE in effects and self.opened is not None:
@@ -316,11 +323,26 @@ class HostedContainer:
                     self.on(step.result())
                     # After the report: who is sent away asks where the container is.
                     departed, self._departed = self._departed, None
-                    if departed is not None:
+                    if departed is not None and self._away is not None:
+                        self._store.spawn(self._send_away(departed, self._away))
+                    elif departed is not None:
                         departed.send_away()
         finally:
             self._step = None
             self._running = False
+
+    async def _send_away(self, departed: Leaving, away: asyncio.Event) -> None:
+        """Send away who waits once the controllers name another store.
+
+        Pravega's clients pause 1, 10, 100 ms, then 1, 10, 20 s: some wrong answers in a row cost them half a minute."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE_REPORT_SECONDS):
+                await away.wait()
+        if self._away is away:
+            self._away = None
+            if self.hosting.state not in UNDECIDED:
+                self._decided.set()
+        departed.send_away()
 
     async def open_once(self, *, accept_loss: bool = False, phases: Phases | None = None) -> None:
         """Open it; the event that follows is the caller's.  Raises as `open_container`."""

@@ -152,7 +152,7 @@ class SegmentStore:
         # was given to this store.
         self.on_fenced: Callable[[int, int], None] = lambda number, map_version: None
         # Called when nothing of a container is open here any more, whatever the reason.
-        self.on_released: Callable[[int], None] = lambda number: None
+        self.on_released: Callable[[int], asyncio.Event | None] = lambda number: None
         # Called when `count_opening` may have changed.
         self.on_opening: Callable[[], None] = lambda: None
         self._background = Background.critical(_log, "a background task of the store")

@@ -10,6 +10,7 @@ import pytest
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
+from sarit.node import log_place
 from sarit.node.cluster_init import check_storage, init_cluster
 from sarit.node.cluster_release import check_clock, check_release, raise_release
 from sarit.node.cluster_settings import META
@@ -147,6 +148,21 @@ def test_wrong_credentials_and_a_missing_bucket_are_one_error(tmp_path, monkeypa
     (tmp_path / "s3").mkdir()
     with s3_server(tmp_path / "s3") as server:
         asyncio.run(main(server.environ))
+
+
+def test_too_few_bookies_for_an_acknowledgement_are_refused_and_fewer_than_a_ledger_has_are_a_warning(caplog):
+    place = log_place.parse_log_url("bookkeeper://zk:2181/ledgers")
+    with pytest.raises(Unavailable) as raised:
+        log_place._require_bookies(place, 1)
+    assert str(raised.value) == (
+        "1 bookies are registered as writable at zk:2181/ledgers, and an entry needs 2: start more of them, or check "
+        "the path"
+    )
+    log_place._require_bookies(place, 3)
+    assert not caplog.records
+    log_place._require_bookies(place, 2)
+    (record,) = caplog.records
+    assert record.getMessage() == "2 bookies are registered as writable, and a ledger has 3: entries have fewer copies"
 
 
 # -- releases ---------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ class Hosting:
         self.commands: list[tuple] = []
         self.opening: frozenset[int] = frozenset()
         self.releases = True  # whether it reports a release at once
+        self.away: list[asyncio.Event] = []  # what it got for the reports that the map has to follow
         self._changed = asyncio.Event()
 
     def own(self, number: int, map_version: int) -> None:
@@ -36,7 +37,10 @@ class Hosting:
     def release(self, number: int, *, graceful: bool) -> None:
         self._note("release", number, graceful)
         if self.releases:
-            self.member.released(number)
+            away = self.member.released(number)
+            if away is not None:
+                assert not away.is_set()
+                self.away.append(away)
 
     def lost(self) -> None:
         self._note("lost")
@@ -168,6 +172,7 @@ def test_moving_container_is_released_and_the_move_ends_in_the_map():
         await cluster.hosting.until("release", 0, True)
         record = await cluster.map_where(lambda record: not record.moving)
         assert (record.version, record.owners) == (2, ("b", "a", "a"))
+        await cluster.hosting.away[0].wait()  # clients may be sent away: the map names the next owner
         await cluster.hosting.until("own", 1, 1)
 
     run(main)

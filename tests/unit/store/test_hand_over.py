@@ -10,6 +10,7 @@ import pytest
 from sarit.core.errors import Fenced, Moved, Unavailable
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.real import RealNetwork
+from sarit.store import hosted
 from sarit.store.health import HealthState
 from sarit.store.server import held_requests
 from sarit.store.server.listener import StoreListener
@@ -122,6 +123,46 @@ def test_appends_of_a_hand_over_are_acknowledged_or_sent_away_and_the_connection
             setup = await there.ask(wire.SetupAppend(7, WRITER, NAME, ""))
             assert setup.last_event_number == acknowledged
             assert await read_all(b.store, NAME) == b"".join(b"%04d" % n for n in range(1, acknowledged + 1))
+
+    run(main())
+
+
+def test_writers_wait_until_the_map_names_the_next_owner():
+    """The controllers sent them back: after five wrong answers in a row Pravega's clients paused for 10 s and more."""
+
+    async def main():
+        async with peers() as (a, b):
+            await a.own()
+            client = await writer_at(a)
+            named = asyncio.Event()
+            a.store.on_released = lambda number: named
+            a.store.release(NUMBER, graceful=True)
+            await a.reaches(HealthState.ABSENT)
+            a.store.release(NUMBER, graceful=True)  # by the next map, in which another container has moved
+            await b.own()
+            # Both a writer that was set up, and one that comes from a controller that has not seen the change yet.
+            client.send(append_end(b"x", 1, 1, request=9))
+            other = await a.client()
+            other.send(wire.SetupAppend(7, WRITER, NAME, ""))
+            for each in (client, other):
+                assert await each.ask(wire.KeepAlive()) == wire.KeepAlive()
+            named.set()
+            assert await client.reply() == wire.WrongHost(9, NAME, "")
+            assert await other.reply() == wire.WrongHost(7, NAME, "")
+
+    run(main())
+
+
+def test_writers_are_sent_away_when_the_map_cannot_be_changed(monkeypatch):
+    async def main():
+        monkeypatch.setattr(hosted, "RELEASE_REPORT_SECONDS", 0.01)
+        async with peers(1) as (a,):
+            await a.own()
+            client = await writer_at(a)
+            a.store.on_released = lambda number: asyncio.Event()
+            a.store.release(NUMBER, graceful=True)
+            await a.reaches(HealthState.ABSENT)
+            assert await client.ask(append_end(b"x", 1, 1, request=9)) == wire.WrongHost(9, NAME, "")
 
     run(main())
 
