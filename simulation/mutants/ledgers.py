@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = "tests/unit/log/bookkeeper"
 _FAILURES: Final = f"{_FOLDER}/test_failures.py"
+_ZOMBIES: Final = f"{_FOLDER}/test_zombies.py"
 
 
 @mutant("no acknowledged loss", found_by=f"{_FOLDER}/test_machines.py")
@@ -131,7 +132,7 @@ def next_ledger_begun_early() -> Iterator[None]:
         yield
 
 
-@mutant("one owner", found_by=f"{_FAILURES}::test_owner_that_stood_still_asks_who_owns_the_log")
+@mutant("one owner", found_by=f"{_ZOMBIES}::test_owner_that_stood_still_asks_who_owns_the_log")
 @contextmanager
 def acknowledged_after_any_pause() -> Iterator[None]:
     """An acknowledgement of bookies counts, however long the owner stood still."""
