@@ -21,8 +21,9 @@ from benchmarks import figures
 from benchmarks.contract_rows import CONTRACT_ROWS
 from benchmarks.harness import FILLED_DISK_PART, ROOT
 from benchmarks.measure import measure_rows
-from benchmarks.sarit_rows import FAST_ROW_BYTES, Scale
+from benchmarks.sarit_rows import FAST_ROW_BYTES
 from benchmarks.sarit_rows import ROWS as STREAM_ROWS
+from benchmarks.scale import Scale
 
 ROWS = STREAM_ROWS | CONTRACT_ROWS
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from benchmarks.sarit_rows import Scale
+    from benchmarks.scale import Scale
 
 # Concurrent transactions: enough to keep the node busy, few enough to end in time.
 OPEN: Final = 10

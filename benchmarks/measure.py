@@ -14,7 +14,7 @@ from benchmarks.harness import Load, OthersCpu, noise, scatter_on_disk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.sarit_rows import Scale
+    from benchmarks.scale import Scale
 
 
 def measure_rows(

@@ -18,11 +18,13 @@ from benchmarks.peers.java_load import java_load
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.maven import PeerMissing, class_path
 from benchmarks.peers.pravega import Pravega
-from benchmarks.sarit_rows import LOW_RATE, Scale, official_client
+from benchmarks.sarit_rows import LOW_RATE, official_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from benchmarks.scale import Scale
 
     Rows = dict[str, Callable[[Path, Scale], dict[str, Any]]]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import spark_growth, spark_rows
@@ -15,6 +14,8 @@ from benchmarks.killed_store import killed_store
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from benchmarks.scale import Scale
 
 RATE: Final = 1_000_000
 LOW_RATE: Final = 10_000
@@ -28,18 +29,6 @@ FAST_ROW_BYTES: Final = 60_000_000_000
 PROCESS_TURNS: Final = 3
 IDLE_CPU_SECONDS: Final = 0.05  # in a second
 TURNS_SEGMENTS: Final = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The length of measurements: `quick` is not accurate enough for verdicts."""
-
-    quick: bool
-    long: bool
-
-    def seconds(self, full: float, quick: float = 6.0) -> float:
-        """The length of a measurement."""
-        return quick if self.quick else full
 
 
 def _node(directory: Path, **streams: int) -> SaritNode:

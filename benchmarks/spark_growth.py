@@ -11,7 +11,7 @@ from benchmarks.harness import SaritNode, load
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.sarit_rows import Scale
+    from benchmarks.scale import Scale
 
 SEGMENTS: Final = (1, 8, 64, 512)
 SEGMENT_EVENTS: Final = 1_000_000

@@ -11,7 +11,7 @@ from benchmarks.harness import load
 
 if TYPE_CHECKING:
     from benchmarks.harness import Load
-    from benchmarks.sarit_rows import Scale
+    from benchmarks.scale import Scale
 
 SPARK_EVENTS: Final = 10_000_000
 QUICK_SPARK_EVENTS: Final = 4_000_000

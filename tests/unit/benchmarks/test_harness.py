@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import harness, measure
 from benchmarks.harness import FILLED_DISK_PART, Load, affordable_events
-from benchmarks.sarit_rows import Scale
+from benchmarks.scale import Scale
 
 
 def test_interrupted_row_leaves_no_generator_running(tmp_path, monkeypatch) -> None:
