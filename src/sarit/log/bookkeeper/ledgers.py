@@ -7,12 +7,14 @@ ledger with many reads ahead.  All on the event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Conflict, Corrupt, NotFound, Unavailable
+from sarit.core.errors import Conflict, Corrupt, NotFound, SaritError, Unavailable
+from sarit.core.repeated_log import RepeatedLog
 from sarit.log.bookkeeper import wire
 from sarit.log.bookkeeper.limits import (
     BUSY_BOOKIE_SECONDS,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer, Clock
     from sarit.log.bookkeeper.port import AddPacket, Bookies, LedgerStore
+
+
+_log = logging.getLogger("sarit.log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class LedgerWriter:
         self._storing: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._abandoned = False
+        self._repeated = RepeatedLog(_log, clock.monotonic)
 
     def __repr__(self) -> str:
         return f"<LedgerWriter of {self.ledger} {self._machine!r}>"
@@ -189,7 +195,10 @@ class LedgerWriter:
             try:
                 refused = await self._try_store(metadata, before)
                 break
-            except Unavailable:
+            except SaritError as error:
+                # Also where a user must mend it, as missing rights: without an answer nothing may be taken for done.
+                if not isinstance(error, Unavailable):
+                    self._repeated.error("", f"the metadata of ledger {self.ledger} cannot be stored: {error}")
                 await asyncio.sleep(METADATA_RETRY_SECONDS)
         self._storing = None
         if refused:

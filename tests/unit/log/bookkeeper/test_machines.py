@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.log.bookkeeper import recovering, writing
-from sarit.log.bookkeeper.limits import BUSY_BOOKIE_SECONDS
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.bookkeeper.recovering import AddAgain, Close, LedgerRecovering
@@ -187,26 +186,6 @@ def test_recovery_gives_up_where_the_end_is_not_known():
     machine.read("b", 0, EntryReply(Code.LOST))
     (end,) = machine.read("c", 0, EntryReply(Code.FAILED))
     assert isinstance(end, recovering.Inconclusive)
-
-
-def test_entry_needs_a_quorum_of_both_ensembles_while_a_change_is_stored():
-    """Nobody knows yet which of the two a recovery will read."""
-    writer = LedgerWriting(LedgerMetadata(3, 3, 2, LedgerState.OPEN, ((0, ("a", "b", "c")),)), 0.0)
-    writer.spares(("a", "b", "c", "d"))
-    writer.add(10, 0.0)
-    (change,) = writer.answered("c", 0, Code.LOST, 0.1)
-    assert change == Store(replace(writer.metadata, ensembles=((0, ("a", "b", "d")),)))
-    # Two bookies of the old ensemble have it, and one of the new.
-    assert writer.answered("a", 0, Code.OK, 0.2) == []
-    assert writer.answered("c", 0, Code.OK, 0.3) == []
-    assert writer.stored(change.metadata, 0.4) == [Send("d", 0)]
-    assert writer.answered("d", 0, Code.OK, 0.5) == [Done(0)]
-
-
-def test_entry_that_a_busy_bookie_refused_is_sent_again_after_a_pause():
-    writer = LedgerWriting(LedgerMetadata(3, 3, 2, LedgerState.OPEN, ((0, ("a", "b", "c")),)), 0.0)
-    writer.add(10, 0.0)
-    assert writer.answered("a", 0, Code.TOO_MANY_REQUESTS, 0.1) == [Send("a", 0, BUSY_BOOKIE_SECONDS)]
 
 
 def test_acknowledgement_after_a_pause_waits_for_the_owner_to_be_known():
