@@ -21,6 +21,7 @@ from tests.contract.s3 import s3_server
 ROOT = Path(__file__).resolve().parents[2]
 KILLED = "s2"
 POLL_SECONDS = 0.05
+KILLED_AFTER_FLIGHTS = 100_000
 
 
 def main() -> None:
@@ -86,7 +87,7 @@ class Killer(threading.Thread):
     def run(self) -> None:
         """See the class."""
         cluster = self._cluster
-        while not self.flights:
+        while self.flights < KILLED_AFTER_FLIGHTS:
             time.sleep(POLL_SECONDS)
             if self._acknowledged.exists():
                 self.flights = int(self._acknowledged.read_text() or 0)
