@@ -49,7 +49,11 @@ class Load:
         self._stopping.set()
         self._thread.join()
         assert not self.errors, self.errors
-        with sarit.connect(self._controller, retry_timeout=120) as client:
+        self.check(self._controller)
+
+    def check(self, controller: str) -> None:
+        """Check what is in the stream."""
+        with sarit.connect(controller, retry_timeout=120) as client:
             found = [event.decode().split(":")[:2] for event in client.reader(STREAM, end="tail")]
         by_key: dict[str, list[int]] = {}
         for key, number in found:

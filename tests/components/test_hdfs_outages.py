@@ -100,7 +100,7 @@ def test_hdfs_that_hangs_dies_or_refuses_writes_loses_nothing(tmp_path):
         assert node.stop() == 0
         # All of it is on HDFS and in the log.
         node.start()
-        load.stop()
+        load.check(node.controller)
     finally:
         node.kill()
         hdfs.kill()

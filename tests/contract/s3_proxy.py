@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Proxy:
-    """`counted`: requests by method, and those that store an index table or a manifest by "PUT manifest" and so on.
+    """`counted`: requests by method.
 
     `delay_seconds`: by method, before a request is passed on.  `answer`: a whole response instead, or None."""
 
@@ -22,7 +22,6 @@ class Proxy:
         self._host, _, port = server.endpoint.removeprefix("http://").partition(":")
         self._port = int(port)
         self.counted: Counter[str] = Counter()
-        self.paths: list[str] = []
         self.delay_seconds: dict[str, float] = {}
         self.answer: bytes | None = None
         self.port = 0
@@ -39,11 +38,10 @@ class Proxy:
         try:
             while True:
                 head = await client.readuntil(b"\r\n\r\n")
-                method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
+                method = head.split(b"\r\n", 1)[0].decode().split(" ", 1)[0]
                 length = _length(head)
                 body = await client.readexactly(length) if length else b""
                 self.counted[method] += 1
-                self.paths.append(f"{method} {path}")
                 await asyncio.sleep(self.delay_seconds.get(method, 0.0))
                 if self.answer is not None:
                     reply.write(self.answer)
