@@ -9,7 +9,6 @@ import importlib
 import logging
 import sys
 from contextlib import suppress
-from importlib.metadata import version
 
 import click
 
@@ -64,7 +63,7 @@ class _Nouns(Commands):
 
 
 @click.group(cls=_Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(version=version("sarit"), prog_name="sarit")
+@click.version_option(package_name="sarit", prog_name="sarit")
 def cli() -> None:
     """Durable, append-only, elastic streams."""
 
