@@ -15,7 +15,7 @@ from sarit.node.cluster_init import check_storage, init_cluster
 from sarit.node.cluster_release import check_clock, check_release, raise_release
 from sarit.node.cluster_settings import META
 from sarit.storage.open import open_storage
-from tests.contract.s3 import s3_server, versitygw
+from tests.contract.s3 import binary_of, s3_server
 from tests.unit.node.test_cluster_settings import meta
 
 
@@ -121,7 +121,7 @@ def test_failure_while_marks_are_written_leaves_nothing(tmp_path):
     asyncio.run(main())
 
 
-@pytest.mark.skipif(versitygw() is None, reason="moto checks no credentials")
+@pytest.mark.skipif(binary_of("versitygw") is None, reason="moto checks no credentials")
 @pytest.mark.parametrize(
     ("changes", "bucket", "message"),
     [
