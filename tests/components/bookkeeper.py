@@ -159,6 +159,19 @@ class BookKeeperCluster:
         for bookie in self.bookies:
             bookie.kill()
 
+    def wait_registered(self) -> None:
+        """Until ZooKeeper knows all bookies: after its restart they may have to register again."""
+        client = KazooClient(self.zookeeper.hosts)
+        client.start()
+        deadline = time.monotonic() + START_SECONDS
+        try:
+            while not {bookie.name for bookie in self.bookies} <= set(client.get_children("/ledgers/available")):
+                assert time.monotonic() < deadline, "a bookie is not registered again"
+                time.sleep(0.1)
+        finally:
+            client.stop()
+            client.close()
+
     def delete_ledgers(self) -> None:
         """Delete all ledgers, and wait until bookies have had time to collect their files."""
         client = KazooClient(self.zookeeper.hosts)

@@ -99,6 +99,8 @@ async def kill_zookeeper(site: Site) -> None:
     zookeeper.kill()
     await site.wait(0.2, 4)
     await asyncio.to_thread(zookeeper.start)
+    # A node does not start while fewer than two are.
+    await asyncio.to_thread(site.cluster.wait_registered)
 
 
 async def kill_node(site: Site) -> None:
