@@ -14,12 +14,13 @@ from simulation.batch import summarize
 from simulation.run import run_seed
 
 ROOT = Path(__file__).parent.parent
-TWICE = (3, 11, 20, 26)
+ON_BOOKIES = ("--stores", "3", "--bookkeeper")
+TWICE = ((3, ()), (11, ()), (20, ()), (26, ()), (1, ON_BOOKIES))
 
 
-def _trace(seed: int, hash_seed: str, path: Path) -> Path:
+def _trace(seed: int, options: tuple[str, ...], hash_seed: str, path: Path) -> Path:
     subprocess.run(
-        [sys.executable, "-m", "simulation", "--seed", str(seed), "--trace", str(path), "--quiet"],
+        [sys.executable, "-m", "simulation", "--seed", str(seed), *options, "--trace", str(path), "--quiet"],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         check=True,
@@ -28,10 +29,11 @@ def _trace(seed: int, hash_seed: str, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("seed", TWICE)
-def test_seed_gives_same_trace_in_any_process_and_hash_seed(seed, tmp_path) -> None:
+@pytest.mark.parametrize(("seed", "options"), TWICE)
+def test_seed_gives_same_trace_in_any_process_and_hash_seed(seed, options, tmp_path) -> None:
     """Every step, message, disk effect and log record, line by line."""
-    with _trace(seed, "1", tmp_path / "one").open() as one, _trace(seed, "2", tmp_path / "two").open() as two:
+    paths = [_trace(seed, options, hash_seed, tmp_path / hash_seed) for hash_seed in ("1", "2")]
+    with paths[0].open() as one, paths[1].open() as two:
         count = 0
         for count, (left, right) in enumerate(zip_longest(one, two), 1):
             assert left == right, f"line {count} differs: python -m simulation --seed {seed} --trace FILE"

@@ -14,10 +14,12 @@ from simulation.mutants import (
     coordination,
     damage,
     groups,
+    ledger_ends,
     ledgers,
     logs,
     ownership,
     segments,
+    sessions,
     stores,
     tiering,
 )
@@ -26,6 +28,6 @@ from simulation.mutants.registry import Mutant, registered
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "ledgers", "logs",
-    "ownership", "segments", "stores", "tiering",
+    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "ledger_ends",
+    "ledgers", "logs", "ownership", "segments", "sessions", "stores", "tiering",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ _FAILURES: Final = f"{_FOLDER}/test_failures.py"
 _ZOMBIES: Final = f"{_FOLDER}/test_zombies.py"
 
 
-@mutant("no acknowledged loss", found_by=f"{_FOLDER}/test_machines.py")
+@mutant("no acknowledged loss", stores=3, on_bookies=True)
 @contextmanager
 def entry_done_without_quorum() -> Iterator[None]:
     """An entry is acknowledged when one bookie has it."""
@@ -56,7 +56,7 @@ def recovery_reads_without_fence() -> Iterator[None]:
         yield
 
 
-@mutant("no acknowledged loss", found_by=f"{_FOLDER}/test_machines.py")
+@mutant("no acknowledged loss", stores=3, on_bookies=True)
 @contextmanager
 def ledger_closed_without_search() -> Iterator[None]:
     """A recovery closes the ledger at the last add that bookies know to be confirmed."""
@@ -88,7 +88,7 @@ def chain_stored_without_comparing() -> Iterator[None]:
         yield
 
 
-@mutant("one owner", found_by=f"{_FAILURES}::test_retired_ledgers_are_deleted_after_the_pause_and_not_before")
+@mutant("one owner", stores=3, on_bookies=True)
 @contextmanager
 def ledger_deleted_without_pause() -> Iterator[None]:
     """A ledger is deleted as soon as no frame is needed of it, and its fence with it."""
@@ -112,10 +112,7 @@ def ledger_made_before_it_is_noted() -> Iterator[None]:
         yield
 
 
-@mutant(
-    "no acknowledged loss",
-    found_by=f"{_FAILURES}::test_next_ledger_gets_nothing_while_frames_of_the_one_before_are_under_way",
-)
+@mutant("no acknowledged loss", stores=3, on_bookies=True)
 @contextmanager
 def next_ledger_begun_early() -> Iterator[None]:
     """The next ledger gets frames while those of the one before are under way: a gap between the two."""

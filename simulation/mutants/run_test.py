@@ -1,7 +1,11 @@
-"""`python -m simulation.mutants.run_test MUTANT TEST`: run a test with a mutant; exits with pytest's code."""
+"""`python -m simulation.mutants.run_test MUTANT TEST`: run a test with a mutant; exits with pytest's code.
+
+With `--children` before them, any number of pairs: each runs in a child, which has all modules already, and its code is
+in a line."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -15,5 +19,20 @@ def main(name: str, test: str) -> int:
         return int(pytest.main([test, "-x", "-q", "-p", "no:cacheprovider"]))
 
 
+def in_children(pairs: list[tuple[str, str]]) -> None:
+    """Print the mutants and the exit codes of their tests."""
+    for name, test in pairs:
+        child = os.fork()
+        if not child:
+            silent = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
+            os._exit(main(name, test))
+        _, status = os.waitpid(child, 0)
+        print(name, os.waitstatus_to_exitcode(status), flush=True)
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    if sys.argv[1] != "--children":
+        sys.exit(main(*sys.argv[1:]))
+    in_children(list(zip(sys.argv[2::2], sys.argv[3::2], strict=True)))

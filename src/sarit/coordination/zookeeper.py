@@ -86,8 +86,9 @@ class ZooKeeper:
         self._certain_at = _NO_TIME
         self._beat_now = asyncio.Event()
         self._background = Background.critical(_log, "the session with ZooKeeper")
-        self._watches: set[ZooKeeperWatch] = set()
-        self._memberships: set[SessionStates] = set()
+        # Sets in the order of their making.
+        self._watches: dict[ZooKeeperWatch, None] = {}
+        self._memberships: dict[SessionStates, None] = {}
 
     def __repr__(self) -> str:
         state = "connected" if self._connected.is_set() else "not connected"
@@ -229,7 +230,7 @@ class ZooKeeper:
 
     def add_membership(self, membership: SessionStates) -> None:
         """Report the session's states to it until it is LOST."""
-        self._memberships.add(membership)
+        self._memberships[membership] = None
 
     def _on_state(self, state: str, ended: bool) -> None:
         if state == "CONNECTED":
@@ -259,7 +260,7 @@ class ZooKeeper:
         for membership in list(self._memberships):
             membership.on_session_state(state)
             if state is MemberState.LOST:
-                self._memberships.discard(membership)
+                self._memberships.pop(membership, None)
 
     async def _send_heartbeats(self) -> None:
         while True:
@@ -291,7 +292,7 @@ class ZooKeeper:
 
     def _add_watch(self, path: str, changed: Callable[[], None], *, children: bool) -> ZooKeeperWatch:
         watch = ZooKeeperWatch(self._client, self._watches, partial(self._post), path, changed, children=children)
-        self._watches.add(watch)
+        self._watches[watch] = None
         if self._connected.is_set():
             watch.arm()
         return watch

@@ -23,7 +23,7 @@ class ZooKeeperWatch:
     Calls of one session are carried out in order, so what is read in `changed` is read after that."""
 
     def __init__(
-        self, client: Any, watches: set[ZooKeeperWatch], post: Callable[..., None], path: str,
+        self, client: Any, watches: dict[ZooKeeperWatch, None], post: Callable[..., None], path: str,
         changed: Callable[[], None], *, children: bool,
     ) -> None:  # fmt: skip
         self._client = client
@@ -36,7 +36,7 @@ class ZooKeeperWatch:
 
     def close(self) -> None:
         """See `Watch`."""
-        self._watches.discard(self)
+        self._watches.pop(self, None)
 
     def arm(self) -> None:
         """Ask ZooKeeper for the next change."""

@@ -85,8 +85,9 @@ def test_session_that_is_silent_ends_with_its_member_and_learns_it_when_it_is_ba
             await asyncio.sleep(0.1)
         assert states == [MemberState.SUSPENDED]
         sessions.servers.cut.clear()
-        while states[-1] is not MemberState.LOST:
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(60):
+            while states[-1] is not MemberState.LOST:
+                await asyncio.sleep(0.1)
 
     run(main)
 
