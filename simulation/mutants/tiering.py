@@ -170,7 +170,7 @@ def truncated_block_in_no_extent() -> Iterator[None]:
         yield
 
 
-@mutant("long-term storage is a prefix", found_by="tests/unit/store/tiering/test_packs.py")
+@mutant("long-term storage is a prefix")
 @contextmanager
 def pack_deleted_with_its_first_piece() -> Iterator[None]:
     """A pack is garbage as soon as one of its pieces is."""
@@ -194,7 +194,7 @@ def pack_kept_without_pieces() -> Iterator[None]:
         yield
 
 
-@mutant("stable bytes", found_by="tests/unit/store/tiering/test_packs.py")
+@mutant("stable bytes")
 @contextmanager
 def piece_of_a_pack_is_its_neighbour() -> Iterator[None]:
     """Each piece of a pack is recorded where the piece before it begins, and with its checksums of the other."""
@@ -213,7 +213,7 @@ def piece_of_a_pack_is_its_neighbour() -> Iterator[None]:
         yield
 
 
-@mutant("stable bytes", found_by="tests/unit/store/tiering/test_packs.py")
+@mutant("stable bytes")
 @contextmanager
 def pieces_of_a_pack_share_cached_blocks() -> Iterator[None]:
     """The cache of chunk blocks does not distinguish the pieces of a pack."""
