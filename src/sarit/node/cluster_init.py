@@ -6,7 +6,7 @@
 4. The description is complete.
 
 A run that was killed in between is repeated: it goes on with the same id.  One that fails takes back what it wrote to
-coordination and to the directory of the log.
+coordination and to the directory of the log; unless long-term storage may have its id, which must not be forgotten.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def init_cluster(registers: Registers, env: Env, asked: ClusterMeta, stora
         await claim_owner_chunk(storage, meta.cluster, meta.containers, written=False, new=True)
         await _claim_index(env, meta, new=True)
     except (SaritError, OSError):
-        if new:
+        if new and not await _may_be_marked(storage, meta):
             await _take_back(registers, env, meta, version)
         raise
     try:
@@ -77,6 +77,16 @@ async def _refuse_others(registers: Registers, env: Env, asked: ClusterMeta, sto
             "chunks; give each a place of its own"
         )
     return before is None
+
+
+async def _may_be_marked(storage: ChunkStorage, meta: ClusterMeta) -> bool:
+    """Whether long-term storage has the id of this cluster, as far as can be known."""
+    try:
+        return await storage_owner(storage) == meta.cluster
+    except NotFound:
+        return False
+    except (SaritError, OSError):
+        return True
 
 
 async def _take_back(registers: Registers, env: Env, meta: ClusterMeta, version: int) -> None:

@@ -10,10 +10,11 @@ import pytest
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
-from sarit.node import log_place
+from sarit.node import cluster_init, log_place
 from sarit.node.cluster_init import check_storage, init_cluster
 from sarit.node.cluster_release import check_clock, check_release, raise_release
 from sarit.node.cluster_settings import META
+from sarit.node.ownership import storage_owner
 from sarit.storage.open import open_storage
 from tests.contract.s3 import binary_of, s3_server
 from tests.unit.node.test_cluster_settings import meta
@@ -116,6 +117,27 @@ def test_failure_while_marks_are_written_leaves_nothing(tmp_path):
         assert not [name for name in files_of(tmp_path) if name.startswith("log/")]
         storage.write = write
         await init_cluster(registers, env, meta(tmp_path), storage)
+        await storage.close()
+
+    asyncio.run(main())
+
+
+def test_failure_after_storage_is_marked_keeps_the_id_for_the_next_run(tmp_path, monkeypatch):
+    async def main():
+        env = real_env()
+        registers = MemoryCoordination().client("a", env.clock)
+        storage = await open_storage(f"file://{tmp_path}/chunks", env)
+        claim = cluster_init._claim_index
+
+        async def refuse(*_, **__):
+            raise Unavailable("the index is away")
+
+        monkeypatch.setattr(cluster_init, "_claim_index", refuse)
+        with pytest.raises(Unavailable, match="the index is away"):
+            await init_cluster(registers, env, meta(tmp_path), storage)
+        marked = await storage_owner(storage)
+        monkeypatch.setattr(cluster_init, "_claim_index", claim)
+        assert (await init_cluster(registers, env, meta(tmp_path), storage)).cluster == marked
         await storage.close()
 
     asyncio.run(main())
