@@ -14,7 +14,7 @@ import asyncio
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt
 from sarit.index.memory import MemoryIndexes
@@ -130,8 +130,8 @@ async def _verify(opened: Opened, damage: Damage) -> None:
             else:
                 # A part of the chunk may be whole; storage may have a file open that was removed.
                 found = extent.chunk in damage.chunks - damage.removed
-                sums: Any = extent.checksums
-                part = extent.length < sums.length or is_pack(extent.chunk)
+                sums = extent.checksums  # None: inlined
+                part = sums is None or extent.length < sums.length or is_pack(extent.chunk)
                 assert not found or part, f"{extent} is damaged, and verified"
 
 

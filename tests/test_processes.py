@@ -145,7 +145,7 @@ def test_signal_to_all_processes_stops_them_in_order_and_any_number_serves_the_d
     assert node.returncode == 0, err
     assert "sarit stopped; everything acknowledged is on disk" in out
     assert "Traceback" not in err
-    assert "not flushed" not in err
+    assert "not flushed on stop" not in err
     with RunningNode(tmp_path / "data") as alone, sarit.connect(alone.controller) as client:
         assert sorted(int(event) for event in client.reader("s/t", end="tail")) == list(range(1000))
 

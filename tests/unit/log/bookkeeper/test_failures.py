@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -237,6 +238,27 @@ def test_lost_replies_of_coordination_change_nothing():
         log = await world.provider().open(1)
         assert await frames(log) == expected(range(1, 101), 1000)
         assert len(world.chain().ledgers) > 3
+
+    run(main)
+
+
+@pytest.mark.parametrize("call", range(12))
+def test_opening_of_which_a_change_was_not_stored_is_not_called_done(call):
+    async def main(world):
+        await (await written(world, 1, 5)).close()
+        claim = await world.provider().claim(1)
+        calls = itertools.count()
+        world.faults.fault = lambda: "refused" if next(calls) == call else ""
+        try:
+            log = await claim.open(None)
+        except Unavailable:
+            return
+        finally:
+            world.faults.fault = lambda: ""
+        assert world.chain().epoch == log.epoch
+        assert world.chain().open_ledgers, "the ledger that it writes to"
+        await append(log, 6, payload_of(6))
+        await reopened(world, range(1, 7))
 
     run(main)
 
