@@ -11,11 +11,12 @@ from sarit.node import ownership
 from sarit.node.pieces import LAST_START
 from sarit.storage import starts
 from sarit.storage.packs import PieceChecksums
-from sarit.store.container import state
+from sarit.store.container import reads, state
+from sarit.store.container.damage_report import note_damage
 from sarit.store.container.extents import ExtentCache
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.reads import ChunkReader
-from sarit.store.tiering import references
+from sarit.store.tiering import compaction, references, scrub
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
 from sarit.store.tiering.compaction_sweep import CompactionSweep
@@ -356,4 +357,20 @@ def segments_evicted_by_number_alone() -> Iterator[None]:
         right(self, excess, 1 << 40, cached=cached)
 
     with patched(MetadataCache, MetadataCache._evict_idle, wrong):
+        yield
+
+
+@mutant("damage is reported", found_by="tests/unit/store/container/test_damaged_chunks.py")
+@contextmanager
+def damage_noted_by_any_owner() -> Iterator[None]:
+    """A missing chunk is reported as damage without a proof that no other owner has deleted it (found by a seed)."""
+
+    async def wrong(container: Any, segment: str, offset: int, error: Any) -> Any:
+        return container.damage.found(segment, offset, error)
+
+    with (
+        patched(reads, note_damage, wrong),
+        patched(compaction, note_damage, wrong),
+        patched(scrub, note_damage, wrong),
+    ):
         yield

@@ -24,6 +24,7 @@ from sarit.core.limits import MAX_READ_BYTES, READ_BLOCK_BYTES, READAHEAD_BYTES,
 from sarit.storage.checksums import DamagedChunk, missing
 from sarit.storage.starts import first_at_or_after
 from sarit.storage.verified import read_blocks, read_verified
+from sarit.store.container.damage_report import note_damage
 from sarit.store.container.segment import Block, Segment, block_offset, slice_blocks
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class Reads:
         return self._result(segment, offset, parts, limit) if parts else None
 
     async def from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
-        """As `from_memory`, for bytes that are in chunks.  Raises Unavailable and Corrupt, too."""
+        """As `from_memory`, for bytes that are in chunks.  Raises Unavailable, Moved and Corrupt, too."""
         segment.pins += 1
         try:
             # In each round: the awaits of the last one let in appends, checkpoints, truncations and deletions.
@@ -221,7 +222,7 @@ class Reads:
                     absent = error
                     self._container.metadata.extents.cache.drop(segment.id)
             assert absent is not None, segment
-            raise self._container.damage.found(segment.name, offset, absent)
+            raise await note_damage(self._container, segment.name, offset, absent)
         finally:
             segment.pins -= 1
 
@@ -263,7 +264,7 @@ class Reads:
             raise missing(chunk, checksums.begin + begin) from None
         except DamagedChunk as error:
             damaged = offset + max(0, error.offset - checksums.begin - begin)
-            raise self._container.damage.found(segment.name, damaged, error) from None
+            raise await note_damage(self._container, segment.name, damaged, error) from None
         return self._result(segment, offset, parts, limit)
 
     async def event_boundary(self, name: str, target: int) -> int:

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
+from sarit.core.errors import Corrupt, Exists, Moved, NotFound, Unavailable
 from sarit.core.limits import MAX_COMPACTED_BYTES_PER_CYCLE
 from sarit.index.port import WriteBatch
 from sarit.storage import starts as append_starts
@@ -42,6 +42,7 @@ from sarit.storage.checksums import DamagedChunk, missing
 from sarit.storage.layout import JOIN_EXTENTS, Extent, load_inlined_extent, plan_compaction
 from sarit.storage.names import is_pack
 from sarit.storage.packs import PieceChecksums
+from sarit.store.container.damage_report import note_damage
 from sarit.store.tiering.checkpoint import record_resolved_chunks
 from sarit.store.tiering.compaction_sweep import CompactionSweep, neighbourhood
 from sarit.store.tiering.pack_reader import PackReader
@@ -299,7 +300,7 @@ class Compactor:
         async with self._slots:
             try:
                 join.parts = await self._read(join.segment, join.run, packs)
-            except Unavailable:
+            except (Unavailable, Moved):  # Moved: it met a missing chunk, and the container is another store's
                 return True
             except Corrupt as error:
                 # Damaged bytes are never written again: new checksums would hide the damage for ever.
@@ -353,7 +354,7 @@ class Compactor:
     async def _read(self, segment: Segment, run: list[Extent], packs: PackReader) -> list[Buffer]:
         """The bytes of a run, by extent; appends, truncations and deletions go on meanwhile.
 
-        Raises Unavailable (of long-term storage), Corrupt."""
+        Raises Unavailable (of long-term storage, or the container has failed), Moved, Corrupt."""
         inlined = [extent for extent in run if not extent.chunk]
         try:
             rows = await self._container.index.get([stored_key(segment.id, extent) for extent in inlined])
@@ -381,7 +382,7 @@ class Compactor:
         except DamagedChunk as damaged:
             error = damaged
         offset = extent.start + max(0, error.offset - extent.object_offset)
-        raise self._container.damage.found(segment.name, offset, error) from None
+        raise await note_damage(self._container, segment.name, offset, error) from None
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

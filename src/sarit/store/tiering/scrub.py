@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Corrupt, Unavailable
+from sarit.core.errors import Corrupt, Moved, Unavailable
 from sarit.core.limits import MAX_NOTED_DAMAGED_CHUNKS, MIB, SCRUB_RETRY_SECONDS, SCRUB_START_SECONDS
 from sarit.index import keys
 from sarit.index.scans import scan_page
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.layout import Extent, load_chunk_extent
 from sarit.storage.verified import verify_extent
+from sarit.store.container.damage_report import note_damage
 from sarit.store.container.segment import load_segment
 
 if TYPE_CHECKING:
@@ -153,7 +155,9 @@ class Scrub:
                 name = load_segment(segment, row).name
         except (Unavailable, Corrupt):
             pass  # its number must do
-        self._container.damage.found(name, extent.start + max(0, error.offset - extent.object_offset), error)
+        offset = extent.start + max(0, error.offset - extent.object_offset)
+        with suppress(Unavailable, Moved):  # the container is another owner's by now, and ends
+            await note_damage(self._container, name, offset, error)
 
     def _report_record(self, key: bytes, error: Corrupt) -> None:
         if key not in self._damaged_records and len(self._damaged_records) < MAX_NOTED_DAMAGED_CHUNKS:

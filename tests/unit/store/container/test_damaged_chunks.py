@@ -1,12 +1,15 @@
 """Damaged chunks: every way to their bytes is verified, and only what is damaged is refused."""
 
 import asyncio
+import logging
 from dataclasses import replace
 
 import pytest
 
-from sarit.core.errors import Corrupt
+from sarit.core.errors import Corrupt, Fenced, Unavailable
+from sarit.index import keys
 from sarit.store.container import reads as reads_module
+from sarit.store.tiering.scrub import Scrub, ScrubRateLimiter
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
@@ -268,6 +271,36 @@ def test_cached_block_is_verified_once(monkeypatch):
         for _ in range(3):
             assert len(await read_all(store, NAME)) == 5 * BLOCK
         assert len(calls) == 1
+        await store.stop()
+
+    run(main)
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize("finder", ["read", "compaction", "scrub"])
+def test_damage_is_noted_by_the_owner_alone(finder, fenced, caplog):
+    """The next owner deletes chunks that the index of an owner before it names: no damage is reported of these."""
+
+    async def main():
+        world, store, opened = await started(*[300] * 9)
+        container = opened.container
+        container.lease = lambda: True  # a store of several; its clock stood still
+        del world.storage.chunks[sorted(world.storage.chunks)[4]]
+        if fenced:
+            await world.logs.claim(container.number)
+        if finder == "read":
+            with pytest.raises(Unavailable if fenced else Corrupt):
+                await read(store, NAME, 4 * 300)
+        elif finder == "compaction":
+            await opened.flusher._compact()
+        else:
+            scrub = Scrub(container, ScrubRateLimiter(container.env.clock, 1 << 40), 1000)
+            await scrub._pass(*keys.kind_range(keys.EXTENT))
+        assert len(container.damage.chunks) == (0 if fenced else 1)
+        errors = [line.getMessage() for line in caplog.records if line.levelno >= logging.ERROR]
+        assert any("is damaged" in line for line in errors) is not fenced
+        assert not any("cannot be compacted" in line for line in errors) or not fenced
+        assert isinstance(container.failure, Fenced) is fenced
         await store.stop()
 
     run(main)
