@@ -92,6 +92,7 @@ format: setup  ## put the code in order: ruff's fixes and formatting
 generate: setup  ## write the blocking client again from the asyncio classes
 	@$(BIN)/python -m tools.generate_blocking
 	@$(BIN)/python -m tools.spark_options
+	@$(BIN)/python -m tools.metrics_page
 
 bench: setup  ## the headline figures, beside peers where they can be started
 	@$(BIN)/python -m benchmarks $(BENCH)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sarit.core.errors import Fenced, Unavailable
 from sarit.core.limits import LOG_FILE_BYTES
 from sarit.log.opening import begin_epoch, claim_files, open_files
+from sarit.log.statistics import LogStatistics
 from sarit.log.writer import LocalLog, ignore_outcome
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 class LocalLogProvider:
     """Logs under one directory, a subdirectory each.  `file_bytes` is the size of a log file."""
 
-    def __init__(self, env: Env, directory: str, file_bytes: int = LOG_FILE_BYTES) -> None:
+    def __init__(
+        self, env: Env, directory: str, file_bytes: int = LOG_FILE_BYTES, statistics: LogStatistics | None = None
+    ) -> None:
         self._env = env
+        self._statistics = statistics or LogStatistics()
         self._directory = directory
         self._file_bytes = file_bytes
         self._owners: dict[int, LocalClaim] = {}
@@ -75,14 +79,17 @@ class LocalLogProvider:
         except BaseException:
             await worker.close()
             raise
-        return LocalClaim(self._env, claimed, worker, self._file_bytes)
+        return LocalClaim(self._env, claimed, worker, self._file_bytes, self._statistics)
 
 
 class LocalClaim:
     """A claimed log: see `ClaimedLog`."""
 
-    def __init__(self, env: Env, claimed: ClaimedFiles, worker: Worker, file_bytes: int) -> None:
+    def __init__(
+        self, env: Env, claimed: ClaimedFiles, worker: Worker, file_bytes: int, statistics: LogStatistics
+    ) -> None:
         self._env = env
+        self._statistics = statistics
         self._claimed = claimed
         self._worker = worker
         self._file_bytes = file_bytes
@@ -115,7 +122,7 @@ class LocalClaim:
             )
         except OSError as error:
             raise Unavailable(f"the log in {claimed.directory} cannot be opened: {error}") from error
-        return LocalLog(env, claimed.directory, claimed.container, opened, worker)
+        return LocalLog(env, claimed.directory, claimed.container, opened, worker, self._statistics)
 
     async def fence(self) -> None:
         """A later owner claims the log: end this one."""

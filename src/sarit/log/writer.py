@@ -39,9 +39,10 @@ from sarit.core.limits import LOG_BLOCK_BYTES, LOG_FRAMES_IN_FLIGHT, LOG_GROUP_B
 from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import replay
 from sarit.log.records import FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
+from sarit.log.statistics import LogStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from sarit.env.ports import Buffer, Env, Worker
     from sarit.log.allocator import WritableFile
@@ -74,14 +75,20 @@ class Outcome:
     error: BaseException | None = None
     closed: list[LogFile] = field(default_factory=list)
     needs_file: bool = False
+    # Of the write with its sync, of a group.
+    seconds: float = 0.0
+    bytes: int = 0
 
 
 class LogWriter:
     """Runs on the log's thread; only `queue`, `submitted` and `next_file` are set by the event loop."""
 
-    def __init__(self, name: str, epoch: int, file: WritableFile, durable: int) -> None:
+    def __init__(
+        self, name: str, epoch: int, file: WritableFile, durable: int, clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self._name = name
         self._epoch = epoch
+        self._clock = clock
         self._file = file
         self._failure: BaseException | None = None
         # The last frame known durable, and the highest that a watermark record or a file header says so of.
@@ -179,7 +186,9 @@ class LogWriter:
         # Before the write; the reader checks the same after a read: numbers are consecutive.
         first, last = outcome.frames[0].number, outcome.frames[-1].number
         assert self.durable < first == last - len(outcome.frames) + 1, (first, last, self)
+        began = self._clock()
         file.file.pwrite_durably(group.parts, file.position)
+        outcome.seconds, outcome.bytes = self._clock() - began, length
         # Nothing advances before the sync has returned.  An exception above ends the log (`commit`).
         if file.first is None:
             file.first = first
@@ -232,14 +241,18 @@ def _frames_end(file: WritableFile) -> int:
 class LocalLog:
     """An open log."""
 
-    def __init__(self, env: Env, directory: str, container: int, opened: OpenedFiles, worker: Worker) -> None:
+    def __init__(
+        self, env: Env, directory: str, container: int, opened: OpenedFiles, worker: Worker,
+        statistics: LogStatistics | None = None,
+    ) -> None:  # fmt: skip
         self._env = env
+        self._statistics = statistics or LogStatistics()
         self._name = f"the durable log in {directory}"
         self._opened = opened
         self._loop = asyncio.get_running_loop()
         self._worker = worker
         # The carried frames count as durable: they were synced with the first file of this epoch.
-        self._writer = LogWriter(self._name, opened.file.header.epoch, opened.file, opened.end)
+        self._writer = LogWriter(self._name, opened.file.header.epoch, opened.file, opened.end, env.clock.monotonic)
         self._last = opened.end
         self._any_appended = False
         self._below = 0
@@ -340,6 +353,10 @@ class LocalLog:
         elif self._writer.queue and not self._writer.submitted and not self._ended:
             self._submit_commit()  # before the callbacks: the disk should not wait for the event loop
         if outcome.frames and not self._failed:
+            statistics = self._statistics
+            statistics.frames += len(outcome.frames)
+            statistics.sync_seconds.observe(outcome.seconds)
+            statistics.group_bytes.observe(outcome.bytes)
             self._arm_watermark()
             # The thread may be in the next commit already: what is read here is then newer, which does no harm.
             if self._writer.next_file is None and self._writer.file.position * 2 > self._writer.file.capacity:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
+from sarit.log.statistics import LogStatistics
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.indexes import claim_index_storage, open_indexes
@@ -45,9 +46,10 @@ class Node:
 
     def __init__(
         self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage,
-        damaged: Mapping[int, str] | None = None,
+        damaged: Mapping[int, str] | None = None, log_statistics: LogStatistics | None = None,
     ) -> None:  # fmt: skip
         self.config = config
+        self.log_statistics = log_statistics or LogStatistics()
         self.env = env
         self.storage = storage
         policy = StartPolicy(config.accept_data_loss, config.allow_damaged, damaged or {})
@@ -171,15 +173,16 @@ async def open_node(
     from sarit.log.local import LocalLogProvider
     from sarit.storage.open import open_storage
 
-    directory = config.data_dir
+    directory, statistics = config.data_dir, LogStatistics()
     url = config.storage_url or f"file://{directory}/chunks"
     return Node(
         config,
         env,
-        logs or LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes),
+        logs or LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, statistics),
         open_indexes(config, env),
         await open_storage(url, env),
         claim.damaged if claim is not None else None,
+        statistics,
     )
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.write_limiter import RateLimiters
     from sarit.store.opening import Opened
+    from sarit.store.statistics import StoreStatistics
     from sarit.store.tiering.checkpoint import FlushLimits
     from sarit.store.tiering.scrub import ScrubRateLimiter
 
@@ -114,6 +115,7 @@ class SharedParts:
     flush_limits: FlushLimits
     late_writes_seconds: float
     scrub_interval_seconds: float
+    statistics: StoreStatistics
 
 
 class Store(Protocol):
@@ -346,13 +348,15 @@ class HostedContainer:
 
     async def open_once(self, *, accept_loss: bool = False, phases: Phases | None = None) -> None:
         """Open it; the event that follows is the caller's.  Raises as `open_container`."""
-        parts = self._store.parts
+        parts, statistics = self._store.parts, self._store.parts.statistics
+        began = parts.env.clock.monotonic()
         assert self._closing is None, self
         self._closing = await open_container(
             self.number, parts.env, parts.logs, parts.indexes, parts.storage, parts.budget, parts.rate_limiters,
             parts.container_limits, parts.flush_limits, self.failed, accept_loss=accept_loss, claimed=self._give_up,
-            phases=phases,
+            phases=phases, statistics=statistics,
         )  # fmt: skip
+        statistics.recovery_seconds.observe(parts.env.clock.monotonic() - began)
 
     def _give_up(self) -> None:
         """Raises Unavailable when the newest map gives it to another store."""
@@ -380,6 +384,7 @@ class HostedContainer:
             except Exception as error:  # log it now: this task is not awaited
                 health.recover(f"internal error: {error}")
                 repeated.critical("", f"container {self.number} cannot recover: internal error")
+            store.parts.statistics.recovery_failures += 1
             store.on_opening()
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_REOPEN_SECONDS)

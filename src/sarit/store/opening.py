@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sarit.storage.port import ChunkStorage
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.write_limiter import RateLimiters
+    from sarit.store.statistics import StoreStatistics
     from sarit.store.tiering.checkpoint import FlushLimits
 
 
@@ -46,7 +47,7 @@ async def open_container(
     number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: MemoryBudget,
     rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
     on_failure: Callable[[Container, BaseException], None], *, accept_loss: bool = False,
-    claimed: Callable[[], None] = _ignore, phases: Phases | None = None,
+    claimed: Callable[[], None] = _ignore, phases: Phases | None = None, statistics: StoreStatistics | None = None,
 ) -> Opened:  # fmt: skip
     """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.  `claimed` is called
     before anything is changed, and may raise.  `phases`: gets the time of each phase.
@@ -72,7 +73,8 @@ async def open_container(
             log = await claim.open(history, accept_loss=accept_loss)
         # Beside the replay, since it may be a request to an object store; before the first operation.
         recording = asyncio.ensure_future(record_log(index, log))
-        container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
+        parts = number, env, log, index, storage, budget, rate_limiters, limits, on_failure
+        container = Container(*parts, statistics)
         # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
         with phases.phase("replay"):
             await replay_log(container, checkpoint)

@@ -41,6 +41,7 @@ from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiter
 from sarit.store.health import ContainerHealth, HealthState, refusal
 from sarit.store.hosted import HostedContainer, OpenSlots, SharedParts, cancel, close
 from sarit.store.hosting import Event, State
+from sarit.store.statistics import StoreStatistics
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.store.tiering.scrub import ScrubRateLimiter
 
@@ -120,7 +121,9 @@ class SegmentStore:
         self.env = env
         self.limits = limits
         self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
-        self.budget.on_over_append_limit = self._wake_flushers
+        self.budget.on_over_append_limit = self._throttled
+        self.statistics = statistics = StoreStatistics()
+        self.budget.on_below_append_limit = lambda: statistics.release(env.clock.monotonic())
         self.on_failure: Callable[[Container], None] | None = None
         rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
         # Only a full disk of the first one, DATA, lets appends wait.
@@ -135,9 +138,9 @@ class SegmentStore:
         self._policy = policy
         self.parts = SharedParts(
             env, logs, indexes, storage, self.budget, rate_limiters,
-            ChunkReader(storage, limits.chunk_cache_bytes, rate_limiters.read),
+            ChunkReader(storage, limits.chunk_cache_bytes, rate_limiters.read, statistics),
             ScrubRateLimiter(env.clock, limits.scrub_bytes_per_second),
-            limits.container, limits.flush, limits.late_writes_seconds, limits.scrub_interval_seconds,
+            limits.container, limits.flush, limits.late_writes_seconds, limits.scrub_interval_seconds, statistics,
         )  # fmt: skip
         self.placed = owned is not None
         self.placement: Placement | None = None
@@ -328,6 +331,10 @@ class SegmentStore:
                 await asyncio.sleep(FREE_SPACE_INTERVAL_SECONDS)
         finally:
             await worker.close()
+
+    def _throttled(self) -> None:
+        self.statistics.throttle(self.env.clock.monotonic())
+        self._wake_flushers()
 
     def _wake_flushers(self) -> None:
         for opened in self.opened():

@@ -278,9 +278,12 @@ class FrameReader:
 
 
 class Append:
-    """One atomic append: `parts` in order, `length` bytes in all, `events` events."""
+    """One atomic append: `parts` in order, `length` bytes in all, `events` events.
 
-    __slots__ = ("events", "last_event_number", "length", "parts", "request_id", "writer_id")
+    `arrival`: when the connection's read began that brought it, and how many appends that read brought; of the last of
+    them alone."""
+
+    __slots__ = ("arrival", "events", "last_event_number", "length", "parts", "request_id", "writer_id")
 
     def __init__(
         self,
@@ -297,6 +300,7 @@ class Append:
         self.events = events
         self.last_event_number = last_event_number
         self.request_id = request_id
+        self.arrival: tuple[float, int] | None = None
 
     def __repr__(self) -> str:
         return (

@@ -44,6 +44,7 @@ from sarit.store.container.state import ContainerState
 from sarit.store.container.writer_session import fence_owner, segment_missing
 from sarit.store.flow_control.append_gate import AppendGate
 from sarit.store.flow_control.control_limit import ControlLimit
+from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,8 +98,10 @@ class Container:
     def __init__(
         self, number: int, env: Env, log: DurableLog, index: Index, storage: ChunkStorage, budget: MemoryBudget,
         rate_limiters: RateLimiters, limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
+        statistics: StoreStatistics | None = None,
     ) -> None:  # fmt: skip
         self.number = number
+        self.statistics = statistics = statistics or StoreStatistics()
         self.env = env
         self.log = log
         self.index = index
@@ -107,15 +110,15 @@ class Container:
         self.rate_limiters = rate_limiters
         self.limits = limits
         self.state = ContainerState()
-        self.damage = DamageLog()
+        self.damage = DamageLog(statistics)
         self.metadata = MetadataCache(
             index, self.state, limits.max_segments, limits.entry_cache_bytes, limits.metadata_bytes,
-            budget.forget_cached,
+            budget.forget_cached, statistics,
         )  # fmt: skip
         # Set by `serve`: it numbers its frames from the last one that replay applied.
         self.group_commit: GroupCommit
         self._report_failure = on_failure
-        self.append_gate = AppendGate(budget)
+        self.append_gate = AppendGate(budget, statistics)
         self.control_limit = ControlLimit(budget, log)
         self.wake_flusher: Callable[[], None] | None = None
         self.failure: BaseException | None = None
@@ -133,7 +136,7 @@ class Container:
         """Recovery is complete: accept operations from now on."""
         observe = self.rate_limiters.read.observe_appends
         self.group_commit = GroupCommit(
-            self.env, self.log, self.state, self.budget, self._failed, observe, self._memory_changed
+            self.env, self.log, self.state, self.budget, self._failed, observe, self._memory_changed, self.statistics
         )
         self._report()
 

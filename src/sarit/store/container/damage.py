@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt
 from sarit.core.limits import MAX_NOTED_DAMAGED_CHUNKS
+from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:
     from sarit.storage.checksums import DamagedChunk
@@ -23,7 +24,8 @@ class DamageLog:
 
     `reads`: how often damaged bytes were refused.  `chunks`: the first damage of each chunk, by its name."""
 
-    def __init__(self) -> None:
+    def __init__(self, statistics: StoreStatistics | None = None) -> None:
+        self._statistics = statistics or StoreStatistics()
         self.chunks: dict[str, str] = {}
         self.reads = 0
 
@@ -39,5 +41,6 @@ class DamageLog:
         )
         if error.chunk not in self.chunks and len(self.chunks) < MAX_NOTED_DAMAGED_CHUNKS:
             self.chunks[error.chunk] = text
+            self._statistics.damage_found += 1
             _log.error("long-term storage is damaged: %s", text)
         return Corrupt(text)

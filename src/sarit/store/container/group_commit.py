@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Moved, SaritError, Unavailable
 from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAME_OPERATIONS
@@ -40,6 +40,7 @@ from sarit.store.container.operations import (
     Operation,
     operation_charge,
 )
+from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +57,9 @@ Done = Callable[[BaseException | None], None]
 class FrameBatch:
     """Operations that become durable together, as one frame of the log."""
 
-    __slots__ = ("began", "bytes", "charged_bytes", "done", "number", "operations", "parts", "proofs", "wall_ms")
+    __slots__ = (
+        "appends_only", "began", "bytes", "charged_bytes", "done", "number", "operations", "parts", "proofs", "wall_ms",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.number = 0
@@ -67,6 +70,7 @@ class FrameBatch:
         self.bytes = FRAME_HEADER.size
         # The charge of its operations other than appends (`operation_charge`).
         self.charged_bytes = 0
+        self.appends_only = True
         self.operations: list[Operation] = []
         self.done: list[Done | None] = []
         # Who waits for any frame sent after its question (`GroupCommit.prove`).
@@ -89,8 +93,10 @@ class GroupCommit:
         on_failure: Callable[[BaseException], None],
         observe: Callable[[float, int], None],
         on_memory_change: Callable[[], None],
+        statistics: StoreStatistics | None = None,
     ) -> None:
         self._env = env
+        self._statistics = statistics or StoreStatistics()
         self._log = log
         self._max_in_flight = log.frames_in_flight
         self._state = state
@@ -143,6 +149,7 @@ class GroupCommit:
         # An append is charged by `ContainerState.append`, as a block.
         if not isinstance(operation, Append):
             charge = operation_charge(operation, size)
+            frame.appends_only = False
             frame.charged_bytes += charge
             self._state.dirty.add_operation(charge)
         frame.operations.append(operation)
@@ -298,6 +305,7 @@ class GroupCommit:
             raised = call_each(frame.proofs, None) or raised
         try:
             self._observe(frame.began, frame.bytes)
+            self._count(frame)
             # After the replies: it may release throttled appends, or refuse them.  Appends alone free no memory.
             if frame.charged_bytes or self._budget.over_append_limit:
                 self._on_memory_change()
@@ -312,6 +320,23 @@ class GroupCommit:
         # A place in flight is free.  This drives group commit under load, when `add` finds no place.
         if not self._send_scheduled:
             self._send_batches()
+
+    def _count(self, frame: FrameBatch) -> None:
+        statistics, operations = self._statistics, frame.operations
+        appends: Iterable[Any] = operations
+        if not frame.appends_only:
+            appends = [operation for operation in operations if isinstance(operation, Append)]
+        count = events = length = 0
+        for append in appends:
+            count += 1
+            events += append.events
+            length += append.length
+        statistics.appends += count
+        statistics.append_events += events
+        statistics.append_bytes += length
+        statistics.frame_operations.observe(len(operations))
+        statistics.frame_bytes.observe(frame.bytes)
+        statistics.frame_seconds.observe(self._env.clock.monotonic() - frame.began)
 
 
 def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:

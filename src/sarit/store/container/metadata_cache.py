@@ -36,6 +36,7 @@ from sarit.index.scans import scan_readable
 from sarit.store.container.extents import Commits, Extents
 from sarit.store.container.operations import Create, Entry
 from sarit.store.container.segment import Attribute, Segment, load_segment
+from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence, Set
@@ -146,8 +147,9 @@ class MetadataCache:
 
     def __init__(
         self, index: Index, state: ContainerState, max_segments: int, entry_cache_bytes: int, metadata_bytes: int,
-        forget_cached: Callable[[set[int]], None],
+        forget_cached: Callable[[set[int]], None], statistics: StoreStatistics | None = None,
     ) -> None:  # fmt: skip
+        self._statistics = statistics or StoreStatistics()
         self._index = index
         self._state = state
         self._max_segments = max_segments
@@ -191,10 +193,12 @@ class MetadataCache:
         while True:
             segment = self._state.names.get(name)
             if segment is not None:
+                self._statistics.metadata_hits += 1
                 # A deletion in flight counts.  `Container.change` delays its refusal until that is durable.
                 return None if segment.assigned_deleted else segment
             loading = self._loading.get(name)
             if loading is None:
+                self._statistics.metadata_misses += 1
                 return await self._load_by_name(name)
             try:
                 # Many tasks wait for one load: the cancellation of one must not cancel the future of all.

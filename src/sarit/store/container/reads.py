@@ -26,6 +26,7 @@ from sarit.storage.starts import first_at_or_after
 from sarit.storage.verified import read_blocks, read_verified
 from sarit.store.container.damage_report import note_damage
 from sarit.store.container.segment import Block, Segment, block_offset, slice_blocks
+from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -56,7 +57,11 @@ class ReadResult:
 class ChunkReader:
     """Aligned blocks of chunks, with cache and readahead; shared by all containers of a node."""
 
-    def __init__(self, storage: ChunkStorage, cache_bytes: int, limiter: ReadRateLimiter) -> None:
+    def __init__(
+        self, storage: ChunkStorage, cache_bytes: int, limiter: ReadRateLimiter,
+        statistics: StoreStatistics | None = None,
+    ) -> None:  # fmt: skip
+        self._statistics = statistics or StoreStatistics()
         self._storage = storage
         self._rate_limiter = limiter
         self._limit = cache_bytes
@@ -79,6 +84,10 @@ class ChunkReader:
         sequential = before in self._blocks or offset < READ_BLOCK_BYTES
         while offset < end:
             number = offset // READ_BLOCK_BYTES
+            if (chunk, checksums.begin, number) in self._blocks:
+                self._statistics.cache_block_hits += 1
+            else:
+                self._statistics.cache_block_misses += 1
             task = self._start(chunk, number, checksums, reader)
             # Started, not awaited: the next reads of this reader find these blocks loaded or on their way.
             if sequential:

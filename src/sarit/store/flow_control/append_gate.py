@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.limits import APPEND_GATE_SWEEP_SECONDS
+from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,8 +53,9 @@ class Session(Protocol):
 class AppendGate:
     """Throttled appends, in the order in which they came."""
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget, statistics: StoreStatistics | None = None) -> None:
         self._budget = budget
+        self._statistics = statistics or StoreStatistics()
         # Read-only for others.
         self.queue: deque[tuple[Session, Append, int | None]] = deque()
         self._sweep_scheduled = False
@@ -75,6 +77,7 @@ class AppendGate:
             coverage_probe("appends_throttled")
             # Once for the whole queue: the later ones need no notification of their own.
             self._budget.notify_below_append_limit(self._below_limit)
+        self._statistics.throttled_appends += 1
         self.queue.append((session, append, expected_offset))
 
     def release(self) -> None:

@@ -126,8 +126,9 @@ class MemoryBudget:
         # Whether appends must wait.  Read before each append; `_changed` keeps it.
         self.over_append_limit = False
         self._disk_full = False
-        # Called each time the node comes above its append limit.
+        # Called each time the node comes above its append limit; and below it again.
         self.on_over_append_limit: Callable[[], None] | None = None
+        self.on_below_append_limit: Callable[[], None] | None = None
         # Called once each, in the order in which they were added.
         # Dicts as ordered sets: a callback that is added twice is called once.
         self._below_append_limit: dict[Callable[[], None], None] = {}
@@ -205,6 +206,8 @@ class MemoryBudget:
         self.over_append_limit = self._disk_full or self.charged_bytes >= self.max_dirty_bytes
         if self.over_append_limit and not was_over and self.on_over_append_limit is not None:
             self.on_over_append_limit()
+        if was_over and not self.over_append_limit and self.on_below_append_limit is not None:
+            self.on_below_append_limit()
         # Waiters are notified of each release that ends below the limit, not only of the crossing: a caller that began
         # to wait between two reports does not miss it.
         if fell and not self.over_append_limit:

@@ -81,6 +81,9 @@ class AppendHandler:
         self._ended: dict[bytes, _Ended | None] = {}
         # Memory of unacknowledged appends.
         self.unacked_bytes = 0
+        # The last append whose arrival is not noted, and how many there are.
+        self.newest: Append | None = None
+        self._received = 0
 
     def __repr__(self) -> str:
         return f"<AppendHandler, {len(self._sessions)} writers, {self.unacked_bytes} bytes unacknowledged>"
@@ -197,6 +200,7 @@ class AppendHandler:
             # `append` checks and counts them again: when they came, the session had no event number to compare with.
             for append, expected_offset in self._pop_pending(session):
                 self.append(append, expected_offset)
+            self.newest, self._received = None, 0  # noted when they came
         except ProtocolError as error:
             # This is the task of the set-up: `buffer_updated` does not catch the error here.
             self._connection.abort(f"broke the protocol: {error}")
@@ -240,7 +244,15 @@ class AppendHandler:
             raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
         # Before the session has it: with nothing in the log's queue, a refusal comes back within the call.
         self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
+        self.newest = append
+        self._received += 1
         session.append(append, expected_offset)
+
+    def note_arrival(self, at: float) -> None:
+        """The appends since the last call came in one read, at that time; the last of them carries the note."""
+        if self.newest is not None:
+            self.newest.arrival = at, self._received
+            self.newest, self._received = None, 0
 
     def _append_without_session(self, append: Append) -> None:
         if append.writer_id not in self._ended:
@@ -258,6 +270,9 @@ class AppendHandler:
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
         """The append is durable."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
+        if append.arrival is not None:
+            arrived, count = append.arrival
+            self._store.statistics.append_seconds.observe(self._store.env.clock.monotonic() - arrived, count)
         # No command object: this runs once per append.
         connection = self._connection
         if connection.closed:

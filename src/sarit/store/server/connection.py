@@ -103,6 +103,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._appends = AppendHandler(self, store)
         self._reads = ReadHandler(self, store)
         self._reads_received = 0
+        self._statistics = store.statistics
+        self._clock = store.env.clock
         self._held_bytes = 0  # as last reported to the registry
         self._max_unacked_bytes = MAX_CONNECTION_UNACKED_BYTES
         self._closing: asyncio.TimerHandle | None = None
@@ -158,6 +160,8 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._reads_received += 1
+        self._statistics.received_bytes += nbytes
+        arrived = self._clock.monotonic()
         frames: list[tuple[int, Buffer]] = []
         try:
             frames = self._reader.received(nbytes)
@@ -168,6 +172,8 @@ class StoreConnection(asyncio.BufferedProtocol):
                     return
         except ProtocolError as error:
             self._abort(f"broke the protocol: {error}")
+        if self._appends.newest is not None:
+            self._appends.note_arrival(arrived)
         held = self._reader.held_bytes + self._assembler.buffered_bytes
         if held != self._held_bytes or (held and frames):
             self._held_bytes = held
@@ -376,6 +382,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         out, self._out = self._out, []
         # `close` has flushed.  A frame that came after it is dropped.
         if out and not self.closed:
+            self._statistics.sent_bytes += sum(map(len, out))
             self._transport.writelines(out)
 
     def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int = REQUEST_OVERHEAD_BYTES) -> asyncio.Task[None]:

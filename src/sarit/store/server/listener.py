@@ -57,6 +57,11 @@ class StoreListener:
     def __repr__(self) -> str:
         return f"<StoreListener {len(self._connections)} connections>"
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
     async def listen(self, host: str, port: int) -> int:
         """Start; the port (the one found, when `port` is 0).  Raises OSError."""
         self._server = await self._store.env.network.serve(self.connection, host, port)
@@ -70,6 +75,7 @@ class StoreListener:
         if not self._admission.admits(count):
             if self._admission.should_report():
                 _log.error("%d connections are open, which is the limit: new ones are closed", count)
+            self._store.statistics.connections_refused += 1
             return _RefusedConnection()
         self._accepting += 1
         return StoreConnection(self._store, self._control, self, self._window, self._internal)
@@ -78,6 +84,7 @@ class StoreListener:
         """See `ConnectionRegistry`.  Every connection's memory limits follow the number of connections."""
         # `connection` counted it; from here on the dict does.
         self._accepting -= 1
+        self._store.statistics.connections_accepted += 1
         self._connections[connection] = None
         self._update_memory_limits()
         # A new connection needs them even if they did not change for the others.

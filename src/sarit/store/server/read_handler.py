@@ -94,6 +94,7 @@ class ReadHandler:
     def __init__(self, connection: Connection, store: SegmentStore) -> None:
         self._connection = connection
         self._store = store
+        self._statistics = store.statistics
         self._loop = asyncio.get_running_loop()
         # In the order of their deadlines.  One timer for all: a reader that follows the tail parks after each answer,
         # and hardly ever for long.
@@ -160,7 +161,11 @@ class ReadHandler:
                 # Again from memory first: the wait for the slot may have been long.
                 result = reads.from_memory(segment, command.offset, _limit(command))
                 if result is None:
+                    clock = self._store.env.clock
+                    began = clock.monotonic()
                     result = await reads.from_chunks(segment, command.offset, _limit(command))
+                    self._statistics.reads_from_chunks += 1
+                    self._statistics.read_seconds.observe(clock.monotonic() - began)
                     # A view of a few bytes would keep a whole block of a chunk in memory until a slow client takes it.
                     if result.length < ZERO_COPY_READ_BYTES or len(result.parts) > 1:
                         result.parts = [b"".join(result.parts)]
@@ -261,6 +266,8 @@ class ReadHandler:
             self._connection.send(encode(reply))
 
     def _send_read(self, command: wire.ReadSegment, result: ReadResult) -> None:
+        self._statistics.reads += 1
+        self._statistics.read_bytes += result.length
         prefix, suffix = wire.segment_read_envelope(
             command.segment, command.offset, result.at_tail, result.end_of_segment, result.length, command.request_id
         )

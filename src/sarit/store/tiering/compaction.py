@@ -129,6 +129,11 @@ class Compactor:
                 del self._counts[next(iter(self._counts))]
                 self._sweep.hurry()
 
+    @property
+    def backlog(self) -> int:
+        """How many segments have small extents enough to be joined, as far as it is known."""
+        return sum(count >= JOIN_EXTENTS for count in self._counts.values()) + len(self._sweep.found)
+
     def forget(self, segment: Segment) -> None:
         """A segment was deleted."""
         self._counts.pop(segment.id, None)
@@ -157,7 +162,9 @@ class Compactor:
                 break
             group, ready = ready[: self._limits.compaction_segments], ready[self._limits.compaction_segments :]
             try:
-                done += await self._compact(group, next_name)
+                joined = await self._compact(group, next_name)
+                done += joined
+                self._container.statistics.compacted_bytes += joined
             # The next segments would most likely meet the same storage: leave them to a later cycle.
             except StorageUnavailable:
                 return

@@ -41,11 +41,7 @@ from sortedcontainers import SortedDict
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, SaritError, Unavailable
-from sarit.core.limits import (
-    CHUNK_RETRY_SECONDS,
-    MAX_CHUNK_RETRY_SECONDS,
-    MAX_UNCHANGED_FRAMES,
-)
+from sarit.core.limits import CHUNK_RETRY_SECONDS, MAX_CHUNK_RETRY_SECONDS, MAX_UNCHANGED_FRAMES
 from sarit.storage.layout import Extent
 from sarit.storage.names import epoch_prefix, pack_name
 from sarit.storage.packs import PieceChecksums, reference
@@ -177,6 +173,8 @@ class Flusher:
             try:
                 # A compaction never runs during a checkpoint: both replace extents of a segment.
                 idle = not await self.checkpoint()
+                if not idle:
+                    container.statistics.checkpoint_seconds.observe(clock.monotonic() - began)
                 if not self._hurried:
                     await self._compact()
                     await self.garbage.collect()

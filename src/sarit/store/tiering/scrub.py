@@ -124,7 +124,9 @@ class Scrub:
             return
         while True:
             try:
-                self.chunk_bytes += await verify_extent(self._container.storage, extent, self._wait)
+                size = await verify_extent(self._container.storage, extent, self._wait)
+                self.chunk_bytes += size
+                self._container.statistics.scrubbed_bytes += size
                 return
             except DamagedChunk as error:
                 if await self._is_stored(key, value):
@@ -162,4 +164,5 @@ class Scrub:
     def _report_record(self, key: bytes, error: Corrupt) -> None:
         if key not in self._damaged_records and len(self._damaged_records) < MAX_NOTED_DAMAGED_CHUNKS:
             self._damaged_records.add(key)
+            self._container.statistics.damage_found += 1
             _log.error("container %d: an extent cannot be read: %s", self._container.number, error)

@@ -1,0 +1,79 @@
+"""Metrics as Prometheus reads them: the one module that knows prometheus-client.
+
+Nothing is kept between two scrapes: each one collects what the parts have counted, and writes it as text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from sarit.admin.metric_table import BY_NAME, Kind
+from sarit.core.histogram import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    # The name of a metric, the values of its labels in the order of the table, its value.
+    Sample = tuple[str, tuple[str, ...], float | Histogram]
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_INFINITY: Final = "+Inf"
+
+
+class Exposition:
+    """Text for Prometheus, from samples that are collected at each call."""
+
+    def __init__(self, collect: Callable[[], Iterable[Sample]]) -> None:
+        self._collect = collect
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        # process_cpu_seconds_total, process_resident_memory_bytes, process_open_fds and others, as everywhere.
+        ProcessCollector(registry=self._registry)
+
+    def __repr__(self) -> str:
+        return f"<Exposition of {self._collect}>"
+
+    def __call__(self) -> bytes:
+        """All metrics now."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry: the metrics, each with all its series."""
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily] = {}
+        for name, labels, value in self._collect():
+            metric = BY_NAME[name]
+            family = families.get(name)
+            if family is None:
+                family = families[name] = _FAMILIES[metric.kind](name, metric.help, labels=metric.labels)
+            assert len(labels) == len(metric.labels), (name, labels)
+            if isinstance(value, Histogram):
+                assert isinstance(family, HistogramMetricFamily), name
+                family.add_metric(labels, _buckets(value), value.total)
+            else:
+                assert not isinstance(family, HistogramMetricFamily), name
+                family.add_metric(labels, value)
+        yield from families.values()
+
+
+_FAMILIES: Final = {
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.GAUGE: GaugeMetricFamily,
+    Kind.HISTOGRAM: HistogramMetricFamily,
+}
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    below = 0
+    for bound, count in zip((*map(_text, histogram.bounds), _INFINITY), histogram.counts, strict=True):
+        below += count
+        found.append((bound, below))
+    return found
+
+
+def _text(bound: float) -> str:
+    return str(float(bound))

@@ -1,0 +1,118 @@
+"""All metrics of Sarit, each declared once: what docs/operations/metrics.md says of them is checked against this table.
+
+Names follow Prometheus' rules: a unit last, `_total` for counters.  A counter begins at 0 with the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Kind(Enum):
+    """What may be computed from it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.  `unit`: seconds, bytes, or empty for a number of things."""
+
+    name: str
+    kind: Kind
+    unit: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def _counter(name: str, help_text: str, *labels: str) -> Metric:
+    unit = next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}_total")), "")
+    return Metric(name, Kind.COUNTER, unit, help_text, labels)
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> Metric:
+    unit = next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")), "")
+    return Metric(name, Kind.GAUGE, unit, help_text, labels)
+
+
+def _histogram(name: str, help_text: str, *labels: str) -> Metric:
+    unit = next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")), "")
+    return Metric(name, Kind.HISTOGRAM, unit, help_text, labels)
+
+
+# By what they are about.
+SECTIONS: Final = {
+    "Writes": (
+        _counter("sarit_appends_total", "Appends that became durable: the blocks of events that clients send at once"),
+        _counter("sarit_append_events_total", "Events in these appends"),
+        _counter("sarit_append_bytes_total", "Bytes of events in these appends"),
+        _histogram(
+            "sarit_append_latency_seconds",
+            "From the read of the connection that completed an append to its acknowledgement; appends of one read "
+            "count with the latency of the last of them",
+        ),
+        _counter("sarit_throttled_appends_total", "Appends that had to wait because memory or disk was at its bound"),
+        _counter("sarit_throttled_seconds_total", "Time during which appends had to wait"),
+        _gauge("sarit_throttled_appends", "Appends that wait now"),
+        _histogram("sarit_group_commit_operations", "Operations that became durable together, in a frame"),
+        _histogram("sarit_group_commit_bytes", "Size of a frame"),
+        _histogram("sarit_group_commit_latency_seconds", "From the first operation of a frame until it is durable"),
+    ),
+    "The durable log": (
+        _counter("sarit_log_frames_total", "Frames that became durable"),
+        _histogram("sarit_log_sync_seconds", "One write of the log with its sync, local logs only"),
+        _histogram("sarit_log_group_bytes", "Bytes of one write of the log, local logs only"),
+        _gauge("sarit_log_backlog_bytes", "Log that a recovery would read", "container"),
+    ),
+    "Reads": (
+        _counter("sarit_reads_total", "Reads answered with bytes, or at the end of a segment"),
+        _counter("sarit_read_bytes_total", "Bytes in the answers of reads"),
+        _counter("sarit_chunk_reads_total", "Reads that were answered from chunks, not from memory"),
+        _histogram("sarit_chunk_read_latency_seconds", "A read from chunks, with the wait for its rate"),
+        _counter("sarit_chunk_cache_hits_total", "Blocks of chunks found in memory"),
+        _counter("sarit_chunk_cache_misses_total", "Blocks of chunks that had to be read"),
+        _counter("sarit_metadata_cache_hits_total", "Segments whose metadata was found in memory"),
+        _counter("sarit_metadata_cache_misses_total", "Segments whose metadata had to be read from the index"),
+    ),
+    "Memory": (
+        _gauge("sarit_dirty_bytes", "Memory of what no chunk holds yet; appends wait above sarit_dirty_limit_bytes"),
+        _gauge("sarit_dirty_limit_bytes", "Bound of sarit_dirty_bytes"),
+        _gauge("sarit_cached_bytes", "Bytes of flushed events that are still in memory"),
+        _gauge("sarit_cached_limit_bytes", "Bound of sarit_cached_bytes"),
+        _gauge("sarit_segments_in_memory", "Segments whose metadata is in memory", "container"),
+    ),
+    "Connections": (
+        _gauge("sarit_connections", "Open connections of the wire protocol"),
+        _counter("sarit_connections_accepted_total", "Connections of the wire protocol that were accepted"),
+        _counter("sarit_connections_refused_total", "Connections that were closed at once, because too many are open"),
+        _counter("sarit_received_bytes_total", "Bytes received from clients of the wire protocol"),
+        _counter("sarit_sent_bytes_total", "Bytes sent to clients of the wire protocol"),
+    ),
+    "Tier 2": (
+        _histogram("sarit_checkpoint_seconds", "A checkpoint of a container: chunks, index, truncation of the log"),
+        _counter("sarit_chunk_writes_total", "Objects that checkpoints wrote to long-term storage", "container"),
+        _counter("sarit_chunk_write_bytes_total", "Bytes in these objects", "container"),
+        _counter("sarit_chunk_write_errors_total", "Writes of chunks that failed; they are repeated", "container"),
+        _gauge("sarit_compaction_backlog", "Segments with small extents enough to be joined", "container"),
+        _counter("sarit_compacted_bytes_total", "Bytes that compaction has joined"),
+        _counter("sarit_scrubbed_bytes_total", "Bytes of chunks that the scrub has verified"),
+        _counter("sarit_damage_found_total", "Chunks and records of extents found damaged"),
+    ),
+    "Containers": (
+        _gauge("sarit_containers", "Containers by state: absent, opening, serving, draining, failed", "state"),
+        _gauge("sarit_container_serving", "1: it serves here; no series for one that is elsewhere", "container"),
+        _histogram("sarit_recovery_seconds", "Opening a container: fence the log, read the index, replay"),
+        _counter("sarit_recovery_failures_total", "Attempts to open a container that failed and are repeated"),
+    ),
+    "The process": (
+        _gauge("sarit_build_info", "Always 1; the labels say what runs", "version", "role"),
+    ),
+}  # fmt: skip
+
+METRICS: Final = tuple(metric for metrics in SECTIONS.values() for metric in metrics)
+
+BY_NAME: Final = {metric.name: metric for metric in METRICS}

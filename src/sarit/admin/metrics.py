@@ -1,0 +1,26 @@
+"""The route of the metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sarit.admin.exposition import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+
+
+def routes(collect: Callable[[], bytes]) -> list[BaseRoute]:
+    """`/metrics`; `collect`: the text for Prometheus, made for each request."""
+
+    async def metrics(_: Request) -> Response:
+        # On the event loop: it reads counters that the loop changes.
+        return Response(collect(), media_type=CONTENT_TYPE)
+
+    return [Route("/metrics", metrics, methods=["GET"])]

@@ -1,0 +1,85 @@
+"""What a store has counted since it started; who wants a rate takes the difference of two readings.
+
+Each part counts what it does anyway, in plain attributes.  On the way of an append there is no call for it: arrivals
+are noted once for all appends that one read of a connection brought, and the rest once for all appends of a frame.
+"""
+
+from __future__ import annotations
+
+from sarit.core.histogram import COUNTS, DURATIONS, LATENCIES, SIZES, Histogram
+
+
+class StoreStatistics:
+    """Counters of one store, over all its containers and their epochs; sizes in bytes, times in seconds.
+
+    `append_seconds`: from the read of the connection that brought the append whole, to its acknowledgement.  The
+    appends of one read count with the latency of the last of them.
+    `throttled_at`: since when appends wait, by the monotonic clock; `throttled_seconds`: before that, all together."""
+
+    __slots__ = (
+        "append_bytes",
+        "append_events",
+        "append_seconds",
+        "appends",
+        "cache_block_hits",
+        "cache_block_misses",
+        "checkpoint_seconds",
+        "compacted_bytes",
+        "connections_accepted",
+        "connections_refused",
+        "damage_found",
+        "frame_bytes",
+        "frame_operations",
+        "frame_seconds",
+        "metadata_hits",
+        "metadata_misses",
+        "read_bytes",
+        "read_seconds",
+        "reads",
+        "reads_from_chunks",
+        "received_bytes",
+        "recovery_failures",
+        "recovery_seconds",
+        "scrubbed_bytes",
+        "sent_bytes",
+        "throttled_appends",
+        "throttled_at",
+        "throttled_seconds",
+    )
+
+    def __init__(self) -> None:
+        self.appends = self.append_events = self.append_bytes = 0
+        self.append_seconds = Histogram(LATENCIES)
+        self.frame_operations = Histogram(COUNTS)
+        self.frame_bytes = Histogram(SIZES)
+        self.frame_seconds = Histogram(LATENCIES)
+        self.reads = self.reads_from_chunks = self.read_bytes = 0
+        self.read_seconds = Histogram(LATENCIES)
+        self.received_bytes = self.sent_bytes = 0
+        self.connections_accepted = self.connections_refused = 0
+        self.throttled_appends = 0
+        self.throttled_seconds = 0.0
+        self.throttled_at: float | None = None
+        self.cache_block_hits = self.cache_block_misses = 0
+        self.metadata_hits = self.metadata_misses = 0
+        self.checkpoint_seconds = Histogram(DURATIONS)
+        self.compacted_bytes = 0
+        self.recovery_seconds = Histogram(DURATIONS)
+        self.recovery_failures = 0
+        self.scrubbed_bytes = self.damage_found = 0
+
+    def __repr__(self) -> str:
+        return f"<StoreStatistics, {self.appends} appends of {self.append_bytes} bytes>"
+
+    def throttle(self, now: float) -> None:
+        """Appends wait from now on."""
+        if self.throttled_at is None:
+            self.throttled_at = now
+
+    def release(self, now: float) -> None:
+        """Appends do not wait any more."""
+        self.throttled_seconds, self.throttled_at = self.seconds_throttled(now), None
+
+    def seconds_throttled(self, now: float) -> float:
+        """For how long appends have waited, all together."""
+        return self.throttled_seconds + (now - self.throttled_at if self.throttled_at is not None else 0.0)
