@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from sarit.cli.configured import Configured
+from sarit.cli.option_types import CLUSTER_INDEX_URL, CLUSTER_LOG_URL, CLUSTER_STORAGE_URL
 from sarit.cli.options import Commands, count_of, format_option, show, show_fields, show_rows
 from sarit.cli.process_options import cluster_option, config_option, machine_option
 from sarit.core import limits
@@ -25,7 +27,7 @@ def cluster() -> None:
     """Make a cluster; print its members and containers; drain a store."""
 
 
-@cluster.command()
+@cluster.command(cls=Configured)
 @config_option
 @cluster_option
 @click.option(
@@ -37,17 +39,25 @@ def cluster() -> None:
 )
 @click.option(
     "--log",
+    type=CLUSTER_LOG_URL,
     required=True,
     metavar="URL",
     help="The durable log: bookkeeper://ZK:PORT/ledgers, or file:///DIR, which the stores of one machine share.",
 )
 @click.option(
     "--index",
+    type=CLUSTER_INDEX_URL,
     metavar="URL",
     help="The index: file:///DIR or s3://BUCKET/PREFIX.  [default: the directory `index` beside that of the log, or "
     "with long-term storage]",
 )
-@click.option("--storage", required=True, metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.")
+@click.option(
+    "--storage",
+    type=CLUSTER_STORAGE_URL,
+    required=True,
+    metavar="URL",
+    help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.",
+)
 @click.option(
     "--lease",
     type=float,

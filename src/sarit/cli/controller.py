@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from sarit.cli.configured import Configured
 from sarit.cli.process_options import (
     address_options,
     cluster_option,
@@ -15,7 +16,7 @@ from sarit.cli.process_options import (
 from sarit.cli.time_options import Windows, background_options, scaling_options, times_of
 
 
-@click.command()
+@click.command(cls=Configured)
 @config_option
 @cluster_option
 @address_options(9090, "gRPC; 0 picks a free one.")

@@ -4,48 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from pathlib import Path
 
 import click
 
+from sarit.cli.configured import Configured, OneStart, config_option
+from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Host, Memory, Processes
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.core import limits
 
 
-class Memory(click.ParamType[int]):
-    """A number of bytes, as 512M, 2G, 1536MiB or 2147483648."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes; see `click.ParamType`."""
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d+)(?:([KMGT])(?:i?B)?|B)?", str(value).strip(), re.IGNORECASE)
-        if found is None:
-            self.fail(f"{value!r} is not a size: write it as 512M, 2G, or in bytes", param, ctx)
-        number, unit = found.groups()
-        return int(number) << (10 * (" KMGT".index(unit.upper()) if unit else 0))
-
-
-class Processes(click.ParamType[int]):
-    """A number of processes, or `auto`, which is 0 here."""
-
-    name = "number"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number; see `click.ParamType`."""
-        text = str(value).strip()
-        if text == "auto":
-            return 0
-        if not text.isdigit() or int(text) < 1:
-            self.fail(f"{text!r} is not a number of processes: give 1 or more, or auto", param, ctx)
-        return int(text)
-
-
-@click.command()
+@click.command(cls=Configured)
+@config_option
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -53,7 +24,13 @@ class Processes(click.ParamType[int]):
     show_default=True,
     help="Where all data is stored; created if missing.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on, which clients get, too.")
+@click.option(
+    "--host",
+    type=Host(),
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on, which clients get, too.",
+)
 @click.option("--controller-port", type=click.IntRange(0, 65535), default=9090, show_default=True, help="gRPC.")
 @click.option("--store-port", type=click.IntRange(0, 65535), default=12345, show_default=True, help="Wire protocol.")
 @click.option(
@@ -65,16 +42,19 @@ class Processes(click.ParamType[int]):
 )
 @click.option(
     "--storage",
+    type=STORAGE_URL,
     metavar="URL",
     help="Long-term storage: file:///DIR, s3://BUCKET/PREFIX or hdfs://NAMENODE:PORT/DIR.  [default: in DIR]",
 )
 @click.option(
     "--index-storage",
+    type=S3_URL,
     metavar="URL",
     help="Indexes on an object store: s3://BUCKET/PREFIX.  Needs sarit[cluster].  [default: in DIR]",
 )
 @click.option(
     "--log",
+    type=BOOKKEEPER_URL,
     metavar="URL",
     help="Durable log: bookkeeper://ZK1:2181,ZK2:2181/ledgers?e=3&w=3&a=2, with the servers of ZooKeeper, the path of "
     "the ledgers there, and ensemble size, write quorum and ack quorum.  Needs sarit[cluster].  [default: in DIR]",
@@ -102,20 +82,20 @@ class Processes(click.ParamType[int]):
     help="Store processes, so that more cores count; the controller is then one more.  auto: one for two cores, at "
     "most 8.  Store k listens on --store-port + k.  [default: 1, with the controller in it]",
 )
-@click.option("--one-port", is_flag=True, help="Serve the wire protocol on the controller's port too.")
-@click.option("--advertise", metavar="HOST", help="The address that clients get.  [default: --host]")
+@click.option("--one-port/--no-one-port", help="Serve the wire protocol on the controller's port too.")
+@click.option("--advertise", type=Host(), metavar="HOST", help="The address that clients get.  [default: --host]")
 @scaling_options
 @background_options
 @click.option(
-    "--allow-damaged",
-    is_flag=True,
+    "--allow-damaged/--no-allow-damaged",
     help="Start although containers are damaged or miss a piece; requests for their segments fail with the reason.",
 )
 @click.option(
     "--accept-data-loss",
+    cls=OneStart,
     is_flag=True,
     help="Start once without the pieces of --data-dir that are missing or damaged.  What only they held is lost for "
-    "good, and putting them back later is refused.  The log says what was lost.  Never keep it in a service file.",
+    "good, and putting them back later is refused.  The log says what was lost.  On the command line alone.",
 )
 @click.option(
     "--log-level",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from sarit.cli.configured import Configured
+from sarit.cli.option_types import CLUSTER_INDEX_URL, CLUSTER_LOG_URL, CLUSTER_STORAGE_URL, Memory, Name
 from sarit.cli.process_options import (
     address_options,
     cluster_option,
@@ -12,15 +14,16 @@ from sarit.cli.process_options import (
     log_to_standard_error,
     machine_option,
 )
-from sarit.cli.standalone import Memory
 from sarit.cli.time_options import Windows, scaling_options, times_of
 from sarit.core import limits
 
 
-@click.command()
+@click.command(cls=Configured)
 @config_option
 @cluster_option
-@click.option("--id", "name", metavar="ID", help="Its name in the cluster; one at a time.  [default: MACHINE-PORT]")
+@click.option(
+    "--id", "name", type=Name(), metavar="ID", help="Its name in the cluster; one at a time.  [default: MACHINE-PORT]"
+)
 @address_options(12345, "Wire protocol; 0 picks a free one.")
 @machine_option
 @click.option(
@@ -37,10 +40,14 @@ from sarit.core import limits
     help="Bound on its memory, as 512M, 2G or bytes.  [default: a quarter of the machine's, at most 2G]",
 )
 @scaling_options
-@click.option("--containers", type=int, help="Compared with what the cluster was made with, as are:")
-@click.option("--log", metavar="URL", help="the durable log,")
-@click.option("--index", metavar="URL", help="the index,")
-@click.option("--storage", metavar="URL", help="and long-term storage.")
+@click.option(
+    "--containers",
+    type=click.IntRange(1, limits.MAX_CONTAINERS),
+    help="Compared with what the cluster was made with, as are:",
+)
+@click.option("--log", type=CLUSTER_LOG_URL, metavar="URL", help="the durable log,")
+@click.option("--index", type=CLUSTER_INDEX_URL, metavar="URL", help="the index,")
+@click.option("--storage", type=CLUSTER_STORAGE_URL, metavar="URL", help="and long-term storage.")
 @log_level_option
 def store(
     cluster: str,

@@ -110,16 +110,9 @@ class ClusterMeta:
                 f"--lease takes {MIN_STORE_LEASE_SECONDS:g} to {MAX_STORE_LEASE_SECONDS:g} seconds, not "
                 f"{self.lease_seconds:g}"
             )
-        if urlsplit(self.log).scheme == "bookkeeper":
-            parse_log_url(self.log)
-        else:
-            directory_of(self.log, "--log")
-        if self.index_directory is None:
-            parse_s3(self.index)
-        if urlsplit(self.storage).scheme not in ("file", "s3", "hdfs"):
-            raise Invalid(
-                f"--storage {self.storage}: use file:///absolute/path, s3://bucket/prefix or hdfs://namenode:port/folder"
-            )
+        check_log_url(self.log)
+        check_index_url(self.index)
+        check_storage_url(self.storage)
         return self
 
     def compare(self, given: dict[str, object]) -> None:
@@ -140,6 +133,28 @@ def decode_meta(data: bytes) -> ClusterMeta:
         return ClusterMeta(**fields)
     except (ValueError, TypeError, KeyError) as error:
         raise Invalid(f"the description of this cluster cannot be read: {error}") from None
+
+
+def check_log_url(url: str) -> None:
+    """Raises Invalid: a cluster cannot have its durable log there."""
+    if urlsplit(url).scheme == "bookkeeper":
+        parse_log_url(url)
+    else:
+        directory_of(url, "--log")
+
+
+def check_index_url(url: str) -> None:
+    """Raises Invalid: a cluster cannot have its index there."""
+    if _is_file(url):
+        directory_of(url, "--index")
+    else:
+        parse_s3(url)
+
+
+def check_storage_url(url: str) -> None:
+    """Raises Invalid: a cluster cannot have long-term storage there."""
+    if urlsplit(url).scheme not in ("file", "s3", "hdfs"):
+        raise Invalid(f"--storage {url}: use file:///absolute/path, s3://bucket/prefix or hdfs://namenode:port/folder")
 
 
 def _is_file(url: str) -> bool:

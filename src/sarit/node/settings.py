@@ -189,7 +189,10 @@ class NodeConfig:
                 raise Invalid(f"{port} is not a port (0 to {_MAX_PORT})")
         # Port 0 twice is fine: the system picks different ones.
         if self.controller_port and self.controller_port == self.store_port and not self.one_port:
-            raise Invalid("controller and store need ports of their own, unless one port serves both (--one-port)")
+            raise Invalid(
+                f"controller and store need ports of their own (--controller-port and --store-port are "
+                f"{self.store_port}), unless one port serves both (--one-port)"
+            )
         if (self.storage_url or "").lower().startswith("memory:"):
             raise Invalid(
                 "--storage memory:// is for tests: it loses everything when the node stops; use file:///absolute/path "
@@ -213,7 +216,10 @@ class NodeConfig:
         if self.processes > 1 and self.store_port:
             last = self.store_port + self.processes - 1
             if last > _MAX_PORT or self.store_port <= self.controller_port <= last:
-                raise Invalid(f"the stores need the ports {self.store_port} to {last}: choose another --store-port")
+                raise Invalid(
+                    f"the stores need the ports {self.store_port} to {last} (--processes {self.processes}): choose "
+                    "another --store-port or --controller-port"
+                )
         self.times.check()
         return replace(
             self, data_dir=os.path.abspath(self.data_dir), limits=replace(self.limits, containers=self.containers)

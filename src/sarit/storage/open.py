@@ -20,6 +20,7 @@ from sarit.storage.objects import open_memory, open_s3
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from urllib.parse import SplitResult
 
     from obstore.store import S3Config
 
@@ -35,6 +36,30 @@ async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = N
 
     `environ` stands for the process's environment variables.
     """
+    parts = _split(url)
+    if parts.scheme == "file":
+        return await open_directory(_directory_of(url, parts.netloc, parts.path), env)
+    if parts.scheme == "s3":
+        config = s3_config(os.environ if environ is None else environ)
+        return open_s3(*parse_s3(url), config, env)
+    if parts.scheme == "hdfs":
+        return await _open_hdfs(*_hdfs_place(url, parts.netloc, parts.path), env)
+    return open_memory(env)
+
+
+def check_storage_url(url: str) -> None:
+    """Whether `open_storage` takes this URL; nothing is opened.  Raises Invalid (what to write instead)."""
+    parts = _split(url)
+    if parts.scheme == "file":
+        _directory_of(url, parts.netloc, parts.path)
+    elif parts.scheme == "s3":
+        parse_s3(url)
+    elif parts.scheme == "hdfs":
+        _hdfs_place(url, parts.netloc, parts.path)
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of a URL of a kind that there is.  Raises Invalid."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -43,19 +68,15 @@ async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = N
         raise Invalid(f"a storage URL takes no user or key: set AWS_ACCESS_KEY_ID and the like; use {_EXAMPLES}")
     if parts.query or parts.fragment:
         raise Invalid(f"storage URL {url!r} takes no query or fragment; use {_EXAMPLES}")
-    if parts.scheme == "file":
-        return await open_directory(_directory_of(url, parts.netloc, parts.path), env)
-    if parts.scheme == "s3":
-        config = s3_config(os.environ if environ is None else environ)
-        return open_s3(*parse_s3(url), config, env)
-    if parts.scheme == "hdfs":
-        return await _open_hdfs(url, parts.netloc, parts.path, env)
     if parts.scheme == "memory" and not parts.netloc and parts.path in ("", "/"):
-        return open_memory(env)
-    raise Invalid(f"storage URL {url!r} is not supported; use {_EXAMPLES}")
+        return parts
+    if parts.scheme not in ("file", "s3", "hdfs"):
+        raise Invalid(f"storage URL {url!r} is not supported; use {_EXAMPLES}")
+    return parts
 
 
-async def _open_hdfs(url: str, namenode: str, path: str, env: Env) -> ChunkStorage:
+def _hdfs_place(url: str, namenode: str, path: str) -> tuple[str, str]:
+    """The namenode and the folder.  Raises Invalid."""
     root = path.rstrip("/")
     try:
         check_prefix(root.removeprefix("/"))
@@ -63,6 +84,10 @@ async def _open_hdfs(url: str, namenode: str, path: str, env: Env) -> ChunkStora
         root = ""
     if not namenode or not root:
         raise Invalid(f"storage URL {url!r} needs a namenode and a folder below the root: hdfs://NAMENODE:PORT/folder")
+    return namenode, root
+
+
+async def _open_hdfs(namenode: str, root: str, env: Env) -> ChunkStorage:
     try:
         from sarit.storage.hdfs import open_hdfs
     except ImportError as error:

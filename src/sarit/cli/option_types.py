@@ -1,0 +1,152 @@
+"""What the values of options may be."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING
+
+import click
+
+from sarit.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Memory(click.ParamType[int]):
+    """A number of bytes, as 512M, 2G, 1536MiB or 2147483648."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes; see `click.ParamType`."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+)(?:([KMGT])(?:i?B)?|B)?", str(value).strip(), re.IGNORECASE | re.ASCII)
+        if found is None:
+            self.fail(f"{value!r} is not a size: write it as 512M, 2G, or in bytes", param, ctx)
+        number, unit = found.groups()
+        return int(number) << (10 * (" KMGT".index(unit.upper()) if unit else 0))
+
+
+class Processes(click.ParamType[int]):
+    """A number of processes, or `auto`, which is 0 here."""
+
+    name = "number"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; see `click.ParamType`."""
+        text = str(value).strip()
+        if text == "auto":
+            return 0
+        if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+            self.fail(f"{text!r} is not a number of processes: give 1 or more, or auto", param, ctx)
+        return int(text)
+
+
+class Text(click.ParamType[str]):
+    """Text that is checked by a function, which raises Invalid.
+
+    `check` is given by a function that imports it: commands start without the modules of a node."""
+
+    name = "text"
+
+    def __init__(self, check: Callable[[], Callable[[str], object]]) -> None:
+        self._check = check
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is; see `click.ParamType`."""
+        text = str(value)
+        try:
+            self._check()(text)
+        except Invalid as error:
+            self.fail(str(error), param, ctx)
+        return text
+
+
+class Host(click.ParamType[str]):
+    """The name or the address of a machine, without a port."""
+
+    name = "host"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is; see `click.ParamType`."""
+        text = str(value)
+        # Empty: every address.
+        if not re.fullmatch(r"[A-Za-z0-9._-]*", text) and not _is_ipv6(text):
+            self.fail(f"{text!r} is no name or address of a machine: write it without a port, as 10.0.0.7", param, ctx)
+        return text
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+class Name(click.ParamType[str]):
+    """A name for a store or a machine."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is; see `click.ParamType`."""
+        text = str(value)
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", text):
+            self.fail(f"{text!r} is no name: write letters, digits, '.', '_' and '-'", param, ctx)
+        return text
+
+
+def _cluster_check() -> Callable[[str], object]:
+    from sarit.node.cluster_settings import parse_cluster
+
+    return parse_cluster
+
+
+def _log_check() -> Callable[[str], object]:
+    from sarit.node.log_place import parse_log_url
+
+    return parse_log_url
+
+
+def _storage_check() -> Callable[[str], object]:
+    from sarit.storage.open import check_storage_url
+
+    return check_storage_url
+
+
+def _s3_check() -> Callable[[str], object]:
+    from sarit.storage.open import parse_s3
+
+    return parse_s3
+
+
+def _cluster_log_check() -> Callable[[str], object]:
+    from sarit.node.cluster_settings import check_log_url
+
+    return check_log_url
+
+
+def _cluster_index_check() -> Callable[[str], object]:
+    from sarit.node.cluster_settings import check_index_url
+
+    return check_index_url
+
+
+def _cluster_storage_check() -> Callable[[str], object]:
+    from sarit.node.cluster_settings import check_storage_url
+
+    return check_storage_url
+
+
+CLUSTER_URL = Text(_cluster_check)
+BOOKKEEPER_URL = Text(_log_check)
+STORAGE_URL = Text(_storage_check)
+S3_URL = Text(_s3_check)
+# Of a cluster, whose stores may share directories.
+CLUSTER_LOG_URL = Text(_cluster_log_check)
+CLUSTER_INDEX_URL = Text(_cluster_index_check)
+CLUSTER_STORAGE_URL = Text(_cluster_storage_check)
