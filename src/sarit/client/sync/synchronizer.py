@@ -345,6 +345,8 @@ class StateFollower(Generic[S]):
             self._more = asyncio.get_running_loop().create_task(
                 self._wait_beyond(), name=f"follow {self.shared.stream}"
             )
+            # It goes on when this call returns, and may fail when nobody waits any more: no exception is lost by that.
+            self._more.add_done_callback(_retrieve_exception)
         await asyncio.wait((self._more,), timeout=seconds)
         if self._more.done():
             ended, self._more = self._more, None
@@ -387,8 +389,6 @@ class StateFollower(Generic[S]):
             self.failure = failure or Invalid(f"{self.shared.stream.stream} was closed here")
         if self._more is not None:
             self._more.cancel()
-            # Nobody awaits the task any more: its exception must not be reported as lost.
-            self._more.add_done_callback(_retrieve_exception)
             self._more = None
         self.notify()
 

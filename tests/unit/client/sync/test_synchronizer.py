@@ -2,12 +2,20 @@
 compacted."""
 
 import asyncio
+import gc
 import itertools
+from types import SimpleNamespace
 
 import pytest
 
 from sarit.client.sync.revisioned import Revision
-from sarit.client.sync.synchronizer import StateSynchronizer, decode_entry, encode_initial, encode_updates
+from sarit.client.sync.synchronizer import (
+    StateFollower,
+    StateSynchronizer,
+    decode_entry,
+    encode_initial,
+    encode_updates,
+)
 from sarit.core.errors import Corrupt, Invalid, NotFound
 from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
@@ -245,3 +253,34 @@ async def test_state_is_the_one_before_a_fetch_that_cannot_be_applied(made) -> N
         with pytest.raises(ValueError, match="poison"):
             await two.fetch()
         assert (two.state, two.revision) == before
+
+
+def test_following_that_fails_when_nobody_waits_reports_no_lost_exception() -> None:
+    """A reader waits for news for a while only, and may be gone when the store answers that the stream is damaged."""
+    reported: list[dict[str, object]] = []
+
+    class Damaged:
+        stream = "s/state"
+
+        def __init__(self) -> None:
+            self.answer = asyncio.Event()
+
+        async def wait_beyond(self, revision: Revision) -> None:
+            await self.answer.wait()
+            raise Corrupt("damaged")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        stream = Damaged()
+        follower = StateFollower(SimpleNamespace(stream=stream, revision=Revision(0)))  # type: ignore[arg-type]
+        await follower.wait(0.0)
+        stream.answer.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert follower._more is not None
+        assert follower._more.done()
+        del follower
+        gc.collect()
+
+    asyncio.run(main())
+    assert reported == []
