@@ -187,13 +187,21 @@ class BookKeeperClaim:
         """See `ClaimedLog`; `history` None: the owner has no index.  Raises Corrupt, Fenced, Unavailable."""
         before = self._chain
         for _ in range(_MAX_ATTEMPTS):
-            base = self._base(history, accept_loss=accept_loss)
-            opened = await self._begin(base, history)
-            if opened is not None:
-                return BookKeeperLog(self._logs, self._container, opened)
+            problem: Corrupt | None = None
+            try:
+                base = self._base(history, accept_loss=accept_loss)
+            except Corrupt as error:
+                problem = error
+            else:
+                opened = await self._begin(base, history)
+                if opened is not None:
+                    return BookKeeperLog(self._logs, self._container, opened)
             # Before anything is fenced again: it would be the ledger of the opener that was faster.
             found = await self._logs.registers.get(self._register)
             now = None if found is None else chains.decode(found.value)
+            # The index was opened after the claim: it may know of an owner that the chain did not know then.
+            if problem is not None and now == self._chain:
+                raise problem
             if now is None or before is None or (now.identity, now.epoch) != (before.identity, before.epoch):
                 raise Fenced(f"the log of container {self._container} was opened by another owner")
             await self.fence()

@@ -397,6 +397,23 @@ def test_log_that_the_index_does_not_know_is_refused(history, reason):
     run(main)
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_index_of_an_owner_that_came_after_the_claim_is_no_damage(first):
+    """The index is opened after the claim: its history may be that of an owner in between."""
+
+    async def main(world):
+        if not first:
+            await written(world, 1, 3)
+        claim = await world.provider().claim(1)
+        log = await world.provider().open(1)
+        await append(log, 1 if first else 4, b"x")
+        with pytest.raises(Fenced):
+            await claim.open(LogHistory(log.identity, log.epoch, 1 if first else 4))
+        await append(log, 2 if first else 5, b"x")
+
+    run(main)
+
+
 def test_missing_log_is_refused():
     async def main(world):
         claim = await world.provider().claim(1)
