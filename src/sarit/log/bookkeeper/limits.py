@@ -49,6 +49,8 @@ SECOND_BOOKIE_SECONDS: Final = 0.5  # a read asks another bookie after that time
 LEDGER_READ_TIMEOUT_SECONDS: Final = 10.0
 LEDGER_RECOVERY_TIMEOUT_SECONDS: Final = 30.0
 LEDGER_CLOSE_TIMEOUT_SECONDS: Final = 10.0
+# A log that closes gives up its frames when none becomes durable for so long: time for one ledger without a quorum.
+LEDGER_LAST_FRAMES_SECONDS: Final = 30.0
 METADATA_RETRY_SECONDS: Final = 0.1
 
 # -- bookies ----------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from sarit.log.bookkeeper.limits import (
     LEDGER_ENSEMBLE_CHANGES,
     LEDGER_FRAMES_IN_FLIGHT,
     LEDGER_IDLE_SECONDS,
+    LEDGER_LAST_FRAMES_SECONDS,
     LEDGER_PROOF_INTERVAL_SECONDS,
     LEDGER_TICK_SECONDS,
     METADATA_RETRY_SECONDS,
@@ -401,7 +402,10 @@ class BookKeeperLog:
             raise error  # a bug: the event loop reports it
 
     async def close(self) -> None:
-        """Write what is queued and close the ledger.  May be called again."""
+        """Write what is queued and close the ledger.  May be called again.
+
+        Frames end as Unavailable when none becomes durable for LEDGER_LAST_FRAMES_SECONDS: the chain may be full, or
+        the coordination service away when a next ledger is needed."""
         if self._closing is None:
             self._closed = True
             self._closing = asyncio.ensure_future(self._close())
@@ -412,13 +416,16 @@ class BookKeeperLog:
         try:
             while (self._queue or self._sent) and self._error is None:
                 self._progress.clear()
-                await self._progress.wait()
+                async with asyncio.timeout(LEDGER_LAST_FRAMES_SECONDS):
+                    await self._progress.wait()
             if self._error is None:
                 # Only to spare the next owner a recovery.
                 async with asyncio.timeout(LEDGER_CLOSE_TIMEOUT_SECONDS):
                     await self._close_ledger(self._writer, self._last_done)
         except (TimeoutError, SaritError) as error:
-            _log.warning("%s is closed without its end: %s", self._name, error)
+            waiting = len(self._queue) + len(self._sent)
+            reason = str(error) or (f"{waiting} frames did not become durable" if waiting else "no answer in time")
+            _log.warning("%s is closed without its end: %s", self._name, reason)
         finally:
             self._die(Unavailable(f"{self._name} is closed"))
             self._ticking.cancel()
