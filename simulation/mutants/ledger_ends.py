@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Conflict, Corrupt, Fenced, NotFound, SaritError, Unavailable
-from sarit.log.bookkeeper import chain, ledgers, log, replay, wire
+from sarit.log.bookkeeper import chain, ledgers, wire
 from sarit.log.bookkeeper.chain_register import ChainRegister
 from sarit.log.bookkeeper.entries import parse
 from sarit.log.bookkeeper.ledgers import LedgerWriter, read_entry
@@ -122,7 +122,7 @@ def lost_bookie_reads_as_missing_entry() -> Iterator[None]:
             raise Corrupt(f"entry {entry} of ledger {ledger} is lost")
         return found
 
-    with patched(ledgers, read_entry, wrong), patched(log, read_entry, wrong), patched(replay, read_entry, wrong):
+    with patched(ledgers, read_entry, wrong):
         yield
 
 

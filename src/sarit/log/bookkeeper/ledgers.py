@@ -364,29 +364,60 @@ async def read_entry(bookies: Bookies, ledger: int, metadata: LedgerMetadata, en
     raise Unavailable(f"entry {entry} of ledger {ledger} cannot be read now: its bookies answered {said}")
 
 
-async def read_entries(
-    bookies: Bookies, ledger: int, metadata: LedgerMetadata, first: int
-) -> AsyncIterator[memoryview]:
-    """The payloads of a closed ledger from entry `first` on, in order.  Raises Corrupt, Unavailable."""
-    assert metadata.state is LedgerState.CLOSED, metadata
-    coming: deque[asyncio.Task[memoryview]] = deque()
-    following = first
-    try:
+class LedgerReader:
+    """The entries of a closed ledger.
+
+    BookKeeper's own recovery moves copies to other bookies.  So before an entry is called lost, the metadata is read
+    again: it may name bookies that have it."""
+
+    def __init__(self, bookies: Bookies, store: LedgerStore, ledger: int, metadata: LedgerMetadata) -> None:
+        assert metadata.state is LedgerState.CLOSED, metadata
+        self.ledger = ledger
+        self.metadata = metadata
+        self._bookies = bookies
+        self._store = store
+
+    def __repr__(self) -> str:
+        return f"<LedgerReader of {self.ledger}>"
+
+    async def entry(self, entry: int) -> memoryview:
+        """The payload of an entry.  Raises Corrupt, Unavailable (also: the ledger was deleted meanwhile)."""
         while True:
-            while following <= metadata.last_entry and len(coming) < REPLAY_READS_AHEAD:
-                coming.append(asyncio.ensure_future(read_entry(bookies, ledger, metadata, following)))
-                following += 1
-            if not coming:
-                return
-            payload = await coming[0]
-            coming.popleft()
-            yield payload
-    finally:
-        for task in coming:
-            task.cancel()
-        for task in coming:
-            with suppress(asyncio.CancelledError, Corrupt, Unavailable):
-                await task
+            asked = self.metadata
+            try:
+                return await read_entry(self._bookies, self.ledger, asked, entry)
+            except Corrupt:
+                await self._read_metadata()
+                if self.metadata.ensembles == asked.ensembles:
+                    raise
+
+    async def entries(self, first: int) -> AsyncIterator[memoryview]:
+        """The payloads from entry `first` on, in order.  Raises as `entry`."""
+        coming: deque[asyncio.Task[memoryview]] = deque()
+        following = first
+        try:
+            while True:
+                while following <= self.metadata.last_entry and len(coming) < REPLAY_READS_AHEAD:
+                    coming.append(asyncio.ensure_future(self.entry(following)))
+                    following += 1
+                if not coming:
+                    return
+                payload = await coming[0]
+                coming.popleft()
+                yield payload
+        finally:
+            for task in coming:
+                task.cancel()
+            for task in coming:
+                with suppress(asyncio.CancelledError, Corrupt, Unavailable):
+                    await task
+
+    async def _read_metadata(self) -> None:
+        try:
+            self.metadata, _ = await self._store.get(self.ledger)
+        except NotFound as error:
+            # By a newer owner of the log; if not, the next claim says what is missing.
+            raise Unavailable(f"ledger {self.ledger} was deleted while it was read") from error
 
 
-__all__ = ["LedgerWriter", "WriterCalls", "read_entries", "read_entry", "recover_ledger"]
+__all__ = ["LedgerReader", "LedgerWriter", "WriterCalls", "read_entry", "recover_ledger"]

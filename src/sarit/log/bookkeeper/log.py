@@ -21,7 +21,7 @@ from sarit.core.limits import LOG_IDENTITY_BYTES
 from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.chain import Chain
 from sarit.log.bookkeeper.entries import parse
-from sarit.log.bookkeeper.ledgers import read_entry, recover_ledger
+from sarit.log.bookkeeper.ledgers import LedgerReader, recover_ledger
 from sarit.log.bookkeeper.limits import (
     LEDGER_BYTES,
     LEDGER_ENTRY_BYTES,
@@ -174,9 +174,9 @@ class BookKeeperClaim:
     async def _last_frame(self, ledger: chains.ChainLedger, metadata: LedgerMetadata) -> int:
         """The last frame that is complete in a ledger; the one before its first when there is none."""
         at = metadata.last_entry
+        reader = LedgerReader(self._logs.bookies, self._logs.store, ledger.ledger, metadata)
         while at >= 0:
-            payload = await read_entry(self._logs.bookies, ledger.ledger, metadata, at)
-            entry = parse(payload, self._container)
+            entry = parse(await reader.entry(at), self._container)
             if entry.ends_frame:
                 return entry.frame
             # Entries without a frame follow one that is whole; parts of a frame follow each other.

@@ -165,8 +165,8 @@ class BookKeeperLog:
 
     def replay(self, after: int) -> AsyncIterator[Frame]:
         """Durable frames above `after`, in order.  Raises Corrupt, Unavailable."""
-        opened = self._opened
-        return replay(self._name, self._container, self._logs.bookies, opened.chain, opened.old, after)
+        opened, logs = self._opened, self._logs
+        return replay(self._name, self._container, logs.bookies, logs.store, opened.chain, opened.old, after)
 
     # -- writing ---------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt
 from sarit.log.bookkeeper.entries import FrameJoiner, parse
-from sarit.log.bookkeeper.ledgers import read_entries, read_entry
+from sarit.log.bookkeeper.ledgers import LedgerReader
 from sarit.log.port import Frame
 
 if TYPE_CHECKING:
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
     from sarit.log.bookkeeper.chain import Chain
     from sarit.log.bookkeeper.metadata import LedgerMetadata
-    from sarit.log.bookkeeper.port import Bookies
+    from sarit.log.bookkeeper.port import Bookies, LedgerStore
 
 
 async def replay(
-    name: str, container: int, bookies: Bookies, chain: Chain, metadata: Mapping[int, LedgerMetadata], after: int
-) -> AsyncIterator[Frame]:
+    name: str, container: int, bookies: Bookies, store: LedgerStore, chain: Chain,
+    metadata: Mapping[int, LedgerMetadata], after: int,
+) -> AsyncIterator[Frame]:  # fmt: skip
     """Durable frames above `after`, in order.  Raises Corrupt, Unavailable.
 
     `name`: of the log, for errors.  `metadata`: of the closed ledgers of the chain; others are not read."""
@@ -28,10 +29,10 @@ async def replay(
     for each in chain.ledgers:
         if each.ledger not in metadata or each.last <= after:
             continue
-        closed = metadata[each.ledger]
-        begin = 0 if after < each.first else await _entry_after(bookies, each.ledger, closed, container, after)
+        ledger = LedgerReader(bookies, store, each.ledger, metadata[each.ledger])
+        begin = 0 if after < each.first else await _entry_after(ledger, container, after)
         joiner = FrameJoiner()
-        async for payload in read_entries(bookies, each.ledger, closed, begin):
+        async for payload in ledger.entries(begin):
             entry = parse(payload, container)
             frame = joiner.add(entry)
             # One that an earlier ledger has: its owner had sent it twice, with the same bytes.
@@ -45,12 +46,12 @@ async def replay(
             raise Corrupt(f"{name} lacks frames {reached + 1} to {each.last} of ledger {each.ledger}")
 
 
-async def _entry_after(bookies: Bookies, ledger: int, metadata: LedgerMetadata, container: int, after: int) -> int:
+async def _entry_after(ledger: LedgerReader, container: int, after: int) -> int:
     """The first entry of a ledger that belongs to a frame above `after`: numbers never fall within a ledger."""
-    low, high = 0, metadata.last_entry + 1
+    low, high = 0, ledger.metadata.last_entry + 1
     while low < high:
         middle = (low + high) // 2
-        entry = parse(await read_entry(bookies, ledger, metadata, middle), container)
+        entry = parse(await ledger.entry(middle), container)
         if entry.frame > after:
             high = middle
         else:
