@@ -118,7 +118,9 @@ class BookieServer:
             "journalMaxGroupWaitMSec": 1,
             "journalPreAllocSizeMB": 4,
             "journalMaxSizeMB": 64,
-            "journalMaxBackups": 0,
+            # Its default.  With 0, a bookie killed twice may not start again: what a replay has flushed is noted late,
+            # with a mark in a journal that is collected by then ("Recovery log ... is missing").
+            "journalMaxBackups": 5,
             "logSizeLimit": 128 * mib,
             "skipListSizeLimit": 32 * mib,
             "minUsableSizeForIndexFileCreation": 16 * mib,

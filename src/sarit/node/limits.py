@@ -32,6 +32,7 @@ DRAIN_POLL_SECONDS: Final = 0.5
 # Of a log in a directory: an opening begins a file and fills it, which is most of the time of a move.
 SHARED_LOG_FILE_BYTES: Final = 16 * MIB
 LOG_SESSION_SECONDS: Final = 10.0  # with ZooKeeper; a log needs no lease, so it may be long
+BOOKIES_WAIT_SECONDS: Final = 60.0  # a start waits for bookies that start, too
 # Between two commits to an index on an object store, whose requests cost money.
 OBJECT_STORE_FLUSH_INTERVAL_SECONDS: Final = 10.0
 PACKED_SEGMENTS: Final = 1024  # whose small extents one compaction joins, for one commit

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from sarit.core.errors import Invalid, Unavailable
 from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
-from sarit.node.limits import LOG_SESSION_SECONDS
+from sarit.node.limits import BOOKIES_WAIT_SECONDS, LOG_SESSION_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from sarit.env.ports import Env
+    from sarit.log.bookkeeper.port import Bookies
     from sarit.log.port import LogProvider
 
 _log = logging.getLogger("sarit.node")
@@ -69,7 +71,8 @@ def parse_log_url(url: str) -> BookKeeperPlace:
 async def open_bookkeeper_logs(url: str, env: Env, node: str) -> AsyncIterator[LogProvider]:
     """The durable logs of the node with this id in a place, for the length of the block.
 
-    Raises Invalid (no BookKeeper there; sarit[cluster] is not installed), Unavailable (no answer; too few bookies)."""
+    Raises Invalid (no BookKeeper there; sarit[cluster] is not installed), Unavailable (no answer; too few bookies, also
+    after BOOKIES_WAIT_SECONDS)."""
     from sarit.coordination.zookeeper import ZooKeeper
     from sarit.coordination.zookeeper_ports import ZooKeeperRegisters
     from sarit.log.bookkeeper.bookies import NetworkBookies
@@ -83,7 +86,7 @@ async def open_bookkeeper_logs(url: str, env: Env, node: str) -> AsyncIterator[L
         bookies = NetworkBookies(env, zookeeper, place.root)
         await bookies.start()
         try:
-            _require_bookies(place, len(bookies.writable()))
+            await _wait_for_bookies(place, bookies)
             # The node's id is in the path: no two nodes share a chain, but copies of one data directory.
             registers = ZooKeeperRegisters(zookeeper, f"/sarit/{node}")
             yield BookKeeperLogs(env, bookies, ledgers, registers, place.settings)
@@ -91,6 +94,29 @@ async def open_bookkeeper_logs(url: str, env: Env, node: str) -> AsyncIterator[L
             await bookies.close()
     finally:
         await zookeeper.close()
+
+
+async def _wait_for_bookies(place: BookKeeperPlace, bookies: Bookies) -> None:
+    """Return when there are enough for an acknowledgement: after a power cut everything starts at once.
+
+    Raises Unavailable after BOOKIES_WAIT_SECONDS."""
+    needed = place.settings.ack_quorum
+    if len(bookies.writable()) < needed:
+        _log.warning(
+            "%d bookies are registered as writable at %s%s, and an entry needs %d: waiting for more, %.0f s at most",
+            len(bookies.writable()), place.hosts, place.root, needed, BOOKIES_WAIT_SECONDS,
+        )  # fmt: skip
+        changed = asyncio.Event()
+        watch = bookies.watch(changed.set)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BOOKIES_WAIT_SECONDS):
+                    while len(bookies.writable()) < needed:
+                        changed.clear()
+                        await changed.wait()
+        finally:
+            watch.close()
+    _require_bookies(place, len(bookies.writable()))
 
 
 def _require_bookies(place: BookKeeperPlace, writable: int) -> None:

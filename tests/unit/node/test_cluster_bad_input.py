@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from sarit.node.cluster_settings import META
 from sarit.node.ownership import storage_owner
 from sarit.storage.open import open_storage
 from tests.contract.s3 import binary_of, s3_server
+from tests.limits import HANG_SECONDS
 from tests.unit.node.test_cluster_settings import meta
 
 
@@ -185,6 +187,55 @@ def test_too_few_bookies_for_an_acknowledgement_are_refused_and_fewer_than_a_led
     log_place._require_bookies(place, 2)
     (record,) = caplog.records
     assert record.getMessage() == "2 bookies are registered as writable, and a ledger has 3: entries have fewer copies"
+
+
+class Registered:
+    """Bookies that register while a node starts."""
+
+    def __init__(self, *names):
+        self.names, self.watches = frozenset(names), []
+
+    def writable(self):
+        return self.names
+
+    def watch(self, changed):
+        self.watches.append(changed)
+        return SimpleNamespace(close=lambda: self.watches.remove(changed))
+
+    def register(self, name):
+        self.names |= {name}
+        for changed in list(self.watches):
+            changed()
+
+
+def test_start_waits_for_bookies_that_start_too(caplog):
+    place = log_place.parse_log_url("bookkeeper://zk:2181/ledgers")
+
+    async def main():
+        bookies = Registered()
+        waiting = asyncio.ensure_future(log_place._wait_for_bookies(place, bookies))
+        for name in ("a", "b"):
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            bookies.register(name)
+        await asyncio.wait_for(waiting, HANG_SECONDS)
+        assert not bookies.watches
+
+    asyncio.run(main())
+    waits, fewer = caplog.messages
+    assert waits == (
+        "0 bookies are registered as writable at zk:2181/ledgers, and an entry needs 2: waiting for more, 60 s at most"
+    )
+    assert "entries have fewer copies" in fewer
+
+
+def test_start_says_what_is_missing_when_no_bookies_come(monkeypatch):
+    monkeypatch.setattr(log_place, "BOOKIES_WAIT_SECONDS", 0.01)
+    place = log_place.parse_log_url("bookkeeper://zk:2181/ledgers")
+    bookies = Registered("a")
+    with pytest.raises(Unavailable, match="1 bookies are registered as writable .* start more of them"):
+        asyncio.run(log_place._wait_for_bookies(place, bookies))
+    assert not bookies.watches
 
 
 # -- releases ---------------------------------------------------------------------------------------
