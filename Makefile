@@ -89,8 +89,9 @@ format: setup  ## put the code in order: ruff's fixes and formatting
 	@$(BIN)/ruff check --fix --unsafe-fixes --quiet . || true
 	@$(BIN)/ruff format .
 
-generate: setup  ## write the blocking client again from the asyncio classes
+generate: setup  ## write the blocking client and the tables of options again
 	@$(BIN)/python -m tools.generate_blocking
+	@$(BIN)/python -m tools.generate_options
 	@$(BIN)/python -m tools.spark_options
 	@$(BIN)/python -m tools.metrics_page
 

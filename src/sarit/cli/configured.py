@@ -32,6 +32,7 @@ PREFIX: Final = "SARIT_"
 CONFIG_VARIABLE: Final = "SARIT_CONFIG"
 
 _FILE: Final = "sarit.config_file"  # in `click.Context.meta`
+_CHECK: Final = "sarit.config_check"
 _COMMANDS: Final = {
     "standalone": "sarit.cli.standalone:standalone",
     "store": "sarit.cli.store:store",
@@ -113,6 +114,22 @@ def configured_commands() -> dict[str, click.Command]:
         module, _, attribute = _COMMANDS[name].partition(":")
         found[name] = getattr(importlib.import_module(module), attribute)
     return found
+
+
+def start_check(ctx: click.Context) -> None:
+    """Let the command, when it is invoked, check what it would run, and not run it."""
+    ctx.meta[_CHECK] = True
+
+
+def is_check() -> bool:
+    """Whether the command that is invoked is to run nothing."""
+    return bool(click.get_current_context().meta.get(_CHECK))
+
+
+def used_file(ctx: click.Context) -> str | None:
+    """The file of options of a command that was parsed."""
+    file: ConfigFile | None = ctx.meta.get(_FILE)
+    return None if file is None else file.path
 
 
 # -- origins ------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sarit.cli.configured import Configured
+from sarit.cli.configured import Configured, is_check
 from sarit.cli.process_options import (
     address_options,
     cluster_option,
@@ -50,15 +50,16 @@ def controller(
     from sarit.node.cluster import ProcessConfig, run_controller
     from sarit.node.cluster_settings import parse_cluster
 
-    log_to_standard_error(log_level)
-    run_controller(
-        ProcessConfig(
-            parse_cluster(cluster),
-            machine,
-            port,
-            host,
-            advertised_host=advertise,
-            expected=expect,
-            times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
-        )
+    config = ProcessConfig(
+        parse_cluster(cluster),
+        machine,
+        port,
+        host,
+        advertised_host=advertise,
+        expected=expect,
+        times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
     )
+    if is_check():
+        return
+    log_to_standard_error(log_level)
+    run_controller(config)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from sarit.cli.configured import Configured, OneStart, config_option
+from sarit.cli.configured import Configured, OneStart, config_option, is_check
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Host, Memory, Processes
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.core import limits
@@ -134,6 +134,27 @@ def standalone(
     from sarit.node.settings import NodeConfig, default_processes
 
     processes = processes or default_processes(os.cpu_count() or 1, containers)
+    config = NodeConfig(
+        data_dir=str(data_dir),
+        host=host,
+        controller_port=controller_port,
+        store_port=store_port,
+        containers=containers,
+        storage_url=storage,
+        index_url=index_storage,
+        log_url=log,
+        memory_bytes=memory,
+        allow_damaged=allow_damaged,
+        accept_data_loss=accept_data_loss,
+        scrub_bytes_per_second=scrub,
+        processes=processes,
+        one_port=one_port,
+        advertised_host=advertise,
+        times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
+    )
+    if is_check():
+        config.check()
+        return
     if processes == 1:
         from sarit.node.standalone import run
     else:
@@ -144,23 +165,4 @@ def standalone(
     )
     if log_level == "info":
         logging.getLogger("grpclib").setLevel(logging.WARNING)  # grpclib logs a line for each cancelled call
-    run(
-        NodeConfig(
-            data_dir=str(data_dir),
-            host=host,
-            controller_port=controller_port,
-            store_port=store_port,
-            containers=containers,
-            storage_url=storage,
-            index_url=index_storage,
-            log_url=log,
-            memory_bytes=memory,
-            allow_damaged=allow_damaged,
-            accept_data_loss=accept_data_loss,
-            scrub_bytes_per_second=scrub,
-            processes=processes,
-            one_port=one_port,
-            advertised_host=advertise,
-            times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
-        )
-    )
+    run(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sarit.cli.configured import Configured
+from sarit.cli.configured import Configured, is_check
 from sarit.cli.option_types import CLUSTER_INDEX_URL, CLUSTER_LOG_URL, CLUSTER_STORAGE_URL, Memory, Name
 from sarit.cli.process_options import (
     address_options,
@@ -74,18 +74,19 @@ def store(
     from sarit.node.cluster import ProcessConfig, run_store
     from sarit.node.cluster_settings import parse_cluster
 
-    log_to_standard_error(log_level)
-    run_store(
-        ProcessConfig(
-            parse_cluster(cluster),
-            machine,
-            port,
-            host,
-            name,
-            advertise,
-            weight,
-            memory,
-            times=times_of(scaling_windows, scaling_cool_down),
-            given={"containers": containers, "log": log, "index": index, "storage": storage},
-        )
+    config = ProcessConfig(
+        parse_cluster(cluster),
+        machine,
+        port,
+        host,
+        name,
+        advertise,
+        weight,
+        memory,
+        times=times_of(scaling_windows, scaling_cool_down),
+        given={"containers": containers, "log": log, "index": index, "storage": storage},
     )
+    if is_check():
+        return
+    log_to_standard_error(log_level)
+    run_store(config)

@@ -46,6 +46,7 @@ _MIN_MEMORY_PER_CONTAINER_BYTES = 64 * MIB
 
 
 _MAX_DEFAULT_PROCESSES = 8
+_NO_BOUND = 1 << 62
 
 
 def min_memory(containers: int) -> int:
@@ -224,6 +225,14 @@ class NodeConfig:
         return replace(
             self, data_dir=os.path.abspath(self.data_dir), limits=replace(self.limits, containers=self.containers)
         )
+
+    def check(self) -> None:
+        """Raises Invalid for what no machine could run: more than `validated`."""
+        validated = self.validated()
+        if self.processes > 1:
+            validated.divided(_NO_BOUND, _NO_BOUND)
+        else:
+            validated.on_machine(_NO_BOUND).within(_NO_BOUND)
 
     def within(self, descriptors: int) -> NodeConfig:
         """This configuration with no more connections than `descriptors` open files allow.

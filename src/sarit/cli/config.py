@@ -1,0 +1,136 @@
+"""`sarit config`: check, show and write the options of the processes of Sarit."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from sarit.cli.config_file import ConfigFile
+from sarit.cli.config_report import effective, example, without_secrets
+from sarit.cli.configured import (
+    CONFIG_VARIABLE,
+    DEFAULT_CONFIG,
+    ConfigError,
+    configured_commands,
+    read_config,
+    start_check,
+    unknown_variables,
+    used_file,
+)
+from sarit.cli.options import Commands, show_rows
+from sarit.core.errors import SaritError
+
+PROCESSES: Final = ("standalone", "store", "controller")
+
+for_option = click.option(
+    "--for",
+    "command",
+    type=click.Choice(PROCESSES),
+    help="The command that is meant.  [default: store and controller if there is a cluster, else standalone]",
+)
+
+
+@click.group(cls=Commands)
+def config() -> None:
+    """Check and show the options of nodes: flags, variables, and the file."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@for_option
+def check(file: Path | None, command: str | None) -> None:
+    """Check FILE, and the variables of this environment, as a process would that starts here.
+
+    Without FILE: the file that SARIT_CONFIG names, or /etc/sarit/sarit.toml.  Ends with code 2 if something is wrong.
+    """
+    path = file or _usual_file()
+    found = read_config(path) if path is not None else ConfigFile("no file")
+    names = [command] if command else meant_commands(found)
+    for name in names:
+        given = ["--config", str(path)] if path is not None else []
+        run_check(name, given, required=command is not None)
+    for text in unknown_variables(os.environ):
+        click.echo(f"sarit: {text}", err=True)
+    click.echo(f"{found.path}: checked for {', '.join(names)}")
+
+
+@config.command(context_settings={"ignore_unknown_options": True})
+@for_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def show(command: str | None, as_json: bool, options: tuple[str, ...]) -> None:
+    """Print the value of every option that a process would start with here, and where each is from.
+
+    OPTIONS are those of the process, as --config FILE or --memory 2G.  Secrets are not printed.
+    """
+    name = command or meant_commands(_named_file(options))[0]
+    ctx = parse(name, list(options), required=False)
+    rows = effective(ctx, os.environ)
+    if as_json:
+        fields = [
+            {"option": row.option, "variable": row.variable, "value": row.value, "origin": row.origin} for row in rows
+        ]
+        click.echo(json.dumps({"command": name, "file": used_file(ctx), "options": fields}))
+        return
+    show_rows("text", [{"option": row.option, "value": row.text, "origin": row.origin} for row in rows],
+              ["option", "value", "origin"])  # fmt: skip
+
+
+@config.command("example")
+def print_example() -> None:
+    """Print a file with every option, its meaning, and its default, as comments."""
+    click.echo(example(), nl=False)
+
+
+def _usual_file() -> Path | None:
+    if named := os.environ.get(CONFIG_VARIABLE):
+        return Path(named)
+    return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
+
+
+def _named_file(options: tuple[str, ...]) -> ConfigFile:
+    """The file that the options name, or the usual one."""
+    path = _usual_file()
+    for number, option in enumerate(options):
+        name, _, value = option.partition("=")
+        if name == "--config":
+            path = Path(value or options[number + 1 : number + 2][0]) if value or options[number + 1 :] else None
+    return ConfigFile("") if path is None else read_config(path)
+
+
+def meant_commands(file: ConfigFile) -> list[str]:
+    """The commands that a file is for: those of its tables, and those of a cluster if it has one."""
+    tables = [name for name in PROCESSES if name in file.tables]
+    has_cluster = bool(os.environ.get("SARIT_CLUSTER")) or any(setting.option == "cluster" for setting in file.settings)
+    if has_cluster:
+        tables += ["store", "controller"]
+    return [name for name in PROCESSES if name in tables] or ["standalone"]
+
+
+def parse(name: str, args: list[str], *, required: bool) -> click.Context:
+    """The context of a command with these arguments; `required`: with all that it needs.  Raises ClickException."""
+    command = configured_commands()[name]
+    if not required:
+        command = copy.copy(command)
+        command.params = [copy.copy(param) for param in command.params]
+        for param in command.params:
+            param.required = False
+    return command.make_context(name, args)
+
+
+def run_check(name: str, args: list[str], *, required: bool) -> None:
+    """Check what a process would start with.  Raises ConfigError, ClickException."""
+    ctx = parse(name, args, required=required)
+    if "cluster" in ctx.params and ctx.params["cluster"] is None:
+        return  # the flag says it later
+    start_check(ctx)
+    try:
+        with ctx:
+            ctx.command.invoke(ctx)
+    except SaritError as error:
+        raise ConfigError(without_secrets(str(error))) from None
