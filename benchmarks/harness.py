@@ -128,7 +128,7 @@ class SaritNode:
         self.directory.mkdir(parents=True, exist_ok=True)
         arguments = [
             "standalone", "--data-dir", str(self.directory / "data"), "--controller-port", "0", "--store-port", "0",
-            "--processes", str(self.processes), *self.options,
+            "--processes", str(self.processes), "--http-port", "off", *self.options,
         ]  # fmt: skip
         python = [sys.executable, "-m", "benchmarks.node", str(self.report_path)]
         command = [str(Path(sys.executable).with_name("sarit"))] if plain else python

@@ -5,7 +5,12 @@ compiles its code again.  What takes long begins first, so that no worker is lef
 
 from __future__ import annotations
 
+import os
+
 from xdist.scheduler import LoadScopeScheduling
+
+# Tests run many nodes beside each other; those that need the HTTP port ask for one.
+os.environ["SARIT_HTTP_PORT"] = "off"
 
 SPARK = "tests/spark/"
 # With the folder of Spark before all others.  The longest first; a file that is not here takes less than 20 s.

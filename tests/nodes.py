@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 SARIT = str(Path(sys.executable).with_name("sarit"))
-READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)")
+READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)(?:.*, HTTP (\S+:\d+))?")
 STOP_SECONDS = HANG_SECONDS
 # `make interop-processes` runs tests against nodes of so many store processes.
 PROCESSES = os.environ.get("SARIT_TEST_PROCESSES", "")
@@ -46,7 +46,9 @@ def consecutive_ports(count: int) -> list[int]:
 
 
 class RunningNode:
-    """`sarit standalone` on free ports; `controller` and `store` are its addresses."""
+    """`sarit standalone` on free ports; `controller` and `store` are its addresses.
+
+    `http`: with `--http-port 0` among `options`."""
 
     def __init__(
         self, directory: Path, *options: str, sarit: Sequence[str] = (SARIT,), env: dict[str, str] | None = None
@@ -55,9 +57,9 @@ class RunningNode:
         if PROCESSES and not {"--processes", "--containers", "--one-port"} & set(options):
             self._command += ["--processes", PROCESSES]
         self._log = directory.with_name(directory.name + ".log")
-        self._env = env
+        self._env = {"SARIT_HTTP_PORT": "off", **(os.environ if env is None else env)}
         self._process: subprocess.Popen[str] | None = None
-        self.controller = self.store = ""
+        self.controller = self.store = self.http = ""
 
     def start(self) -> RunningNode:
         """Start it and wait until it is ready.  Raises AssertionError with its last words."""
@@ -70,7 +72,7 @@ class RunningNode:
         for line in self._process.stdout:
             found = READY.search(line)
             if found:
-                self.controller, self.store = found[1], found[2]
+                self.controller, self.store, self.http = found[1], found[2], found[3] or ""
                 return self
         self._process.wait()
         raise AssertionError(f"the node did not start:\n{self._log.read_text()[-4000:]}")

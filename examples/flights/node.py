@@ -29,7 +29,7 @@ class Node:
         command = [sarit, "standalone", "--data-dir", str(self._directory / "node")]
         with log.open("a") as log_file:
             self._process = subprocess.Popen(
-                [*command, "--controller-port", "0", "--store-port", "0"],
+                [*command, "--controller-port", "0", "--store-port", "0", "--http-port", "off"],
                 stdout=subprocess.PIPE,
                 stderr=log_file,
                 text=True,

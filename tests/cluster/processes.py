@@ -124,7 +124,8 @@ class RunningCluster:
         self._s3 = s3
         # Each store on a machine of its own, if nothing is shared but services.
         self._apart = bool(bookies and s3)
-        self.environ = {**os.environ, "SARIT_CLUSTER": self.url, **(s3.environ if s3 is not None else {})}
+        aws = s3.environ if s3 is not None else {}
+        self.environ = {"SARIT_HTTP_PORT": "off", **os.environ, "SARIT_CLUSTER": self.url, **aws}
         self.controllers = [self._controller(number) for number in range(controllers)]
         self.stores: dict[str, ClusterProcess] = {}
 

@@ -1,0 +1,1 @@
+"""What operators see of a process over HTTP: health, metrics, REST, console."""

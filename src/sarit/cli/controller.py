@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sarit.cli.configured import Configured, is_check
+from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.process_options import (
     address_options,
     cluster_option,
@@ -20,6 +21,7 @@ from sarit.cli.time_options import Windows, background_options, scaling_options,
 @config_option
 @cluster_option
 @address_options(9090, "gRPC; 0 picks a free one.")
+@http_port_option(9091, "Health.")
 @machine_option
 @click.option(
     "--expect",
@@ -35,6 +37,7 @@ def controller(
     host: str,
     port: int,
     advertise: str | None,
+    http_port: int,
     machine: str,
     expect: int | None,
     scaling_windows: Windows,
@@ -57,6 +60,7 @@ def controller(
         host,
         advertised_host=advertise,
         expected=expect,
+        http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
     )
     if is_check():

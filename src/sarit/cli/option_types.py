@@ -150,3 +150,18 @@ S3_URL = Text(_s3_check)
 CLUSTER_LOG_URL = Text(_cluster_log_check)
 CLUSTER_INDEX_URL = Text(_cluster_index_check)
 CLUSTER_STORAGE_URL = Text(_cluster_storage_check)
+
+
+class HttpPort(click.ParamType[int]):
+    """A port, or `off`, which is -1 here: click takes None for an option that was not given."""
+
+    name = "port"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The port; see `click.ParamType`."""
+        text = str(value).strip()
+        if text in ("off", "-1"):
+            return -1
+        if not text.isdigit() or int(text) > 65535:
+            self.fail(f"{text!r} is not a port: give 0 to 65535 (0 picks a free one), or off", param, ctx)
+        return int(text)

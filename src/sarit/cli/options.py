@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from sarit.cli.option_types import HttpPort
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9090"
@@ -33,6 +35,22 @@ format_option = click.option(
     show_default=True,
     help="How to print the result.",
 )
+
+
+def http_port_option(port: int, what: str) -> Callable[[Command], Command]:
+    """`--http-port`; see `http_port_of`."""
+    return click.option(
+        "--http-port",
+        type=HttpPort(),
+        default=port,
+        show_default=True,
+        help=f"{what}  0 picks a free one; off: none.",
+    )
+
+
+def http_port_of(value: int) -> int | None:
+    """None for `off`."""
+    return None if value < 0 else value
 
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")

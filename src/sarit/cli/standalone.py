@@ -11,6 +11,7 @@ import click
 
 from sarit.cli.configured import Configured, OneStart, config_option, is_check
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Host, Memory, Processes
+from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.core import limits
 
@@ -82,6 +83,7 @@ from sarit.core import limits
     help="Store processes, so that more cores count; the controller is then one more.  auto: one for two cores, at "
     "most 8.  Store k listens on --store-port + k.  [default: 1, with the controller in it]",
 )
+@http_port_option(9091, "Health.  With --processes those of the stores follow.")
 @click.option("--one-port/--no-one-port", help="Serve the wire protocol on the controller's port too.")
 @click.option("--advertise", type=Host(), metavar="HOST", help="The address that clients get.  [default: --host]")
 @scaling_options
@@ -116,6 +118,7 @@ def standalone(
     memory: int | None,
     scrub: int,
     processes: int,
+    http_port: int,
     one_port: bool,
     advertise: str | None,
     scaling_windows: tuple[float, float, float, float],
@@ -150,6 +153,7 @@ def standalone(
         processes=processes,
         one_port=one_port,
         advertised_host=advertise,
+        http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
     )
     if is_check():

@@ -6,6 +6,7 @@ import click
 
 from sarit.cli.configured import Configured, is_check
 from sarit.cli.option_types import CLUSTER_INDEX_URL, CLUSTER_LOG_URL, CLUSTER_STORAGE_URL, Memory, Name
+from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.process_options import (
     address_options,
     cluster_option,
@@ -25,6 +26,7 @@ from sarit.core import limits
     "--id", "name", type=Name(), metavar="ID", help="Its name in the cluster; one at a time.  [default: MACHINE-PORT]"
 )
 @address_options(12345, "Wire protocol; 0 picks a free one.")
+@http_port_option(9092, "Health.")
 @machine_option
 @click.option(
     "--weight",
@@ -55,6 +57,7 @@ def store(
     host: str,
     port: int,
     advertise: str | None,
+    http_port: int,
     machine: str,
     weight: int,
     memory: int | None,
@@ -83,6 +86,7 @@ def store(
         advertise,
         weight,
         memory,
+        http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down),
         given={"containers": containers, "log": log, "index": index, "storage": storage},
     )

@@ -34,13 +34,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.core.repeated_log import RepeatedLog
+from sarit.node.admin import Admin, admin_port
 from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.health import Health
 from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, STORES_RETRY_SECONDS
+from sarit.node.listening import naming_port
 from sarit.node.signals import serve_until_stopped
-from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address, naming_port
+from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address
 from sarit.node.volume import storage_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sarit.env.ports import Env
     from sarit.node.settings import NodeConfig
     from sarit.store.store import SegmentStore
@@ -99,9 +104,10 @@ class Part(Protocol):
 class StorePart:
     """A store that serves some containers."""
 
-    def __init__(self, spec: ChildSpec, env: Env) -> None:
+    def __init__(self, spec: ChildSpec, env: Env, admin: Admin) -> None:
         self._spec = spec
         self._env = env
+        self._admin = admin
         self._store: SegmentStore | None = None
         self._server: Any = None
         self._metering: asyncio.Task[None] | None = None
@@ -125,7 +131,10 @@ class StorePart:
             storage_directory(config),
             self._spec.owned,
         )
+        self._admin.health.store = self._store
+        self._admin.health.starting("it recovers")
         await self._store.start()
+        self._admin.health.starting("it waits for the other stores of the node")
 
     async def serve(self) -> int:
         """Listen on the store's port."""
@@ -142,6 +151,7 @@ class StorePart:
         with naming_port("--store-port", config.host, config.store_port):
             port: int = await self._server.listen(config.host, config.store_port)
         self._metering = asyncio.ensure_future(meters.run())
+        self._admin.serve()
         return port
 
     def skip_flush(self) -> None:
@@ -163,7 +173,7 @@ class StorePart:
 class ControllerPart:
     """The controller, on the stores of other processes."""
 
-    def __init__(self, spec: ChildSpec, env: Env) -> None:
+    def __init__(self, spec: ChildSpec, env: Env, admin: Admin) -> None:
         from sarit.controller.server import Controller
         from sarit.node.remote_adapter import (
             FixedRouter,
@@ -174,6 +184,7 @@ class ControllerPart:
         )
 
         self._env = env
+        self._admin = admin
         self._config = config = spec.config
         stores = [(internal_address(config), port) for port in spec.stores]
         self._stores = StoreConnections(env, FixedRouter(config.containers, stores), spec.secret)
@@ -189,6 +200,7 @@ class ControllerPart:
     async def open(self) -> None:
         """Start the controller, as soon as the stores of its tables serve."""
         repeated = RepeatedLog(_log, self._env.clock.monotonic)
+        self._admin.health.starting("it waits for the stores of the node")
         while True:
             try:
                 await self._controller.start()
@@ -210,6 +222,7 @@ class ControllerPart:
             )
         port: int = self._api.sockets[0].getsockname()[1]
         self._controller.advertised = (self._controller.advertised[0], port)
+        self._admin.serve(f"{internal_address(config)}:{port}")
         return port
 
     def skip_flush(self) -> None:
@@ -274,19 +287,19 @@ def read_line(descriptor: int) -> bytes:
     return bytes(line) if byte else b""
 
 
-async def run_part(part: Part, parent: Parent) -> None:
+async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
     """Run a part until the parent stops it.  Raises what it raises when it starts."""
 
     async def start() -> None:
         await part.open()
         parent.report("opened")
         await parent.serve.wait()
-        parent.report("ready", port=await part.serve())
+        parent.report("ready", port=await part.serve(), http=admin.port)
         GcScheduler().start()
 
     alive = asyncio.ensure_future(parent.keep_alive())
     try:
-        await serve_until_stopped(part, start(), parent)
+        await serve_until_stopped(part, start(), parent, admin.health.stopping)
     finally:
         alive.cancel()
 
@@ -297,8 +310,10 @@ async def _run(spec: ChildSpec, reports: int) -> None:
     parent = Parent(sys.stdin.fileno(), reports)
     parent.listen()
     env = real_env()
+    make: Callable[..., Part] = ControllerPart if spec.number is None else StorePart
     try:
-        await run_part(ControllerPart(spec, env) if spec.number is None else StorePart(spec, env), parent)
+        async with admin_port(Health(spec.name, env.clock), spec.config.host, spec.config.http_port) as admin:
+            await run_part(make(spec, env, admin), parent, admin)
     except (SaritError, OSError) as error:
         parent.report("failed", error=type(error).__name__, text=str(error))
         sys.exit(1)

@@ -32,17 +32,27 @@ from sarit.core.limits import (
     SWITCH_INTERVAL_SECONDS,
 )
 from sarit.env.background import Background
+from sarit.node.admin import Admin
 from sarit.node.cluster_controller import ClusterController
 from sarit.node.cluster_init import check_log, check_storage, read_meta
 from sarit.node.cluster_places import log_size, open_cluster_logs, open_indexes
 from sarit.node.cluster_release import check_clock, raise_release
 from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.health import Health
 from sarit.node.limits import CONTROLLER_DRAIN_SECONDS
+from sarit.node.listening import naming_port
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.remote_adapter import StoreConnections
 from sarit.node.settings import DEFAULT_CONTROLLER_PORT, DEFAULT_STORE_PORT, NodeConfig
 from sarit.node.signals import StopSignals, run_unless, serve_until_stopped
-from sarit.node.standalone import BACKLOG, advertised_address, bound_address, naming_port, say, warn_of_addresses
+from sarit.node.standalone import (
+    BACKLOG,
+    advertised_address,
+    bound_address,
+    internal_address,
+    say,
+    warn_of_addresses,
+)
 from sarit.node.volume import storage_directory
 
 if TYPE_CHECKING:
@@ -83,6 +93,7 @@ class ProcessConfig:
     max_connections: int = MAX_CONNECTIONS
     max_api_connections: int = MAX_API_CONNECTIONS
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    http_port: int | None = None
 
     def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
         """The configuration of a node that could serve all containers.  Raises Invalid."""
@@ -168,7 +179,7 @@ class Process(Protocol):
     def notify_failure(self, ended: Callable[[], None]) -> None:
         """Have `ended` called when there is a failure: the process stops then."""
 
-    async def start(self) -> None:
+    async def start(self, admin: Admin) -> None:
         """Serve when this returns.  Raises SaritError, OSError."""
 
     def skip_flush(self) -> None:
@@ -210,9 +221,10 @@ class ClusterStore:
         """See `Process`."""
         self._on_failure = ended
 
-    async def start(self) -> None:
+    async def start(self, admin: Admin) -> None:
         """See `Process`."""
         config, env = self._config, self._env
+        admin.health.starting("it connects to ZooKeeper")
         connection = self._connection = await ClusterConnection.open(config, env)
         meta = connection.meta
         check_log(env.files, meta, config.machine)
@@ -224,8 +236,9 @@ class ClusterStore:
         member = Member(
             name, address, connection.registers, connection.members(STORES), env, connection.zookeeper.session_seconds
         )
-        store = self._store = await self._make_store(node, meta, member)
+        store = self._store = admin.health.store = await self._make_store(node, meta, member)
         await store.start()
+        admin.health.starting("it joins the cluster")
         secret = bytes.fromhex(meta.secret)
         self._owners = StoreConnections(env, member.watch, secret)
         port = await self._listen(store, node, secret)
@@ -237,7 +250,8 @@ class ClusterStore:
         follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
         self._background.spawn(follow)
         await member.joined.wait()
-        say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}")
+        admin.serve()
+        say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}{admin.where()}")
 
     async def _wait_for_place(self, connection: ClusterConnection, name: str, address: tuple[str, int]) -> None:
         """Raises Unavailable when a store of this name is a member, at another address, for longer than a lease.
@@ -385,11 +399,12 @@ class ClusterControllerProcess:
         """See `Process`."""
         self._on_failure = ended
 
-    async def start(self) -> None:
+    async def start(self, admin: Admin) -> None:
         """See `Process`."""
         from sarit.rpc.grpc_server import GrpcListener
 
         config = self._config
+        admin.health.starting("it connects to ZooKeeper")
         connection = self._connection = await ClusterConnection.open(config, self._env)
         meta = connection.meta
         controller = self._controller = ClusterController(
@@ -399,6 +414,7 @@ class ClusterControllerProcess:
         controller.on_failure = self._on_failure
         node = NodeConfig("/", config.host, config.port, advertised_host=config.advertised_host)
         warn_of_addresses(node)
+        admin.health.starting("it waits for the stores of its tables")
         await controller.open()
         listener = self._listener = GrpcListener(controller.services(), config.max_api_connections)
         with naming_port("--port", config.host, config.port):
@@ -407,7 +423,8 @@ class ClusterControllerProcess:
             )
         address = advertised_address(node), int(self._api.sockets[0].getsockname()[1])
         controller.serves(address)
-        say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}")
+        admin.serve(f"{internal_address(node)}:{address[1]}")
+        say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}{admin.where()}")
 
     def skip_flush(self) -> None:
         """See `Process`: calls under way end without an answer."""
@@ -425,18 +442,22 @@ class ClusterControllerProcess:
             await self._connection.close()
 
 
-async def _serve(process: Process, env: Env) -> None:
+async def _serve(process: Process, admin: Admin, env: Env) -> None:
     """Until a signal, or until the process cannot go on.  Raises SaritError, OSError."""
 
     async def start() -> None:
-        await process.start()
+        await admin.open()
+        await process.start(admin)
         GcScheduler().start()
 
     signals = StopSignals(env.clock)
     signals.listen()
     process.notify_failure(signals.first.set)
     stoppable: Stoppable = process
-    await serve_until_stopped(stoppable, start(), signals)
+    try:
+        await serve_until_stopped(stoppable, start(), signals, admin.health.stopping)
+    finally:
+        await admin.close()
     if process.failure is not None:
         raise process.failure
     say("sarit stopped; everything acknowledged is in the log")
@@ -447,7 +468,7 @@ def run_store(config: ProcessConfig) -> None:
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
     allowed = raise_descriptor_limit()
-    _run(lambda env: ClusterStore(config, env, machine_memory(), allowed))
+    _run(config, "the store", lambda env: ClusterStore(config, env, machine_memory(), allowed))
 
 
 def run_controller(config: ProcessConfig) -> None:
@@ -455,17 +476,17 @@ def run_controller(config: ProcessConfig) -> None:
     from sarit.env.real_limits import raise_descriptor_limit
 
     raise_descriptor_limit()
-    _run(lambda env: ClusterControllerProcess(config, env))
+    _run(config, "the controller", lambda env: ClusterControllerProcess(config, env))
 
 
-def _run(make: Any) -> None:
+def _run(config: ProcessConfig, name: str, make: Any) -> None:
     import uvloop
 
     from sarit.env.real import real_env
 
     async def main() -> None:
         env = real_env()
-        await _serve(make(env), env)
+        await _serve(make(env), Admin(Health(name, env.clock), config.host, config.http_port), env)
 
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     uvloop.run(main())

@@ -102,6 +102,7 @@ class Child:
         self.name = name
         self._spare = spare
         self.port = 0
+        self.http_port: int | None = None
         self.process: asyncio.subprocess.Process | None = None
         self._what = what
         self._env = env
@@ -248,6 +249,7 @@ class Child:
                 self._command(b"serve\n")
         elif report["kind"] == "ready":
             self.port = int(report["port"])
+            self.http_port = report.get("http")
             self.ready.set()
         else:
             self.failure = _ERRORS.get(report["error"], Unavailable)(report["text"])
@@ -285,9 +287,11 @@ class ProcessNode:
     def _store(self, number: int, part: NodeConfig) -> Child:
         def make() -> ChildSpec:
             # A restart keeps the port, which clients know, and is allowed no loss of data.
+            store = self.stores[number]
             config = replace(
                 part,
-                store_port=self.stores[number].port or part.store_port,
+                store_port=store.port or part.store_port,
+                http_port=store.http_port or http_port_of(part.http_port, number),
                 accept_data_loss=part.accept_data_loss and self._first_start,
             )
             return self._spec(f"store-{number}", number, config)
@@ -297,7 +301,8 @@ class ProcessNode:
 
     def _controller_spec(self) -> ChildSpec:
         port = self.controller.port or self._config.controller_port
-        spec = self._spec(_CONTROLLER, None, replace(self._config, controller_port=port))
+        http_port = self.controller.http_port or self._config.http_port
+        spec = self._spec(_CONTROLLER, None, replace(self._config, controller_port=port, http_port=http_port))
         return replace(spec, stores=tuple(store.port for store in self.stores))
 
     def _spec(self, name: str, number: int | None, config: NodeConfig) -> ChildSpec:
@@ -310,7 +315,8 @@ class ProcessNode:
         """Where the node listens, as text."""
         host = self._config.host
         stores = ", ".join(f"{host}:{store.port}" for store in self.stores)
-        return f"controller {host}:{self.controller.port}, store {stores}"
+        http = "" if self.controller.http_port is None else f", HTTP {host}:{self.controller.http_port}"
+        return f"controller {host}:{self.controller.port}, store {stores}{http}"
 
     async def start(self) -> None:
         """Start all processes; all serve when this returns.  Raises what keeps one from starting."""
@@ -338,6 +344,11 @@ class ProcessNode:
         """Let the stores end their flushes."""
         for store in self.stores:
             store.skip()
+
+
+def http_port_of(port: int | None, number: int) -> int | None:
+    """The HTTP port of a store of several; `port`: that of the node."""
+    return port + 1 + number if port else port
 
 
 async def gather_first_error(work: Any) -> None:

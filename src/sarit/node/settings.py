@@ -141,6 +141,8 @@ class NodeConfig:
     `advertised_host`: the address that clients get; None is `host`.
     `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller.
     `memory_bytes`: for `on_machine`; None is a quarter of the machine's.
+    `http_port`: of health, metrics, REST, console; None: none.  With `processes` it is the controller's, and the next
+    ones are the stores'.
     `processes`: how many store processes; with more than one the controller has a process of its own.
     `accept_data_loss`: go on without pieces of the directory that are missing or damaged.
     `allow_damaged`: serve the containers that are not damaged.
@@ -165,6 +167,7 @@ class NodeConfig:
     allow_damaged: bool = False
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
     processes: int = 1
+    http_port: int | None = None
 
     def on_machine(self, machine_bytes: int) -> NodeConfig:
         """This configuration with limits that keep the node within its memory.  Raises Invalid (see `choose_memory`).
@@ -221,6 +224,7 @@ class NodeConfig:
                     f"the stores need the ports {self.store_port} to {last} (--processes {self.processes}): choose "
                     "another --store-port or --controller-port"
                 )
+        self._check_http_port()
         self.times.check()
         return replace(
             self, data_dir=os.path.abspath(self.data_dir), limits=replace(self.limits, containers=self.containers)
@@ -233,6 +237,18 @@ class NodeConfig:
             validated.divided(_NO_BOUND, _NO_BOUND)
         else:
             validated.on_machine(_NO_BOUND).within(_NO_BOUND)
+
+    def _check_http_port(self) -> None:
+        if not self.http_port:
+            return
+        several = self.processes if self.processes > 1 else 0
+        own = range(self.http_port, self.http_port + several + 1)
+        last = self.store_port + max(several - 1, 0)
+        if own[-1] > _MAX_PORT:
+            raise Invalid(f"the HTTP ports {own[0]} to {own[-1]} are beyond {_MAX_PORT}: choose another --http-port")
+        if self.controller_port in own or (self.store_port and self.store_port <= own[-1] and own[0] <= last):
+            ports = f"{own[0]}" if not several else f"{own[0]} to {own[-1]}"
+            raise Invalid(f"HTTP needs {ports}, which another option takes: choose another --http-port, or off")
 
     def within(self, descriptors: int) -> NodeConfig:
         """This configuration with no more connections than `descriptors` open files allow.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sarit.core.limits import REPEATED_SIGNAL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from sarit.env.ports import Clock
 
@@ -74,10 +74,12 @@ class StopSignals:
             _log.info("stopping before it was ready")
 
 
-async def serve_until_stopped(node: Stoppable, start: Coroutine[Any, Any, None], stops: Stops) -> None:
+async def serve_until_stopped(
+    node: Stoppable, start: Coroutine[Any, Any, None], stops: Stops, on_stop: Callable[[], None] = lambda: None
+) -> None:
     """Start a node, and stop it after `stops.first`; `stops.again`: without the flush.
 
-    Raises what `start` raises, after the node has stopped."""
+    `on_stop`: called before it stops.  Raises what `start` raises, after the node has stopped."""
 
     async def hurry() -> None:
         await stops.again.wait()
@@ -91,6 +93,7 @@ async def serve_until_stopped(node: Stoppable, start: Coroutine[Any, Any, None],
         await stops.first.wait()
         stops.noticed(ready=ready)
     finally:
+        on_stop()
         if not ready:
             # Nothing was acknowledged, so there is nothing to flush.
             node.skip_flush()

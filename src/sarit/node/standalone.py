@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import sys
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.server import Controller
-from sarit.core.errors import Invalid, SaritError, Unavailable
+from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.log.statistics import LogStatistics
+from sarit.node.admin import Admin, admin_port
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.health import Health
 from sarit.node.indexes import claim_index_storage, open_indexes
+from sarit.node.listening import naming_port
 from sarit.node.log_place import open_bookkeeper_logs
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
@@ -26,7 +28,7 @@ from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, StartPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
@@ -126,24 +128,6 @@ class Node:
         self.store.skip_flush()
 
 
-@contextmanager
-def naming_port(option: str, host: str, port: int) -> Iterator[None]:
-    """Errors of a listener say which option chose its port.  Raises Unavailable, OSError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise Unavailable(
-                f"port {port} of {host} is taken ({option}): stop the process that has it, or choose another port; "
-                f"0 picks a free one"
-            ) from None
-        if error.errno == errno.EACCES:
-            raise Unavailable(
-                f"port {port} of {host} may not be used by this user ({option}): choose another"
-            ) from None
-        raise
-
-
 def advertised_address(config: NodeConfig) -> str:
     """The address that clients get: an address, not a name."""
     host = config.advertised_host or config.host
@@ -192,14 +176,17 @@ async def _serve(config: NodeConfig, env: Env) -> None:
     config = fit_to_volume(config, env.files)
     # Before anything else reads or writes the directory.
     claim = claim_directory(config, env)
+    health = Health("the node", env.clock)
     try:
         async with AsyncExitStack() as closing:
+            admin = await closing.enter_async_context(admin_port(health, config.host, config.http_port))
             logs = None  # in the directory
             if config.log_url is not None:
                 logs = await closing.enter_async_context(open_bookkeeper_logs(config.log_url, env, claim.node))
             # Its storage has threads from here on, even if it never starts.
             node = await open_node(config, env, claim, logs)
-            await serve_until_stopped(node, _start(config, env, claim, node), signals)
+            health.store = node.store
+            await serve_until_stopped(node, _start(config, env, claim, node, admin), signals, health.stopping)
     finally:
         # Last: another node may start on the directory from here on.
         claim.lock.close()
@@ -214,14 +201,17 @@ def say(text: str) -> None:
         sys.stdout = None  # otherwise flushing it at exit fails the process
 
 
-async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node) -> None:
+async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node, admin: Admin) -> None:
+    admin.health.starting("it claims its storage")
     await claim_long_term_storage(config, env, node.storage, claim)
     await claim_index_storage(config, env, claim)
     # After both claims: a store that runs writes chunks, and collects those that it does not know.
+    admin.health.starting("it recovers")
     await node.start(claim)
     # After recovery, so that what it made is frozen.
     GcScheduler().start()
-    say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
+    admin.serve(f"{internal_address(config)}:{node.controller_port}")
+    say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
 
 
 def warn_of_addresses(config: NodeConfig) -> None:

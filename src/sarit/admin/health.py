@@ -1,0 +1,53 @@
+"""Probes: whether the process lives, whether all of it serves, and why not.
+
+| path | answers |
+|---|---|
+| `/livez` | 200 while the event loop turns |
+| `/readyz` | 200 when all parts serve; else 503, with the reasons as JSON.  `?exclude=CODE,CODE` leaves out some |
+| `/healthz` | 200 with everything that is known, as JSON |
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+
+    from sarit.admin.reasons import HealthPort
+
+
+def routes(health: HealthPort) -> list[BaseRoute]:
+    """The routes of the probes."""
+
+    async def live(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(request: Request) -> Response:
+        excluded = request.query_params.get("exclude", "").split(",")
+        reasons = [reason for reason in health.reasons() if not reason.serves and reason.code not in excluded]
+        status = "not ready" if reasons else "ready"
+        found = [asdict(reason) for reason in reasons]
+        return JSONResponse({"status": status, "reasons": found}, 503 if reasons else 200, _FRESH)
+
+    async def everything(_: Request) -> Response:
+        return JSONResponse(report(health), headers=_FRESH)
+
+    return [Route("/livez", live), Route("/readyz", ready), Route("/healthz", everything)]
+
+
+_FRESH = {"Cache-Control": "no-store"}
+
+
+def report(health: HealthPort) -> dict[str, Any]:
+    """Everything that is known: what `/healthz` answers."""
+    reasons = health.reasons()
+    ready = all(reason.serves for reason in reasons)
+    found = [asdict(reason) for reason in reasons]
+    return {"state": health.state(), "ready": ready, "reasons": found, **health.details()}

@@ -1,0 +1,32 @@
+"""What a process says of its health.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a part does not serve, or not as it should.
+
+    `code`: one of a few words, for scripts.  `part`: of the process.  `text`: for people.  `serves`: all requests are
+    served nevertheless."""
+
+    code: str
+    part: str
+    text: str
+    serves: bool = False
+
+
+class HealthPort(Protocol):
+    """What a process knows of its health.  It answers at once, from memory."""
+
+    def state(self) -> str:
+        """`starting`, `ready` or `stopping`."""
+
+    def reasons(self) -> list[Reason]:
+        """Everything that is wrong now."""
+
+    def details(self) -> dict[str, Any]:
+        """More for `/healthz`: values that JSON has."""

@@ -1,0 +1,77 @@
+"""The HTTP port of a process: here its routes come together.
+
+To add routes, write `routes(...)` in `sarit.admin` (see `admin/server.py`) and call it in `open` if it works while the
+process starts, or in `serve` if it needs the controller.  Import it inside the method: a process without the port, of
+which tests start hundreds, does not pay for it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from sarit.node.listening import naming_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sarit.admin.server import AdminServer
+    from sarit.node.health import Health
+
+
+class Admin:
+    """The HTTP port of one process; without a port it does nothing."""
+
+    def __init__(self, health: Health, host: str, port: int | None) -> None:
+        """`port`: 0 picks a free one; None: no HTTP."""
+        self.health = health
+        self._host = host
+        self._port = port
+        self._server: AdminServer | None = None
+
+    def __repr__(self) -> str:
+        return f"<Admin {self._server!r}>"
+
+    def where(self) -> str:
+        """Where it listens, as the end of a text; empty: nowhere."""
+        return "" if self._server is None else f", HTTP {self._host}:{self._server.port}"
+
+    @property
+    def port(self) -> int | None:
+        """The port; None: it does not listen."""
+        return None if self._server is None else self._server.port
+
+    async def open(self) -> None:
+        """Listen, before anything else is open.  Raises Unavailable, OSError (the port is taken)."""
+        if self._port is None:
+            return
+        from sarit.admin import health
+        from sarit.admin.server import AdminServer
+
+        self._server = AdminServer([*health.routes(self.health)])
+        with naming_port("--http-port", self._host, self._port):
+            await self._server.start(self._host, self._port)
+
+    def serve(self, controller: str | None = None) -> None:
+        """The process serves: answer everything.  `controller`: HOST:PORT of this process's; None: it has none."""
+        self.health.ready()
+        if self._server is None:
+            return
+        routes = []  # type: ignore[var-annotated]
+        self._server.add(routes)
+        self._server.complete = True
+
+    async def close(self) -> None:
+        """Close the port; last, so that probes are answered while the process stops."""
+        if self._server is not None:
+            await self._server.stop()
+
+
+@asynccontextmanager
+async def admin_port(health: Health, host: str, port: int | None) -> AsyncIterator[Admin]:
+    """The HTTP port of a process, as long as the block lasts.  Raises as `Admin.open`."""
+    admin = Admin(health, host, port)
+    try:
+        await admin.open()
+        yield admin
+    finally:
+        await admin.close()

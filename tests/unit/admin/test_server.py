@@ -1,0 +1,169 @@
+"""The HTTP port, over real sockets."""
+
+import asyncio
+import json
+import logging
+
+from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.routing import Route
+
+from sarit.admin import server as server_module
+from sarit.admin.server import AdminServer
+
+
+async def hello(request):
+    return PlainTextResponse("hello")
+
+
+async def length(request):
+    return PlainTextResponse(str(len(await request.body())))
+
+
+async def stuck(request):
+    await asyncio.Event().wait()
+
+
+async def endless(request):
+    async def parts():
+        yield b"begun"
+        await asyncio.Event().wait()
+
+    return StreamingResponse(parts())
+
+
+ROUTES = [
+    Route("/hello", hello),
+    Route("/length", length, methods=["POST"]),
+    Route("/stuck", stuck),
+    Route("/endless", endless),
+]
+
+
+async def ask(port, head, body=b""):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
+    try:
+        return (await reader.read()).decode()
+    finally:
+        writer.close()
+
+
+def get(path):
+    return f"GET {path} HTTP/1.1\nHost: x\nConnection: close"
+
+
+def run(test, **options):
+    async def main():
+        server = AdminServer(ROUTES, **options)
+        await server.start("127.0.0.1", 0)
+        try:
+            await test(server)
+        finally:
+            await server.stop()
+        assert server.port > 0
+
+    asyncio.run(main())
+
+
+def test_route_is_answered_with_a_date():
+    async def test(server):
+        answer = await ask(server.port, get("/hello"))
+        assert answer.startswith("HTTP/1.1 200 OK\r\n")
+        assert "\r\ndate: " in answer
+        assert answer.endswith("\r\n\r\nhello")
+
+    run(test)
+
+
+def test_unknown_path_is_answered_503_until_all_routes_are_there_then_404():
+    async def test(server):
+        assert (await ask(server.port, get("/late"))).startswith("HTTP/1.1 503 ")
+        server.complete = True
+        answer = await ask(server.port, get("/late"))
+        assert answer.startswith("HTTP/1.1 404 ")
+        assert json.loads(answer.partition("\r\n\r\n")[2]) == {"error": "there is nothing at /late"}
+        server.add([Route("/late", hello)])
+        assert (await ask(server.port, get("/late"))).endswith("hello")
+
+    run(test)
+
+
+def test_large_body_is_refused_and_a_body_at_the_bound_is_taken(monkeypatch):
+    monkeypatch.setattr(server_module, "MAX_HTTP_BODY_BYTES", 200_000)
+
+    async def test(server):
+        head = "POST /length HTTP/1.1\nHost: x\nConnection: close\nContent-Length: "
+        assert (await ask(server.port, f"{head}200000", bytes(200_000))).endswith("200000")
+        assert (await ask(server.port, f"{head}200001", bytes(200_001))).startswith("HTTP/1.1 413 ")
+
+    run(test)
+
+
+def test_request_without_an_answer_is_ended(monkeypatch):
+    monkeypatch.setattr(server_module, "HTTP_REQUEST_SECONDS", 0.1)
+
+    async def test(server):
+        answer = await ask(server.port, get("/stuck"))
+        assert answer.startswith("HTTP/1.1 503 ")
+        assert "no answer within 0.1 s" in answer
+        # A body that does not come is bounded by the same time.
+        head = "POST /length HTTP/1.1\nHost: x\nContent-Length: 10"
+        assert (await ask(server.port, head, b"12345")).startswith("HTTP/1.1 503 ")
+
+    run(test)
+
+
+def test_connection_that_begins_no_request_is_closed_and_a_stream_is_not(monkeypatch):
+    monkeypatch.setattr(server_module, "HTTP_IDLE_SECONDS", 0.2)
+
+    async def test(server):
+        streaming, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(get("/endless").replace("\n", "\r\n").encode() + b"\r\n\r\n")
+        await streaming.readuntil(b"begun")
+        reader, other = await asyncio.open_connection("127.0.0.1", server.port)
+        other.write(b"GET /hel")
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        other.close()
+        assert not streaming.at_eof()
+        writer.close()
+
+    run(test)
+
+
+def test_connections_beyond_the_bound_are_closed(caplog):
+    async def test(server):
+        first = await asyncio.open_connection("127.0.0.1", server.port)
+        second = await asyncio.open_connection("127.0.0.1", server.port)
+        assert await asyncio.wait_for(second[0].read(), 10) == b""
+        first[1].close()
+        second[1].close()
+
+    run(test, max_connections=1)
+    assert "1 HTTP connections are open, which is the limit" in caplog.text
+
+
+def test_stop_ends_streams_without_a_word_in_the_log(caplog):
+    caplog.set_level(logging.INFO)
+
+    async def test(server):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(get("/endless").replace("\n", "\r\n").encode() + b"\r\n\r\n")
+        await reader.readuntil(b"begun")
+        other, another = await asyncio.open_connection("127.0.0.1", server.port)
+        another.write(get("/stuck").replace("\n", "\r\n").encode() + b"\r\n\r\n")
+        await asyncio.sleep(0)
+        await server.stop()
+        assert not server._tasks
+        writer.close()
+        another.close()
+
+    run(test)
+    assert caplog.text == ""
+
+
+def test_bytes_that_are_no_http_get_a_400(caplog):
+    async def test(server):
+        assert (await ask(server.port, "\x00\x01 nonsense")).startswith("HTTP/1.1 400 ")
+
+    run(test)
+    assert caplog.text == ""
