@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from sarit.store.flow_control.stream_rates import OTHERS
 from sarit.store.health import HealthState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.admin.exposition import Sample
+    from sarit.controller.server import Controller
     from sarit.log.statistics import LogStatistics
+    from sarit.rpc.grpc_server import GrpcListener
+    from sarit.storage.metered import StorageStatistics
+    from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.server.listener import StoreListener
     from sarit.store.statistics import StoreStatistics
     from sarit.store.store import SegmentStore
@@ -41,6 +46,11 @@ def store_samples(store: SegmentStore) -> Iterator[Sample]:
         yield "sarit_chunk_write_errors_total", label, flushed.storage_errors
         yield "sarit_compaction_backlog", label, opened.flusher.compactor.backlog
     yield "sarit_throttled_appends", _NONE, throttled
+    for name, space in store.disks().items():
+        if space.free is not None:
+            yield "sarit_disk_free_bytes", (name,), space.free
+            yield "sarit_disk_reserve_bytes", (name,), space.reserve
+            yield "sarit_disk_full", (name,), space.full
     health = store.health()
     by_state = Counter(each.state for each in health)
     for state in HealthState:
@@ -84,8 +94,58 @@ def listener_samples(listener: StoreListener) -> Iterator[Sample]:
     yield "sarit_connections", _NONE, listener.connections
 
 
+def storage_samples(counted: StorageStatistics) -> Iterator[Sample]:
+    """The requests to long-term storage."""
+    for kind, counts in counted.kinds.items():
+        yield "sarit_storage_request_seconds", (kind,), counts.seconds
+        yield "sarit_storage_errors_total", (kind,), counts.errors
+        if kind in ("write", "read"):
+            yield "sarit_storage_bytes_total", (kind,), counts.bytes
+
+
+def rate_samples(meters: LoadMeters) -> Iterator[Sample]:
+    """The busiest streams and scopes."""
+    for label, busiest in (("stream", meters.busiest_streams), ("scope", meters.busiest_scopes)):
+        for name, (events, size) in (*busiest.rates(), (OTHERS, busiest.others)):
+            yield f"sarit_{label}_append_events_per_second", (name,), events
+            yield f"sarit_{label}_append_bytes_per_second", (name,), size
+
+
 def log_samples(counted: LogStatistics) -> Iterator[Sample]:
     """What the logs of a process have counted."""
     yield "sarit_log_frames_total", _NONE, counted.frames
-    yield "sarit_log_sync_seconds", _NONE, counted.sync_seconds
-    yield "sarit_log_group_bytes", _NONE, counted.group_bytes
+    if counted.writable_bookies is None:
+        yield "sarit_log_sync_seconds", _NONE, counted.sync_seconds
+        yield "sarit_log_group_bytes", _NONE, counted.group_bytes
+        return
+    yield "sarit_bookkeeper_entries_total", _NONE, counted.entries
+    yield "sarit_bookkeeper_entry_bytes_total", _NONE, counted.entry_bytes
+    yield "sarit_bookkeeper_entry_latency_seconds", _NONE, counted.entry_seconds
+    yield "sarit_bookkeeper_ledgers_total", _NONE, counted.ledgers
+    yield "sarit_bookkeeper_bookies_replaced_total", _NONE, counted.bookies_replaced
+    yield "sarit_bookkeeper_writable_bookies", _NONE, counted.writable_bookies()
+
+
+def controller_samples(controller: Controller) -> Iterator[Sample]:
+    """What a controller has counted."""
+    calls, counted = controller.calls, controller.statistics
+    for labels, count in calls.calls.items():
+        yield "sarit_controller_calls_total", labels, count
+    for method, seconds in calls.seconds.items():
+        yield "sarit_controller_call_seconds", (method,), seconds
+    yield "sarit_scales_total", ("call",), counted.scales_by_call
+    yield "sarit_scales_total", ("rate",), counted.scales_by_rate
+    yield "sarit_scaling_requests_total", _NONE, counted.scaling_requests
+    yield "sarit_pending_work", _NONE, counted.pending_work
+    yield "sarit_recovery_sweeps_total", _NONE, counted.sweeps
+    yield "sarit_background_rounds_postponed_total", _NONE, counted.rounds_postponed
+    yield "sarit_transactions_begun_total", _NONE, counted.transactions_begun
+    yield "sarit_transactions_committed_total", _NONE, counted.transactions_committed
+    yield "sarit_transactions_aborted_total", _NONE, counted.transactions_aborted
+    yield "sarit_transactions_expired_total", _NONE, counted.transactions_expired
+    yield "sarit_transactions_live", _NONE, counted.pending_transactions
+
+
+def api_samples(listener: GrpcListener) -> Iterator[Sample]:
+    """The connections of a controller."""
+    yield "sarit_controller_connections", _NONE, listener.connections

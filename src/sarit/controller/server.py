@@ -32,12 +32,14 @@ from sarit.core.errors import Corrupt, Exists
 from sarit.core.names import SYSTEM_SCOPE
 from sarit.env.background import Background
 from sarit.rpc.grpc_server import RequestLimiter
+from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.controller.assignment import Address
     from sarit.controller.ports import Segments, Tables
+    from sarit.controller.statistics import ControllerStatistics
     from sarit.env.ports import Env
 
 
@@ -59,6 +61,7 @@ class Controller:
         self.advertised = advertised
         self.assignment = assignment = Assignment(lambda: self.advertised, members)
         self.segments = segments
+        self.calls = CallStatistics(env.clock.monotonic)
         runner = EffectRunner(segments)
         self.catalog = Catalog(tables)
         self.streams = Streams(self.catalog, runner, env)
@@ -78,6 +81,11 @@ class Controller:
             self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env, assignment
         )
         self._background = Background.critical(_log, "background work of the controller")
+
+    @property
+    def statistics(self) -> ControllerStatistics:
+        """What it has counted."""
+        return self.streams.statistics
 
     def __repr__(self) -> str:
         return f"<Controller at {self.advertised[0]}:{self.advertised[1]}>"
@@ -114,5 +122,5 @@ class Controller:
             TableCalls(self.catalog, self.tables),
         )
         # One for both services: what a caller may have in progress is bounded for the controller as a whole.
-        limiter = RequestLimiter()
+        limiter = RequestLimiter(statistics=self.calls)
         return [Service(PRAVEGA, families, limiter), Service(SARIT, (CutCalls(self.timeline),), limiter)]

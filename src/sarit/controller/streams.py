@@ -21,6 +21,7 @@ from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, k
 from sarit.controller.model.records import State, StreamRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import KeyedLocks, gather_all
+from sarit.controller.statistics import ControllerStatistics
 from sarit.controller.transactions.completed_log import roll_updates
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
@@ -54,6 +55,7 @@ class Streams:
         self.runner = runner
         self.locks: KeyedLocks[StreamName] = KeyedLocks()
         self.drain: Drain = _no_transactions
+        self.statistics = ControllerStatistics()
         self._env = env
 
     # -- changes ----------------------------------------------------------------------------------
@@ -132,6 +134,7 @@ class Streams:
             return changed
 
         await self.change(name, decide)
+        self.statistics.scales_by_call += 1
         epoch = planned[0]
         # Without the segments that continue from the epoch before.
         brought = [s for s in epoch.segments if SegmentId.unpack(s.segment).epoch == epoch.number]

@@ -487,3 +487,8 @@ CANCEL_GRACE_SECONDS: Final = 5.0
 EXIT_FLUSH_SECONDS: Final = 10.0  # for what blocking writers have not flushed when the process exits
 FULL_BUFFER_POLL_SECONDS: Final = 1.0  # a write at its bound checks that often that the loop's thread is alive
 BYTE_WRITER_DRAIN_BYTES: Final = 4 * MIB  # written between two waits for acknowledgements
+
+# -- metrics: streams, scopes and groups with a series of their own, the busiest; all others share one -----------------
+MAX_METRIC_STREAMS: Final = 50
+MAX_METRIC_SCOPES: Final = 20
+MAX_METRIC_GROUPS: Final = 100

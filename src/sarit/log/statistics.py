@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sarit.core.histogram import LATENCIES, SIZES, Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class LogStatistics:
-    """Counters over all logs of a provider.
+    """Counters over all logs of a provider; times in seconds, sizes in bytes.
 
-    `sync_seconds`: of one write with its sync, which makes a group of frames durable; `group_bytes`: their size."""
+    Local logs: `sync_seconds` is of one write with its sync, which makes a group of frames durable; `group_bytes` is
+    its size.  Logs on BookKeeper: `entry_seconds` is from the first attempt to send an entry until it is done;
+    `writable_bookies` says how many are registered now, None for local logs."""
 
-    __slots__ = ("frames", "group_bytes", "sync_seconds")
+    __slots__ = (
+        "bookies_replaced",
+        "entries",
+        "entry_bytes",
+        "entry_seconds",
+        "frames",
+        "group_bytes",
+        "ledgers",
+        "sync_seconds",
+        "writable_bookies",
+    )
 
     def __init__(self) -> None:
         self.frames = 0
         self.sync_seconds = Histogram(LATENCIES)
         self.group_bytes = Histogram(SIZES)
+        self.entries = self.entry_bytes = self.ledgers = self.bookies_replaced = 0
+        self.entry_seconds = Histogram(LATENCIES)
+        self.writable_bookies: Callable[[], int] | None = None
 
     def __repr__(self) -> str:
         return f"<LogStatistics, {self.frames} frames in {self.sync_seconds.count} syncs>"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
+    from sarit.log.statistics import LogStatistics
     from sarit.node.cluster_settings import ClusterMeta
 
 
@@ -31,14 +32,16 @@ def log_size(env: Env, meta: ClusterMeta) -> int:
     return min(SHARED_LOG_FILE_BYTES, log_file_bytes(env.files.volume_bytes(directory), meta.containers))
 
 
-async def open_cluster_logs(closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_bytes: int) -> LogProvider:
+async def open_cluster_logs(
+    closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_bytes: int, statistics: LogStatistics | None = None
+) -> LogProvider:
     """The durable logs, until `closing` ends.
 
     Raises Invalid, Unavailable: there is no BookKeeper, or it has too few bookies."""
     if meta.log_directory is not None:
-        return LocalLogProvider(env, meta.log_directory, file_bytes)
+        return LocalLogProvider(env, meta.log_directory, file_bytes, statistics)
     # Chains of ledgers are below the id of the cluster.
-    return await closing.enter_async_context(open_bookkeeper_logs(meta.log, env, meta.cluster))
+    return await closing.enter_async_context(open_bookkeeper_logs(meta.log, env, meta.cluster, statistics))
 
 
 def default_index(log: str, storage: str) -> str:

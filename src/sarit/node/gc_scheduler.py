@@ -18,6 +18,7 @@ import gc
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from sarit.core.histogram import LATENCIES, Histogram
 from sarit.env.real import RealClock
 from sarit.env.real_limits import resident_memory
 from sarit.node.limits import (
@@ -55,6 +56,9 @@ class GcScheduler:
         # When a full collection became due.
         self._due_since = inf
         self._memory_after_full = 0
+        # How long the loop stood still for each tick, in seconds.
+        self.pauses = Histogram(LATENCIES)
+        self.full_collections = 0
 
     def __repr__(self) -> str:
         return f"<GcScheduler, {self._grown} objects since the last full collection>"
@@ -78,6 +82,7 @@ class GcScheduler:
         else:
             gc.freeze()
         took = self._clock() - now
+        self.pauses.observe(took)
         self._young_not_before = max(self._young_not_before, now + GC_INTERVAL_FACTOR * took)
         # What the collection itself took is no load.
         self._tick_at, self._used = self._clock(), self._processor()
@@ -98,6 +103,7 @@ class GcScheduler:
         return waited and self._memory() - self._memory_after_full >= GC_MEMORY_GROWTH_BYTES
 
     def _collect_all(self) -> None:
+        self.full_collections += 1
         gc.unfreeze()
         gc.collect()
         gc.freeze()

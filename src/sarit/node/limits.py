@@ -52,3 +52,8 @@ QUIET_SHARE: Final = 0.02
 # Without one it is made after this time, but only if the process has grown by so much since the last one.
 MAX_GC_DELAY_SECONDS: Final = 600.0
 GC_MEMORY_GROWTH_BYTES: Final = 128 * MIB
+
+# -- metrics ----------------------------------------------------------------------------------------
+LOOP_PROBE_SECONDS: Final = 0.1
+LOOP_DELAY_WINDOW_SECONDS: Final = 30.0
+GROUP_LAG_INTERVAL_SECONDS: Final = 15.0

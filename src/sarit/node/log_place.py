@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.log.bookkeeper.port import Bookies
     from sarit.log.port import LogProvider
+    from sarit.log.statistics import LogStatistics
 
 _log = logging.getLogger("sarit.node")
 
@@ -68,7 +69,9 @@ def parse_log_url(url: str) -> BookKeeperPlace:
 
 
 @asynccontextmanager
-async def open_bookkeeper_logs(url: str, env: Env, node: str) -> AsyncIterator[LogProvider]:
+async def open_bookkeeper_logs(
+    url: str, env: Env, node: str, statistics: LogStatistics | None = None
+) -> AsyncIterator[LogProvider]:
     """The durable logs of the node with this id in a place, for the length of the block.
 
     Raises Invalid (no BookKeeper there; sarit[cluster] is not installed), Unavailable (no answer; too few bookies, also
@@ -89,7 +92,7 @@ async def open_bookkeeper_logs(url: str, env: Env, node: str) -> AsyncIterator[L
             await _wait_for_bookies(place, bookies)
             # The node's id is in the path: no two nodes share a chain, but copies of one data directory.
             registers = ZooKeeperRegisters(zookeeper, f"/sarit/{node}")
-            yield BookKeeperLogs(env, bookies, ledgers, registers, place.settings)
+            yield BookKeeperLogs(env, bookies, ledgers, registers, place.settings, statistics)
         finally:
             await bookies.close()
     finally:

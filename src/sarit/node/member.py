@@ -96,6 +96,7 @@ class Member:
         self._released: set[int] = set()
         self._gone: dict[int, asyncio.Event] = {}  # of containers that the map still has here, though they are released
         self._fenced: dict[int, int] = {}
+        self.moved_away = self.fences = 0  # containers, since the start
         self._wake = asyncio.Event()
         self._map_changed = asyncio.Event()
         self._lease_changed = asyncio.Event()
@@ -159,8 +160,16 @@ class Member:
         map_valid_until = self.watch.read_at + self._lease_seconds - STORE_LEASE_MARGIN_SECONDS
         return self._env.clock.monotonic() < min(membership.valid_until, map_valid_until)
 
+    def lease_left(self) -> float:
+        """Seconds until the lease ends, if no heartbeat is answered any more; 0 or less: it has ended."""
+        membership = self._membership
+        if membership is None or membership.state is MemberState.LOST:
+            return 0.0
+        return membership.valid_until - self._env.clock.monotonic()
+
     def fenced(self, number: int, opened_version: int) -> None:
         """Another store has opened a container that was given to this one under this map version."""
+        self.fences += 1
         self._fenced[number] = max(opened_version, self._fenced.get(number, opened_version))
         self._wake.set()
 
@@ -176,6 +185,7 @@ class Member:
         if record is None or record.moving.get(number) != self.name:
             return None
         self._released.add(number)
+        self.moved_away += 1
         self._wake.set()
         return self._gone.setdefault(number, asyncio.Event())
 

@@ -2,30 +2,81 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+
+from sarit.log.statistics import LogStatistics
+from sarit.storage.metered import MeteredStorage, StorageStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.admin.exposition import Sample
-    from sarit.log.statistics import LogStatistics
+    from sarit.controller.server import Controller
+    from sarit.env.ports import Env
+    from sarit.node.gc_scheduler import GcScheduler
+    from sarit.node.group_lag import GroupLag
+    from sarit.node.loop_delay import LoopDelay
+    from sarit.node.map_watch import MapWatch
+    from sarit.node.member import Member
+    from sarit.rpc.grpc_server import GrpcListener
+    from sarit.storage.port import ChunkStorage
+    from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.server.listener import StoreListener
     from sarit.store.store import SegmentStore
 
 
 class Metrics:
-    """Parts become known when they exist; a part that the process does not have has no metrics."""
+    """Parts become known when they exist; a part that the process does not have has no metrics.
 
-    def __init__(self, role: str) -> None:
+    `log`, `storage`: what the logs and the storage of the process are to count in."""
+
+    def __init__(self, role: str, env: Env) -> None:
         """`role`: of the process: node, store or controller."""
+        self.log = LogStatistics()
+        self.storage = StorageStatistics()
         self.store: SegmentStore | None = None
         self.listener: StoreListener | None = None
-        self.log: LogStatistics | None = None
+        self.meters: LoadMeters | None = None
+        self.controller: Controller | None = None
+        self.api: GrpcListener | None = None
+        self.map: MapWatch | None = None
+        self.member: Member | None = None
+        self.gc: GcScheduler | None = None
+        self._env = env
+        self._loop_delay: LoopDelay | None = None
+        self._lag: GroupLag | None = None
+        self._lag_task: asyncio.Task[None] | None = None
         self._role = role
 
     def __repr__(self) -> str:
         return f"<Metrics of a {self._role}>"
+
+    def metered(self, storage: ChunkStorage) -> ChunkStorage:
+        """The same storage; its requests are counted."""
+        return MeteredStorage(storage, self._env.clock, self.storage)
+
+    def start(self) -> None:
+        """Measure what nobody measures otherwise: somebody will read it."""
+        from sarit.node.loop_delay import LoopDelay
+
+        self._loop_delay = LoopDelay(self._env.clock.monotonic)
+        self._loop_delay.start()
+
+    def serve(self, controller: str) -> None:
+        """The controller of this process, at HOST:PORT, serves."""
+        from sarit.node.group_lag import GroupLag
+
+        if self.controller is not None:
+            self._lag = GroupLag(self._env, self.controller.assignment.is_mine)
+            self._lag_task = asyncio.ensure_future(self._lag.run(controller))
+
+    async def stop(self) -> None:
+        """End what `serve` began."""
+        if self._lag_task is not None:
+            self._lag_task.cancel()
+            await asyncio.gather(self._lag_task, return_exceptions=True)
 
     def samples(self) -> Iterator[Sample]:
         """All metrics now."""
@@ -35,7 +86,41 @@ class Metrics:
         yield "sarit_build_info", (version("sarit"), self._role), 1
         if self.store is not None:
             yield from collectors.store_samples(self.store)
+            yield from collectors.log_samples(self.log)
+            yield from collectors.storage_samples(self.storage)
         if self.listener is not None:
             yield from collectors.listener_samples(self.listener)
-        if self.log is not None:
-            yield from collectors.log_samples(self.log)
+        if self.meters is not None:
+            yield from collectors.rate_samples(self.meters)
+        if self.controller is not None:
+            yield from collectors.controller_samples(self.controller)
+        if self.api is not None:
+            yield from collectors.api_samples(self.api)
+        yield from self._of_cluster()
+        yield from self._of_process()
+
+    def _of_cluster(self) -> Iterator[Sample]:
+        now = self._env.clock.monotonic()
+        if self.map is not None and self.map.map is not None:
+            record = self.map.map
+            yield "sarit_cluster_map_version", (), record.version
+            yield "sarit_cluster_map_age_seconds", (), now - self.map.read_at
+            yield "sarit_cluster_moving_containers", (), len(record.moving)
+            yield "sarit_cluster_stores", (), sum(store.usable for store in record.stores.values())
+        if self.member is not None:
+            yield "sarit_cluster_lease_left_seconds", (), self.member.lease_left()
+            yield "sarit_cluster_containers_moved_total", (), self.member.moved_away
+            yield "sarit_cluster_containers_fenced_total", (), self.member.fences
+
+    def _of_process(self) -> Iterator[Sample]:
+        if self._loop_delay is not None:
+            yield "sarit_loop_delay_seconds", (), self._loop_delay.delays
+            yield "sarit_loop_longest_delay_seconds", (), self._loop_delay.longest
+        if self.gc is not None:
+            yield "sarit_gc_pause_seconds", (), self.gc.pauses
+            yield "sarit_gc_full_collections_total", (), self.gc.full_collections
+        if self._lag is not None:
+            for name, lag in self._lag.lags.items():
+                yield "sarit_reader_group_lag_bytes", (name,), lag.unread_bytes
+                yield "sarit_reader_group_readers", (name,), lag.readers
+            yield "sarit_reader_groups_not_measured", (), self._lag.not_measured

@@ -79,6 +79,7 @@ from sarit.core.limits import (
     MAX_CALLS_PER_CONNECTION,
     REQUEST_PIECE_BYTES,
 )
+from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
@@ -104,6 +105,11 @@ class GrpcListener:
 
     def __repr__(self) -> str:
         return f"<GrpcListener, {len(self._open)} connections>"
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._open)
 
     def connection(self) -> asyncio.Protocol:
         """The protocol for a new connection."""
@@ -346,10 +352,12 @@ class RequestLimiter:
         max_buffered_bytes: int = MAX_BUFFERED_REQUEST_BYTES,
         max_calls: int = MAX_CALLS,
         timeout_seconds: float = GRPC_MESSAGE_SECONDS,
+        statistics: CallStatistics | None = None,
     ) -> None:
         self._max_buffered_bytes = max_buffered_bytes
         self._max_calls = max_calls
         self._timeout_seconds = timeout_seconds
+        self.statistics = statistics or CallStatistics(asyncio.get_running_loop().time)
         self._buffered_bytes = 0
         self._calls = 0
 
@@ -455,11 +463,21 @@ def rpc_handler(
 ) -> Callable[[Any], Coroutine[Any, Any, None]]:
     """A grpclib handler for a method that takes a request and returns the reply."""
 
+    counted, name, now = limiter.statistics, getattr(method, "__name__", "?"), limiter.statistics.now
+
     @functools.wraps(method)
     async def call(stream: Any) -> None:
-        with limiter.call():
-            reply = await _reply(method, await limiter.receive(stream))
-            await limiter.deliver(stream, reply)
+        began, status = now(), Status.CANCELLED  # unless it ends otherwise
+        try:
+            with limiter.call():
+                reply = await _reply(method, await limiter.receive(stream))
+                await limiter.deliver(stream, reply)
+            status = Status.OK
+        except GRPCError as error:
+            status = error.status
+            raise
+        finally:
+            counted.ended(name, status.name, now() - began)
 
     return call
 

@@ -235,6 +235,10 @@ class SegmentStore:
             if isinstance(error, Exception):
                 raise error
 
+    def disks(self) -> dict[str, FreeSpace]:
+        """The disks whose free space it follows: data, and chunks if they are on a disk of this machine."""
+        return dict(zip(("data", "chunks"), (space for _, space in self._disks), strict=False))
+
     # -- where a segment is -------------------------------------------------------------------
 
     def container(self, segment: str) -> Container:

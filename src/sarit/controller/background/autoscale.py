@@ -54,6 +54,7 @@ class AutoScale:
             return
         if self._assignment.is_mine(str(name)) and len(self._requests) < MAX_SCALE_REQUESTS:
             self._requests[segment] = advice
+            self._streams.statistics.scaling_requests += 1
             self._wake.set()
 
     async def run(self) -> None:
@@ -102,6 +103,7 @@ class AutoScale:
         await self._streams.change(name, decide)
         for plan in planned:
             coverage_probe("auto_scaled")
+            self._streams.statistics.scales_by_rate += 1
             _log.info(
                 "%s: %d segments were replaced by %d because of their rates", name, len(plan.replaced), len(plan.ranges)
             )

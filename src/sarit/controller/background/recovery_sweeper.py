@@ -75,6 +75,7 @@ class RecoverySweeper:
             try:
                 await sweep()
             except SaritError as error:
+                self._streams.statistics.rounds_postponed += 1
                 self._repeated.info(str(error), f"the recovery sweep is postponed: {error}")
             await asyncio.sleep(RECOVERY_SWEEP_SECONDS)
 
@@ -85,6 +86,7 @@ class RecoverySweeper:
 
     async def _sweep_transactions(self) -> None:
         entries = await self._catalog.pending_work(start=keys.PENDING_TRANSACTIONS)
+        self._streams.statistics.pending_transactions = len(entries)
         if self._found_at_start is None:
             self._found_at_start = {key for key, _ in entries}
         self._forget(entries, transactions=True)
@@ -93,6 +95,8 @@ class RecoverySweeper:
 
     async def _sweep_others(self) -> None:
         entries = await self._catalog.pending_work(end=keys.PENDING_TRANSACTIONS)
+        self._streams.statistics.pending_work = len(entries)
+        self._streams.statistics.sweeps += 1
         self._forget(entries, transactions=False)
         await for_each_bounded(entries, lambda entry: self._recover(entry, self._recover_other))
 

@@ -194,6 +194,7 @@ class CommitWorkers:
                 return streams.roll(record, past, ids, now)
 
             await self._streams.change(name, roll)
+            self._streams.statistics.transactions_committed += len(ids)
         # Entries go after the transactions have ended: a crash before leaves stale ones, which the sweeper removes.
         worker.ended_entries += (keys.pending_transaction_key(name, txn) for txn in ids)
         return True
@@ -302,6 +303,7 @@ class CommitWorkers:
             updates += completion_updates(name, txn, state, now, version)
         updates += await commit_time_updates(self._catalog, name, [record for _, record, _ in batch], lengths)
         found = await self._update(name, found, updates)
+        self._streams.statistics.transactions_committed += len(ids)
         await self._completed_log.prune(name, len(ids))
         return found
 
@@ -317,6 +319,7 @@ class CommitWorkers:
             state = transactions.next_state(record.state, Event.COMPLETE)
             updates += completion_updates(name, txn, state, self._env.clock.wall_ms(), version)
         found = await self._update(name, found, updates)
+        self._streams.statistics.transactions_aborted += len(aborting)
         await self._catalog.remove_ended([keys.pending_transaction_key(name, txn) for txn, _, _ in aborting])
         await self._completed_log.prune(name, len(aborting))
         return found

@@ -79,6 +79,7 @@ class Transactions:
                 await self._runner.run([DeleteSegment(part) for part in parts_of(name, epoch.segments, txn)])
                 await self.abort(name, txn)
             raise Sealed(f"stream {name} was sealed in between")
+        self._streams.statistics.transactions_begun += 1
         return txn, epoch.segments
 
     async def ping(self, name: StreamName, txn: int, lease_ms: int) -> TxnState:
@@ -105,6 +106,7 @@ class Transactions:
         # A ping since the sweeper's read has raised `renewal`: then nothing changes.
         changed = await self._change(name, txn, lambda r: transactions.abort(r) if r.renewal == renewal else r)
         if aborting := changed.state is TxnState.ABORTING:
+            self._streams.statistics.transactions_expired += 1
             self.schedule_completion(name)
         return aborting
 

@@ -31,6 +31,7 @@ from sarit.log.bookkeeper.recovering import AddAgain, Close, Inconclusive, Ledge
 from sarit.log.bookkeeper.recovering import Effect as RecoveryEffect
 from sarit.log.bookkeeper.writing import AskOwner, Done, Ended, LedgerWriting, Send, State, Store, write_set
 from sarit.log.bookkeeper.writing import Effect as WritingEffect
+from sarit.log.statistics import LogStatistics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -59,8 +60,12 @@ class LedgerWriter:
 
     def __init__(
         self, clock: Clock, bookies: Bookies, store: LedgerStore, ledger: int, metadata: LedgerMetadata, version: int,
-        calls: WriterCalls, now: float,
+        calls: WriterCalls, now: float, statistics: LogStatistics | None = None,
     ) -> None:  # fmt: skip
+        self._statistics = statistics or LogStatistics()
+        self._statistics.ledgers += 1
+        self._sent_at: dict[int, float] = {}
+        self._changes_counted = 0
         self.ledger = ledger
         self._clock = clock
         self._bookies = bookies
@@ -108,7 +113,11 @@ class LedgerWriter:
 
     def add(self, payload: Sequence[Buffer]) -> int:
         """Send an entry; its number.  `calls.done` is called later, never from within."""
-        entry, effects = self._machine.add(sum(map(len, payload)), self._clock.monotonic())
+        size, now = sum(map(len, payload)), self._clock.monotonic()
+        entry, effects = self._machine.add(size, now)
+        self._sent_at[entry] = now
+        self._statistics.entries += 1
+        self._statistics.entry_bytes += size
         self._packets[entry] = wire.add_packet(
             self.ledger, entry, self._machine.last_add_confirmed, self._machine.length, payload, recovery=False
         )
@@ -156,6 +165,8 @@ class LedgerWriter:
     def _execute(self, effects: Sequence[WritingEffect]) -> None:
         if self._abandoned:
             return
+        self._statistics.bookies_replaced += self._machine.changes - self._changes_counted
+        self._changes_counted = self._machine.changes
         for effect in effects:
             match effect:
                 case Send(bookie, entry, after):
@@ -176,8 +187,11 @@ class LedgerWriter:
                     self._calls.ended(reason)
 
     def _forget(self, entry: int) -> None:
+        now, seconds = self._clock.monotonic(), self._statistics.entry_seconds
         for done in range(self._forgotten, entry + 1):
             self._packets.pop(done, None)
+            if (sent := self._sent_at.pop(done, None)) is not None:
+                seconds.observe(now - sent)
         self._forgotten = entry + 1
 
     def _send(self, bookie: str, entry: int) -> None:

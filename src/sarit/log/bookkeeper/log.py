@@ -31,6 +31,7 @@ from sarit.log.bookkeeper.limits import (
 )
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.owned import BookKeeperLog, Opened
+from sarit.log.statistics import LogStatistics
 
 if TYPE_CHECKING:
     from sarit.coordination.port import Registers
@@ -72,12 +73,14 @@ class BookKeeperLogs:
 
     def __init__(
         self, env: Env, bookies: Bookies, store: LedgerStore, registers: Registers,
-        settings: LedgerSettings | None = None,
+        settings: LedgerSettings | None = None, statistics: LogStatistics | None = None,
     ) -> None:  # fmt: skip
         self.env = env
         self.bookies = bookies
         self.store = store
         self.registers = registers
+        self.statistics = statistics or LogStatistics()
+        self.statistics.writable_bookies = lambda: len(bookies.writable())
         self.settings = settings if settings is not None else LedgerSettings()
         # Bookies seen in ledgers: where too few are registered, one that is away takes a place.
         self.known: set[str] = set()

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from sarit.log.bookkeeper.metadata import LedgerMetadata
     from sarit.log.bookkeeper.port import Bookies, LedgerStore
     from sarit.log.port import Frame, FrameDone
+    from sarit.log.statistics import LogStatistics
 
 _log = logging.getLogger("sarit.log")
 
@@ -70,6 +71,7 @@ class Ledgers(Protocol):
     bookies: Bookies
     store: LedgerStore
     registers: Registers
+    statistics: LogStatistics
 
     @property
     def settings(self) -> _Settings:
@@ -230,6 +232,7 @@ class BookKeeperLog:
             self._bytes_in_flight -= frame.size
             self._last_done = frame.number
             finished.append(frame)
+        self._logs.statistics.frames += len(finished)
         self._progress.set()
         _report(finished, None)
         self._dispatch()
@@ -241,7 +244,8 @@ class BookKeeperLog:
             self._done, lambda reason: self._ended(ledger, reason), lambda: self._background.spawn(self._find_owner())
         )  # fmt: skip
         return LedgerWriter(
-            self._clock, self._logs.bookies, self._logs.store, ledger, metadata, version, calls, now
+            self._clock, self._logs.bookies, self._logs.store, ledger, metadata, version, calls, now,
+            self._logs.statistics,
         )  # fmt: skip
 
     def _prepare(self) -> None:

@@ -59,7 +59,8 @@ class FreeSpace:
 
     def __init__(self, name: str, reserve: int, effect: str, now: Callable[[], float]) -> None:
         self._name = name
-        self._reserve = reserve
+        self.reserve = self._reserve = reserve
+        self.free: int | None = None  # as of the last update
         self._effect = effect
         self._repeated = RepeatedLog(_log, now, counted=False)
         self.full = False
@@ -69,6 +70,7 @@ class FreeSpace:
 
     def update(self, free: int) -> bool:
         """Note how many bytes are free now.  Returns whether the disk counts as full."""
+        self.free = free
         enough = self._reserve + self._reserve // 4
         was_full, self.full = self.full, free < (enough if self.full else self._reserve)
         if self.full:

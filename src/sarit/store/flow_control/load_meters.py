@@ -21,15 +21,18 @@ from math import exp
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Unavailable
+from sarit.core.limits import MAX_METRIC_SCOPES, MAX_METRIC_STREAMS
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice, scale_advice
 from sarit.core.names import is_transaction, is_transient
 from sarit.core.policies import ScaleType, ScalingPolicy
+from sarit.store.flow_control.stream_rates import Busiest, add_rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sarit.core.metering import ScalingTimes
     from sarit.env.ports import Clock
+    from sarit.store.flow_control.stream_rates import Rate
 
 # Measured in one turn of the event loop: less than 1 ms of work.
 _SEGMENTS_PER_TURN: Final = 100
@@ -38,6 +41,7 @@ _IDLE_BELOW: Final = 1e-6
 
 _BY_RATE: Final = frozenset((ScaleType.KILOBYTES_PER_SECOND, ScaleType.EVENTS_PER_SECOND))
 _ZERO: Final = (0.0, 0.0, 0.0, 0.0)
+_NOTHING: Final = (0.0, 0.0)
 
 
 class MeteredSegment(Protocol):
@@ -90,7 +94,7 @@ class MeteredStore(Protocol):
 class LoadMeter:
     """The averages of one segment."""
 
-    __slots__ = ("averages", "bytes", "events", "idle", "requested_at", "since")
+    __slots__ = ("averages", "bytes", "events", "idle", "latest", "requested_at", "since")
 
     def __init__(self, segment: MeteredSegment, now: float) -> None:
         # What is in the segment already is not load: the counters begin here.
@@ -100,6 +104,8 @@ class LoadMeter:
         self.requested_at: float | None = None
         # Events per second over the four windows, then bytes per second over the same.
         self.averages = [0.0] * 8
+        # Events and bytes per second between the last two measurements.
+        self.latest = _NOTHING
         self.idle = True
 
     def add(self, segment: MeteredSegment, elapsed: float, weights: tuple[float, ...]) -> None:
@@ -107,8 +113,10 @@ class LoadMeter:
         events, size = segment.events, segment.length
         # Nothing is new, and the averages have nothing left to decay.
         if self.idle and events == self.events and size == self.bytes:
+            self.latest = _NOTHING
             return
         event_rate, byte_rate = (events - self.events) / elapsed, (size - self.bytes) / elapsed
+        self.latest = (event_rate, byte_rate) if event_rate or byte_rate else _NOTHING
         self.events, self.bytes = events, size
         old = self.averages
         self.averages = [a + w * (event_rate - a) for a, w in zip(old[:4], weights, strict=True)]
@@ -126,6 +134,8 @@ class LoadMeters:
         self._meters: dict[tuple[int, int], LoadMeter] = {}
         self._began = self._measured_at = clock.monotonic()
         self.request_scaling: Callable[[str, ScaleAdvice], None] = _no_controller
+        # Of the last measurement.
+        self.busiest_streams, self.busiest_scopes = Busiest(MAX_METRIC_STREAMS), Busiest(MAX_METRIC_SCOPES)
 
     def __repr__(self) -> str:
         return f"<LoadMeters of {len(self._meters)} segments>"
@@ -146,6 +156,7 @@ class LoadMeters:
         weights = tuple(1 - exp(-elapsed / window) for window in self._times.windows)
         # A new dict each time: the meters of segments that have left memory go with the old one.
         measured: dict[tuple[int, int], LoadMeter] = {}
+        totals: dict[str, Rate] = {}  # by stream
         for container in self._store.serving():
             number = container.number
             # A copy: other turns of the loop create and evict segments.
@@ -153,8 +164,25 @@ class LoadMeters:
             while batch := list(itertools.islice(segments, _SEGMENTS_PER_TURN)):
                 for segment in batch:
                     self._measure(number, segment, now, elapsed, weights, measured)
+                    meter = measured.get((number, segment.id))
+                    if meter is not None and meter.latest is not _NOTHING:
+                        add_rates(totals, ((segment.name.rpartition("/")[0], meter.latest),))
                 await asyncio.sleep(0)
         self._meters = measured
+        await self._find_busiest(totals)
+
+    async def _find_busiest(self, totals: dict[str, Rate]) -> None:
+        streams, scopes = Busiest(MAX_METRIC_STREAMS), Busiest(MAX_METRIC_SCOPES)
+        by_scope: dict[str, Rate] = {}
+        left = iter(totals.items())
+        while batch := list(itertools.islice(left, _SEGMENTS_PER_TURN)):
+            for name, rate in batch:
+                streams.add(name, rate)
+            add_rates(by_scope, ((name.partition("/")[0], rate) for name, rate in batch))
+            await asyncio.sleep(0)
+        for name, rate in by_scope.items():
+            scopes.add(name, rate)
+        self.busiest_streams, self.busiest_scopes = streams, scopes
 
     def _measure(
         self, container: int, segment: MeteredSegment, now: float, elapsed: float, weights: tuple[float, ...],
