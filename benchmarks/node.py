@@ -23,6 +23,7 @@ from sarit.store.tiering.flusher import Flusher
 if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.log.port import LogProvider
+    from sarit.node.metrics import Metrics
     from sarit.node.ownership import DirectoryClaim
     from sarit.node.settings import NodeConfig
 
@@ -65,10 +66,11 @@ def watch(path: str) -> None:
     """Let nodes started from here on answer SIGUSR1 with a report in `path`."""
 
     async def open_node(
-        config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None
-    ) -> standalone.Node:
+        config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None,
+        metrics: Metrics | None = None,
+    ) -> standalone.Node:  # fmt: skip
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _report, path)
-        return await _plain_open(config, env, claim, logs)
+        return await _plain_open(config, env, claim, logs, metrics)
 
     standalone.open_node = open_node
     Flusher.run = _run  # type: ignore[method-assign]

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from sarit.node.listening import naming_port
+from sarit.node.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,6 +25,7 @@ class Admin:
     def __init__(self, health: Health, host: str, port: int | None) -> None:
         """`port`: 0 picks a free one; None: no HTTP."""
         self.health = health
+        self.metrics = Metrics(health.clock)
         self._host = host
         self._port = port
         self._server: AdminServer | None = None
@@ -44,10 +46,13 @@ class Admin:
         """Listen, before anything else is open.  Raises Unavailable, OSError (the port is taken)."""
         if self._port is None:
             return
-        from sarit.admin import health
+        from sarit.admin import health, metrics
+        from sarit.admin.exposition import Exposition
         from sarit.admin.server import AdminServer
 
-        self._server = AdminServer([*health.routes(self.health)])
+        scrape = Exposition(self.metrics.samples)
+        self._server = AdminServer([*health.routes(self.health), *metrics.routes(scrape)])
+        self.metrics.start()
         with naming_port("--http-port", self._host, self._port):
             await self._server.start(self._host, self._port)
 
@@ -58,12 +63,15 @@ class Admin:
             return
         routes = []  # type: ignore[var-annotated]
         self._server.add(routes)
+        if controller is not None:
+            self.metrics.serve(controller)
         self._server.complete = True
 
     async def close(self) -> None:
         """Close the port; last, so that probes are answered while the process stops."""
         if self._server is not None:
             await self._server.stop()
+        await self.metrics.stop()
 
 
 @asynccontextmanager

@@ -122,16 +122,16 @@ class StorePart:
         config, env, directory = self._spec.config, self._env, self._spec.config.data_dir
         self._store = SegmentStore(
             env,
-            LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes),
+            LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, self._admin.metrics.log),
             open_indexes(config, env),
-            await open_storage(config.storage_url or f"file://{directory}/chunks", env),
+            self._admin.metrics.metered(await open_storage(config.storage_url or f"file://{directory}/chunks", env)),
             config.limits,
             directory,
             StartPolicy(config.accept_data_loss, config.allow_damaged, self._spec.damaged),
             storage_directory(config),
             self._spec.owned,
         )
-        self._admin.health.store = self._store
+        self._admin.health.store = self._admin.metrics.store = self._store
         self._admin.health.starting("it recovers")
         await self._store.start()
         self._admin.health.starting("it waits for the other stores of the node")
@@ -151,6 +151,7 @@ class StorePart:
         with naming_port("--store-port", config.host, config.store_port):
             port: int = await self._server.listen(config.host, config.store_port)
         self._metering = asyncio.ensure_future(meters.run())
+        self._admin.metrics.listener, self._admin.metrics.meters = self._server, meters
         self._admin.serve()
         return port
 
@@ -216,6 +217,7 @@ class ControllerPart:
 
         config = self._config
         listener = GrpcListener(self._controller.services(), config.max_api_connections)
+        self._admin.metrics.has_controller(self._controller, listener)
         with naming_port("--controller-port", config.host, config.controller_port):
             self._api = await asyncio.get_running_loop().create_server(
                 listener.connection, bound_address(config.host), config.controller_port, backlog=BACKLOG
@@ -295,7 +297,7 @@ async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
         parent.report("opened")
         await parent.serve.wait()
         parent.report("ready", port=await part.serve(), http=admin.port)
-        GcScheduler().start()
+        admin.metrics.gc = GcScheduler().start()
 
     alive = asyncio.ensure_future(parent.keep_alive())
     try:

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sarit.coordination.port import Watch
     from sarit.env.ports import Env
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
+    from sarit.node.metrics import Metrics
     from sarit.node.signals import Stoppable
     from sarit.rpc.grpc_server import GrpcListener
     from sarit.store.store import SegmentStore
@@ -193,6 +194,7 @@ class ClusterStore:
     """A store: a member that serves what the container map gives it."""
 
     def __init__(self, config: ProcessConfig, env: Env, machine_bytes: int, descriptors: int) -> None:
+        self._metrics: Metrics  # from the start on
         self._config = config
         self._env = env
         self._machine_bytes = machine_bytes
@@ -236,7 +238,8 @@ class ClusterStore:
         member = Member(
             name, address, connection.registers, connection.members(STORES), env, connection.zookeeper.session_seconds
         )
-        store = self._store = admin.health.store = await self._make_store(node, meta, member)
+        self._metrics, admin.metrics.member = admin.metrics, member
+        store = self._store = admin.health.store = admin.metrics.store = await self._make_store(node, meta, member)
         await store.start()
         admin.health.starting("it joins the cluster")
         secret = bytes.fromhex(meta.secret)
@@ -282,11 +285,11 @@ class ClusterStore:
         from sarit.store.store import SegmentStore, StartPolicy
 
         env, directory = self._env, meta.log_directory
-        storage = await open_storage(meta.storage, env)
+        storage = self._metrics.metered(await open_storage(meta.storage, env))
         try:
             await check_storage(env, storage, meta)
             size = log_size(env, meta)
-            logs = ConfirmedLogs(await open_cluster_logs(self._closing, meta, env, size), member)
+            logs = ConfirmedLogs(await open_cluster_logs(self._closing, meta, env, size, self._metrics.log), member)
             limits = replace(node.limits, log_file_bytes=size)
             indexes = open_indexes(meta, env, limits.index_cache_bytes)
         except BaseException:
@@ -315,6 +318,7 @@ class ClusterStore:
         with naming_port("--port", node.host, node.store_port):
             port: int = await self._server.listen(node.host, node.store_port)
         self._server.start_reaper()
+        self._metrics.meters, self._metrics.listener = meters, self._server
         self._background.spawn(meters.run())
         return port
 
@@ -422,6 +426,7 @@ class ClusterControllerProcess:
                 listener.connection, bound_address(config.host), config.port, backlog=BACKLOG
             )
         address = advertised_address(node), int(self._api.sockets[0].getsockname()[1])
+        admin.metrics.has_controller(controller.controller, listener, controller.watch)
         controller.serves(address)
         admin.serve(f"{internal_address(node)}:{address[1]}")
         say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}{admin.where()}")
@@ -448,7 +453,7 @@ async def _serve(process: Process, admin: Admin, env: Env) -> None:
     async def start() -> None:
         await admin.open()
         await process.start(admin)
-        GcScheduler().start()
+        admin.metrics.gc = GcScheduler().start()
 
     signals = StopSignals(env.clock)
     signals.listen()

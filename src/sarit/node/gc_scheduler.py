@@ -63,11 +63,12 @@ class GcScheduler:
     def __repr__(self) -> str:
         return f"<GcScheduler, {self._grown} objects since the last full collection>"
 
-    def start(self) -> None:
-        """Start the timer; it ends with the loop.  What exists now is visited by full collections only."""
+    def start(self) -> GcScheduler:
+        """Start the timer; it ends with the loop.  Itself.  What exists now is visited by full collections only."""
         gc.disable()
         self._collect_all()
         self._loop.call_later(GC_INTERVAL_SECONDS, self._tick)
+        return self
 
     def _tick(self) -> None:
         now = self._clock()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sarit.client.aio import Client
     from sarit.client.groups.group import ReaderGroup
-    from sarit.env.ports import Env
+    from sarit.env.ports import Clock
 
 _log = logging.getLogger("sarit.node")
 
@@ -37,13 +37,12 @@ class Lag:
 class GroupLag:
     """The lag of the groups that this controller is responsible for."""
 
-    def __init__(self, env: Env, is_mine: Callable[[str], bool]) -> None:
+    def __init__(self, clock: Clock, is_mine: Callable[[str], bool]) -> None:
         self.lags: dict[str, Lag] = {}
         self.not_measured = 0
-        self._env = env
         self._is_mine = is_mine
         self._groups: dict[str, ReaderGroup] = {}
-        self._repeated = RepeatedLog(_log, env.clock.monotonic)
+        self._repeated = RepeatedLog(_log, clock.monotonic)
 
     def __repr__(self) -> str:
         return f"<GroupLag of {len(self.lags)} groups>"

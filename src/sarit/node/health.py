@@ -27,7 +27,7 @@ class Health:
         """`name`: of the process, for people."""
         self.store: SegmentStore | None = None
         self._name = name
-        self._clock = clock
+        self.clock = clock
         self._began = clock.monotonic()
         self._state = STARTING
         self._step = "it begins"
@@ -67,7 +67,7 @@ class Health:
         found: dict[str, Any] = {
             "name": self._name,
             "version": version("sarit"),
-            "up_seconds": round(self._clock.monotonic() - self._began, 3),
+            "up_seconds": round(self.clock.monotonic() - self._began, 3),
         }
         if self.store is not None:
             found["containers"] = [

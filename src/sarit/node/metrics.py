@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sarit.admin.exposition import Sample
     from sarit.controller.server import Controller
-    from sarit.env.ports import Env
+    from sarit.env.ports import Clock
     from sarit.node.gc_scheduler import GcScheduler
     from sarit.node.group_lag import GroupLag
     from sarit.node.loop_delay import LoopDelay
@@ -32,8 +32,7 @@ class Metrics:
 
     `log`, `storage`: what the logs and the storage of the process are to count in."""
 
-    def __init__(self, role: str, env: Env) -> None:
-        """`role`: of the process: node, store or controller."""
+    def __init__(self, clock: Clock) -> None:
         self.log = LogStatistics()
         self.storage = StorageStatistics()
         self.store: SegmentStore | None = None
@@ -44,24 +43,34 @@ class Metrics:
         self.map: MapWatch | None = None
         self.member: Member | None = None
         self.gc: GcScheduler | None = None
-        self._env = env
+        self._clock = clock
         self._loop_delay: LoopDelay | None = None
         self._lag: GroupLag | None = None
         self._lag_task: asyncio.Task[None] | None = None
-        self._role = role
 
     def __repr__(self) -> str:
-        return f"<Metrics of a {self._role}>"
+        return f"<Metrics of a {self.role}>"
+
+    @property
+    def role(self) -> str:
+        """Of the process: node, store or controller."""
+        if self.store is None:
+            return "controller"
+        return "store" if self.controller is None else "node"
+
+    def has_controller(self, controller: Controller, api: GrpcListener, watch: MapWatch | None = None) -> None:
+        """The process has this controller; `watch`: of the container map, if there is one."""
+        self.controller, self.api, self.map = controller, api, watch
 
     def metered(self, storage: ChunkStorage) -> ChunkStorage:
         """The same storage; its requests are counted."""
-        return MeteredStorage(storage, self._env.clock, self.storage)
+        return MeteredStorage(storage, self._clock, self.storage)
 
     def start(self) -> None:
         """Measure what nobody measures otherwise: somebody will read it."""
         from sarit.node.loop_delay import LoopDelay
 
-        self._loop_delay = LoopDelay(self._env.clock.monotonic)
+        self._loop_delay = LoopDelay(self._clock.monotonic)
         self._loop_delay.start()
 
     def serve(self, controller: str) -> None:
@@ -69,7 +78,7 @@ class Metrics:
         from sarit.node.group_lag import GroupLag
 
         if self.controller is not None:
-            self._lag = GroupLag(self._env, self.controller.assignment.is_mine)
+            self._lag = GroupLag(self._clock, self.controller.assignment.is_mine)
             self._lag_task = asyncio.ensure_future(self._lag.run(controller))
 
     async def stop(self) -> None:
@@ -83,7 +92,7 @@ class Metrics:
         # Here and not above: a process without the HTTP port does not need it.
         from sarit.admin import collectors
 
-        yield "sarit_build_info", (version("sarit"), self._role), 1
+        yield "sarit_build_info", (version("sarit"), self.role), 1
         if self.store is not None:
             yield from collectors.store_samples(self.store)
             yield from collectors.log_samples(self.log)
@@ -100,11 +109,12 @@ class Metrics:
         yield from self._of_process()
 
     def _of_cluster(self) -> Iterator[Sample]:
-        now = self._env.clock.monotonic()
-        if self.map is not None and self.map.map is not None:
-            record = self.map.map
+        now = self._clock.monotonic()
+        watch = self.map if self.member is None else self.member.watch
+        if watch is not None and watch.map is not None:
+            record = watch.map
             yield "sarit_cluster_map_version", (), record.version
-            yield "sarit_cluster_map_age_seconds", (), now - self.map.read_at
+            yield "sarit_cluster_map_age_seconds", (), now - watch.read_at
             yield "sarit_cluster_moving_containers", (), len(record.moving)
             yield "sarit_cluster_stores", (), sum(store.usable for store in record.stores.values())
         if self.member is not None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
-from sarit.log.statistics import LogStatistics
 from sarit.node.admin import Admin, admin_port
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
@@ -20,6 +19,7 @@ from sarit.node.health import Health
 from sarit.node.indexes import claim_index_storage, open_indexes
 from sarit.node.listening import naming_port
 from sarit.node.log_place import open_bookkeeper_logs
+from sarit.node.metrics import Metrics
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.volume import fit_to_volume, storage_directory
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sarit.log.port import LogProvider
     from sarit.node.ownership import DirectoryClaim
     from sarit.node.settings import NodeConfig
+    from sarit.rpc.grpc_server import GrpcListener
     from sarit.storage.port import ChunkStorage
 
 _log = logging.getLogger("sarit.node")
@@ -48,10 +49,9 @@ class Node:
 
     def __init__(
         self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage,
-        damaged: Mapping[int, str] | None = None, log_statistics: LogStatistics | None = None,
+        damaged: Mapping[int, str] | None = None,
     ) -> None:  # fmt: skip
         self.config = config
-        self.log_statistics = log_statistics or LogStatistics()
         self.env = env
         self.storage = storage
         policy = StartPolicy(config.accept_data_loss, config.allow_damaged, damaged or {})
@@ -68,6 +68,7 @@ class Node:
         self.controller_port = config.controller_port
         self.store_port = config.store_port
         self._api: asyncio.Server | None = None
+        self.api: GrpcListener | None = None
         self._metering: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -95,7 +96,7 @@ class Node:
             with naming_port("--store-port", self.config.host, self.config.store_port):
                 self.store_port = await self.server.listen(self.config.host, self.config.store_port)
         self.server.start_reaper()
-        listener = GrpcListener(self.controller.services(), self.config.max_api_connections)
+        listener = self.api = GrpcListener(self.controller.services(), self.config.max_api_connections)
         factory = listener.connection
         if self.config.one_port:
             factory = PortMux(self.server.connection, listener.connection, self.config.max_api_connections).connection
@@ -151,22 +152,22 @@ def bound_address(host: str) -> str:
 
 
 async def open_node(
-    config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None
-) -> Node:
+    config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None,
+    metrics: Metrics | None = None,
+) -> Node:  # fmt: skip
     """A node on real disks, not started yet.  The directory is claimed.  `logs`: None are those in the directory."""
     from sarit.log.local import LocalLogProvider
     from sarit.storage.open import open_storage
 
-    directory, statistics = config.data_dir, LogStatistics()
+    directory, metrics = config.data_dir, metrics or Metrics(env.clock)
     url = config.storage_url or f"file://{directory}/chunks"
     return Node(
         config,
         env,
-        logs or LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, statistics),
+        logs or LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, metrics.log),
         open_indexes(config, env),
-        await open_storage(url, env),
+        metrics.metered(await open_storage(url, env)),
         claim.damaged if claim is not None else None,
-        statistics,
     )
 
 
@@ -182,10 +183,13 @@ async def _serve(config: NodeConfig, env: Env) -> None:
             admin = await closing.enter_async_context(admin_port(health, config.host, config.http_port))
             logs = None  # in the directory
             if config.log_url is not None:
-                logs = await closing.enter_async_context(open_bookkeeper_logs(config.log_url, env, claim.node))
+                logs = await closing.enter_async_context(
+                    open_bookkeeper_logs(config.log_url, env, claim.node, admin.metrics.log)
+                )
             # Its storage has threads from here on, even if it never starts.
-            node = await open_node(config, env, claim, logs)
-            health.store = node.store
+            node = await open_node(config, env, claim, logs, admin.metrics)
+            health.store = admin.metrics.store = node.store
+            admin.metrics.listener, admin.metrics.meters = node.server, node.meters
             await serve_until_stopped(node, _start(config, env, claim, node, admin), signals, health.stopping)
     finally:
         # Last: another node may start on the directory from here on.
@@ -209,7 +213,10 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node
     admin.health.starting("it recovers")
     await node.start(claim)
     # After recovery, so that what it made is frozen.
-    GcScheduler().start()
+    metrics = admin.metrics
+    metrics.gc = GcScheduler().start()
+    if node.api is not None:
+        metrics.has_controller(node.controller, node.api)
     admin.serve(f"{internal_address(config)}:{node.controller_port}")
     say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
 
