@@ -439,6 +439,8 @@ MAX_MOVES_TO_STORE: Final = 2
 # A store that has not released a moving container by then loses it.
 MOVE_SECONDS: Final = 20.0
 LEAVE_STORE_SECONDS: Final = 60.0
+# Then it still listens for so long, more than a poll of the map: controllers may have sent clients to it just before.
+LEFT_STORE_SECONDS: Final = 1.5
 # ZooKeeper: until the first connection; until a call finds one; until its answer; of one attempt; between attempts.
 ZOOKEEPER_CONNECT_SECONDS: Final = 5.0
 ZOOKEEPER_WAIT_SECONDS: Final = 2.0

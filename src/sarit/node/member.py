@@ -29,6 +29,7 @@ from sarit.core.errors import Exists, Fenced, NotFound, SaritError, Unavailable
 from sarit.core.limits import (
     COORDINATION_RETRY_SECONDS,
     LEAVE_STORE_SECONDS,
+    LEFT_STORE_SECONDS,
     STORE_INCARNATION_BYTES,
     STORE_LEASE_MARGIN_SECONDS,
     STORE_LEASE_SECONDS,
@@ -117,7 +118,11 @@ class Member:
             self._background.spawn(work)
 
     async def leave(self) -> None:
-        """Have all containers moved away, LEAVE_STORE_SECONDS at most; then end the membership."""
+        """Have all containers moved away, LEAVE_STORE_SECONDS at most; then end the membership.
+
+        Before the end there is a pause of LEFT_STORE_SECONDS, in which the store answers that it is the wrong one.  A
+        controller may not know the last map yet.  Pravega's client for Rust asks no controller again when it finds
+        nobody at the address it was given: it tries that one again, from the fifth time on after 10 s."""
         if self.failure is not None:
             await self.stop()  # what the map gives to this name is another process's
             return
@@ -125,9 +130,13 @@ class Member:
         try:
             async with asyncio.timeout(LEAVE_STORE_SECONDS):
                 await self._announce()
+                moved = False
                 while self._has_containers_to_move():
+                    moved = True
                     self._map_changed.clear()
                     await self._map_changed.wait()
+                if moved:
+                    await asyncio.sleep(LEFT_STORE_SECONDS)
         except TimeoutError:
             _log.warning("store %s leaves although it still has containers", self.name)
         await self.stop()

@@ -12,6 +12,7 @@ from sarit.coordination.memory import MemoryCoordination
 from sarit.coordination.port import MemberState
 from sarit.core.errors import Exists, Fenced, Unavailable
 from sarit.env.real import real_env
+from sarit.node import member as member_module
 from sarit.node.map_watch import MapWatch
 from sarit.node.member import ConfirmedLogs, Member
 
@@ -404,7 +405,9 @@ def test_opener_that_the_newest_map_does_not_name_gives_up():
     run(main)
 
 
-def test_leaving_store_waits_until_its_containers_have_moved():
+def test_leaving_store_waits_until_its_containers_have_moved_and_controllers_know(monkeypatch):
+    monkeypatch.setattr(member_module, "LEFT_STORE_SECONDS", 0.1)
+
     async def main(cluster):
         await cluster.write(["a", "b", "b"])
         await cluster.hosting.until("own", 0, 1)
@@ -412,7 +415,12 @@ def test_leaving_store_waits_until_its_containers_have_moved():
         await cluster.joined(await cluster.joined())  # its address says that it leaves
         assert not leaving.done()
         await cluster.write(["b", "b", "b"], {0: "a"})
+        while cluster.member._has_containers_to_move():
+            await asyncio.sleep(0.001)
+        began = asyncio.get_running_loop().time()
+        assert "a" in await cluster.registers.members(STORES).list()
         await leaving
+        assert asyncio.get_running_loop().time() - began > 0.05
         assert (await read_map(cluster.registers))[0].moving == {}
         assert "a" not in await cluster.registers.members(STORES).list()
 
