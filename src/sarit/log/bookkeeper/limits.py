@@ -30,6 +30,7 @@ MAX_CHAIN_LEDGERS: Final = 256
 MAX_RETIRED_LEDGERS: Final = 16 * KIB  # 16 bytes each, in a register of less than 1 MiB
 SLOW_BOOKIE_SECONDS: Final = 2.0
 SPARE_BOOKIE_RETRY_SECONDS: Final = 5.0
+NEEDED_BOOKIE_RETRY_SECONDS: Final = 0.5  # while fewer than a quorum get entries
 NO_QUORUM_SECONDS: Final = 10.0
 MAX_BOOKIE_QUEUE_BYTES: Final = 32 * MIB
 BUSY_BOOKIE_SECONDS: Final = 0.05  # after an answer "too many requests"
@@ -57,7 +58,7 @@ METADATA_RETRY_SECONDS: Final = 0.1
 BOOKIE_CONNECT_SECONDS: Final = 2.0
 # After a connection ended, or could not be made: doubled each time, up to the second.
 BOOKIE_RETRY_SECONDS: Final = 0.1
-BOOKIE_MAX_RETRY_SECONDS: Final = 5.0
+BOOKIE_MAX_RETRY_SECONDS: Final = 1.0
 # Bytes that its socket has not taken: more is refused.  The log itself stops at MAX_BOOKIE_QUEUE_BYTES.
 BOOKIE_MAX_QUEUED_BYTES: Final = 64 * MIB
 # A connection ends when nothing comes for so long though a request waits; or one request waits for so long.

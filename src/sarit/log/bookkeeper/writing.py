@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.log.bookkeeper.limits import (
     BUSY_BOOKIE_SECONDS,
     LEDGER_PROOF_SECONDS,
+    NEEDED_BOOKIE_RETRY_SECONDS,
     NO_QUORUM_SECONDS,
     SLOW_BOOKIE_SECONDS,
     SPARE_BOOKIE_RETRY_SECONDS,
@@ -198,7 +199,7 @@ class LedgerWriting:
             # A bookie is slow when others have served the entry: else the disk or the network of all of them is.
             if now - sent >= SLOW_BOOKIE_SECONDS and entry <= self.last_add_confirmed:
                 effects += self.bookie_failed(bookie, now)
-        if self._down.keys() & set(self.ensemble) and now >= self._next_try:
+        if self._down.keys() & set(self.ensemble) and (now >= self._next_try or not self._has_enough_bookies()):
             effects += self._change_ensemble(now)
             if self._storing is None:
                 effects += self._resume(now)
@@ -299,13 +300,18 @@ class LedgerWriting:
     def _resume(self, now: float) -> list[Effect]:
         """A bookie that is back gets entries again.  It lacks those in between, which others have."""
         effects: list[Effect] = []
+        # Without a quorum everything waits for it: one that came back a second ago is needed when another one dies.
+        pause = SPARE_BOOKIE_RETRY_SECONDS if self._has_enough_bookies() else NEEDED_BOOKIE_RETRY_SECONDS
         for bookie in self.ensemble:
-            if bookie in self._spares and now - self._down.get(bookie, now) >= SPARE_BOOKIE_RETRY_SECONDS:
+            if bookie in self._spares and now - self._down.get(bookie, now) >= pause:
                 del self._down[bookie]
                 for entry, pending in self._pending.items():
                     if bookie in write_set(self.metadata, self.ensemble, entry) and bookie not in pending.acked:
                         effects += self._send(entry, [bookie], now)
         return effects
+
+    def _has_enough_bookies(self) -> bool:
+        return sum(bookie not in self._down for bookie in self.ensemble) >= self.metadata.ack_quorum
 
     def _change_ensemble(self, now: float) -> list[Effect]:
         """Replace bookies that are down, as far as there are spare ones."""

@@ -98,6 +98,24 @@ def test_bookie_that_is_back_gets_entries_again():
     run(main)
 
 
+def test_bookie_that_is_back_is_used_at_once_when_it_is_needed():
+    async def main(world):
+        log = await written(world, 1, 2)
+        for number, (dead, back) in enumerate([(0, None), (1, 0), (2, 1), (0, 2)], 3):
+            if back is not None:
+                world.bookies[back].start()
+                await asyncio.sleep(1)  # nobody has needed it yet
+            world.bookies[dead].crash()
+            began = seconds()
+            await written(world, number, number, log)
+            assert seconds() < began + 1.5, number
+        world.kill()
+        world.bookies[0].start()
+        await reopened(world, range(1, 7))
+
+    run(main)
+
+
 def test_stopped_bookie_is_replaced_after_two_seconds():
     async def main(world):
         log = await written(world, 1, 2)
