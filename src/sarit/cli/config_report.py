@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.cli.configured import allowed_values, configured_commands, key_of, origin_of, settable, variable_of
+from sarit.cli.option_types import HttpPort, Processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -107,8 +108,10 @@ def toml_value(option: click.Option, value: object) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         if option.type.name == "size":
             return size_text(value)
-        if value == 0 and option.name == "processes":
+        if value == 0 and isinstance(option.type, Processes):
             return "auto"
+        if value < 0 and isinstance(option.type, HttpPort):
+            return "off"
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return without_secrets(str(value)) if isinstance(value, str | Path) else value

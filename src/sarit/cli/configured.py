@@ -22,6 +22,7 @@ import click
 from click.core import ParameterSource
 
 from sarit.cli.config_file import TABLES, ConfigFile, Setting, parse_config
+from sarit.cli.option_types import Host, Name, Text
 from sarit.core.errors import SaritError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _COMMANDS: Final = {
 }
 _NAMED: Final = re.compile(r"--([a-z][a-z-]*[a-z])")
 _CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f]")
+_OF_TEXT: Final = (Host, Name, Text, click.Choice, click.Path, click.types.StringParamType)
 _LIKENESS: Final = 0.75  # of a variable to one that there is: a test's own SARIT_SEED is none
 
 
@@ -315,8 +317,7 @@ def _scalar(option: click.Option, value: object, *, strict: bool) -> object:
 
 
 def _takes_numbers(option: click.Option) -> bool:
-    kind = option.type
-    return isinstance(kind, click.types.IntParamType | click.types.FloatParamType) or kind.name in ("size", "number")
+    return not isinstance(option.type, _OF_TEXT)
 
 
 def _toml(value: object) -> str:

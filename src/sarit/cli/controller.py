@@ -10,9 +10,10 @@ from sarit.cli.process_options import (
     address_options,
     cluster_option,
     config_option,
-    log_level_option,
-    log_to_standard_error,
+    log_options,
     machine_option,
+    shown_options,
+    start_logs,
 )
 from sarit.cli.time_options import Windows, background_options, scaling_options, times_of
 
@@ -31,7 +32,7 @@ from sarit.cli.time_options import Windows, background_options, scaling_options,
 )
 @scaling_options
 @background_options
-@log_level_option
+@log_options
 def controller(
     cluster: str,
     host: str,
@@ -45,6 +46,7 @@ def controller(
     retention_interval: float,
     watermark_interval: float,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run a controller of a cluster.  Any number may run; each answers every call.
 
@@ -62,8 +64,9 @@ def controller(
         expected=expect,
         http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
+        options=shown_options(),
     )
     if is_check():
         return
-    log_to_standard_error(log_level)
+    start_logs(log_level, log_format)
     run_controller(config)

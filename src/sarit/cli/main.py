@@ -81,6 +81,15 @@ class _ToStandardError(logging.Handler):
             click.echo(f"sarit: {text}", err=True)
 
 
+def _print_error(error: Exception) -> None:
+    """One line; a JSON line for a process that logs these."""
+    logs = sys.modules.get("sarit.node.logs")
+    if logs is not None and logs.logs_json():
+        logging.getLogger("sarit").critical("%s", error)
+    else:
+        click.echo(f"sarit: {error}", err=True)
+
+
 def main() -> None:
     """The entry point of the console script."""
     client_log = logging.getLogger("sarit.client")
@@ -94,11 +103,8 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except SaritError as error:
-        click.echo(f"sarit: {error}", err=True)
-        sys.exit(1)
-    except OSError as error:
-        click.echo(f"sarit: {error}", err=True)
+    except (SaritError, OSError) as error:
+        _print_error(error)
         sys.exit(1)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)

@@ -162,6 +162,6 @@ class HttpPort(click.ParamType[int]):
         text = str(value).strip()
         if text in ("off", "-1"):
             return -1
-        if not text.isdigit() or int(text) > 65535:
+        if not (text.isascii() and text.isdecimal()) or int(text) > 65535:
             self.fail(f"{text!r} is not a port: give 0 to 65535 (0 picks a free one), or off", param, ctx)
         return int(text)

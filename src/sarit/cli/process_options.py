@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from sarit.cli.configured import config_option
+from sarit.cli.configured import config_option, unknown_variables
 from sarit.cli.option_types import CLUSTER_URL, Host, Name
 
-__all__ = ["address_options", "cluster_option", "config_option", "log_level_option", "log_to_standard_error",
-           "machine_option"]  # fmt: skip
+__all__ = ["address_options", "cluster_option", "config_option", "log_options", "machine_option", "shown_options",
+           "start_logs"]  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.cli.options import Command
+    from sarit.node.start_line import ShownOption
 
 cluster_option = click.option(
     "--cluster",
@@ -38,13 +39,27 @@ machine_option = click.option(
     help="What fails together.  [default: the host name]",
 )
 
-log_level_option = click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="How much to log, on standard error.",
-)
+
+def log_options(command: Command) -> Command:
+    """`--log-level` and `--log-format`."""
+    for option in (
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="Lines for people, or a JSON object on each line.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default="info",
+            show_default=True,
+            help="How much to log, on standard error.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def address_options(port: int, what: str) -> Callable[[Command], Command]:
@@ -64,11 +79,19 @@ def address_options(port: int, what: str) -> Callable[[Command], Command]:
     return add
 
 
-def log_to_standard_error(level: str) -> None:
-    """Log as the processes of a node do."""
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    if level == "info":
-        for name in ("grpclib", "sarit.client"):  # a line for each cancelled call, and for each connection that ends
-            logging.getLogger(name).setLevel(logging.WARNING)
+def start_logs(level: str, form: str) -> None:
+    """Log as the processes of a node do; variables that are like options are warned of."""
+    from sarit.node.logs import LogSettings, set_up_logs
+
+    set_up_logs(LogSettings(level, form))
+    for text in unknown_variables(os.environ):
+        logging.getLogger("sarit.node").warning("%s", text)
+
+
+def shown_options() -> tuple[ShownOption, ...]:
+    """The options of the command that runs, without secrets."""
+    from sarit.cli.config_report import effective
+    from sarit.node.start_line import ShownOption
+
+    rows = effective(click.get_current_context(), os.environ)
+    return tuple(ShownOption(row.option, row.text, row.origin) for row in rows)

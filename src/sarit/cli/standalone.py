@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -12,6 +10,7 @@ import click
 from sarit.cli.configured import Configured, OneStart, config_option, is_check
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option
+from sarit.cli.process_options import log_options, shown_options, start_logs
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.core import limits
 
@@ -99,13 +98,7 @@ from sarit.core import limits
     help="Start once without the pieces of --data-dir that are missing or damaged.  What only they held is lost for "
     "good, and putting them back later is refused.  The log says what was lost.  On the command line alone.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="How much to log, on standard error.",
-)
+@log_options
 def standalone(
     data_dir: Path,
     host: str,
@@ -128,6 +121,7 @@ def standalone(
     allow_damaged: bool,
     accept_data_loss: bool,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run controller and segment store on one data directory.
 
@@ -155,6 +149,7 @@ def standalone(
         advertised_host=advertise,
         http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
+        options=shown_options(),
     )
     if is_check():
         config.check()
@@ -164,9 +159,5 @@ def standalone(
     else:
         from sarit.node.processes import run
 
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    if log_level == "info":
-        logging.getLogger("grpclib").setLevel(logging.WARNING)  # grpclib logs a line for each cancelled call
+    start_logs(log_level, log_format)
     run(config)

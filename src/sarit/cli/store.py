@@ -11,9 +11,10 @@ from sarit.cli.process_options import (
     address_options,
     cluster_option,
     config_option,
-    log_level_option,
-    log_to_standard_error,
+    log_options,
     machine_option,
+    shown_options,
+    start_logs,
 )
 from sarit.cli.time_options import Windows, scaling_options, times_of
 from sarit.core import limits
@@ -50,7 +51,7 @@ from sarit.core import limits
 @click.option("--log", type=CLUSTER_LOG_URL, metavar="URL", help="the durable log,")
 @click.option("--index", type=CLUSTER_INDEX_URL, metavar="URL", help="the index,")
 @click.option("--storage", type=CLUSTER_STORAGE_URL, metavar="URL", help="and long-term storage.")
-@log_level_option
+@log_options
 def store(
     cluster: str,
     name: str | None,
@@ -68,6 +69,7 @@ def store(
     index: str | None,
     storage: str | None,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run a store of a cluster: it serves the containers that the cluster gives it.
 
@@ -89,8 +91,9 @@ def store(
         http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down),
         given={"containers": containers, "log": log, "index": index, "storage": storage},
+        options=shown_options(),
     )
     if is_check():
         return
-    log_to_standard_error(log_level)
+    start_logs(log_level, log_format)
     run_store(config)

@@ -1,7 +1,7 @@
 """Errors, by what the caller must do about them.
 
 Wire replies and gRPC statuses map to these kinds in one table each
-(`store/server/replies.py`, `rpc/grpc_server.py`).  A bug is an AssertionError instead.
+(`store/server/replies.py`, `rpc/answers.py`).  A bug is an AssertionError instead.
 """
 
 from __future__ import annotations

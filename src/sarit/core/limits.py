@@ -218,6 +218,7 @@ RELEASE_DIRTY_BYTES: Final = 4 * MIB  # ... and no further than this: its next o
 MOVED_DELAY_SECONDS: Final = 0.1  # before a Rust client's set-up is answered WrongHost: it repeats it without a pause
 REPEATED_LOG_SECONDS: Final = 60.0  # between two log lines on one lasting condition
 MAX_REPEATED_LOG_KEYS: Final = 1000
+MAX_REQUEST_ID_CHARACTERS: Final = 64  # of a client's id of a call, in log lines
 FREE_SPACE_INTERVAL_SECONDS: Final = 0.2  # between two queries of the free space of the data directory
 LAST_CHECKPOINT_TIMEOUT_SECONDS: Final = 10.0  # a stop flushes no longer than this; the log keeps the rest
 

@@ -39,6 +39,7 @@ from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.health import Health
 from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, STORES_RETRY_SECONDS
 from sarit.node.listening import naming_port
+from sarit.node.logs import LogSettings, set_up_logs
 from sarit.node.signals import serve_until_stopped
 from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address
 from sarit.node.volume import storage_directory
@@ -66,7 +67,7 @@ class ChildSpec:
     config: NodeConfig
     secret: bytes
     version: str
-    log_level: int
+    log: LogSettings
     stores: tuple[int, ...] = ()
     damaged: dict[int, str] = field(default_factory=dict)
 
@@ -348,14 +349,7 @@ def main() -> None:
     spec: ChildSpec = pickle.loads(base64.b64decode(line))
     with suppress(OSError):
         Path("/proc/self/comm").write_text(spec.name)  # for `top` and `ps -o comm`
-    logging.basicConfig(
-        level=spec.log_level,
-        stream=sys.stderr,
-        format=f"%(asctime)s %(levelname)s [{spec.name}] %(name)s: %(message)s",
-    )
-    if spec.log_level == logging.INFO:
-        for name in ("grpclib", "sarit.client"):  # a line for each cancelled call, and for each connection that ends
-            logging.getLogger(name).setLevel(logging.WARNING)
+    set_up_logs(spec.log, spec.name)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     if spec.version != (installed := version("sarit")):
         raise Invalid(f"this node runs version {spec.version}, and {installed} is installed now: restart the node")

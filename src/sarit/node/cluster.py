@@ -12,7 +12,7 @@ import sys
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.controller.times import Times
 from sarit.coordination.container_map import StoreAddress, decode_store
@@ -53,6 +53,7 @@ from sarit.node.standalone import (
     say,
     warn_of_addresses,
 )
+from sarit.node.start_line import ShownOption, StartLine, limit_fact
 from sarit.node.volume import storage_directory
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
     from sarit.coordination.port import Watch
     from sarit.env.ports import Env
+    from sarit.node.cluster_process import Process
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
     from sarit.node.metrics import Metrics
     from sarit.node.signals import Stoppable
@@ -95,6 +97,7 @@ class ProcessConfig:
     max_api_connections: int = MAX_API_CONNECTIONS
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
     http_port: int | None = None
+    options: tuple[ShownOption, ...] = ()
 
     def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
         """The configuration of a node that could serve all containers.  Raises Invalid."""
@@ -170,26 +173,6 @@ async def read_cluster(cluster: ClusterAddress, env: Env) -> ClusterMeta:
         await zookeeper.close()
 
 
-class Process(Protocol):
-    """What `run` runs."""
-
-    @property
-    def failure(self) -> SaritError | None:
-        """Why it cannot go on; None while it can."""
-
-    def notify_failure(self, ended: Callable[[], None]) -> None:
-        """Have `ended` called when there is a failure: the process stops then."""
-
-    async def start(self, admin: Admin) -> None:
-        """Serve when this returns.  Raises SaritError, OSError."""
-
-    def skip_flush(self) -> None:
-        """Let `stop` wait for nothing."""
-
-    async def stop(self) -> None:
-        """Stop serving and close everything."""
-
-
 class ClusterStore:
     """A store: a member that serves what the container map gives it."""
 
@@ -226,6 +209,7 @@ class ClusterStore:
     async def start(self, admin: Admin) -> None:
         """See `Process`."""
         config, env = self._config, self._env
+        line = StartLine(env.clock, config.options)
         admin.health.starting("it connects to ZooKeeper")
         connection = self._connection = await ClusterConnection.open(config, env)
         meta = connection.meta
@@ -254,6 +238,7 @@ class ClusterStore:
         self._background.spawn(follow)
         await member.joined.wait()
         admin.serve()
+        _log.info("%s", line.text(f"store {name}", f"{meta.containers} containers in the cluster", limit_fact(node)))
         say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}{admin.where()}")
 
     async def _wait_for_place(self, connection: ClusterConnection, name: str, address: tuple[str, int]) -> None:
@@ -407,7 +392,7 @@ class ClusterControllerProcess:
         """See `Process`."""
         from sarit.rpc.grpc_server import GrpcListener
 
-        config = self._config
+        config, line = self._config, StartLine(self._env.clock, self._config.options)
         admin.health.starting("it connects to ZooKeeper")
         connection = self._connection = await ClusterConnection.open(config, self._env)
         meta = connection.meta
@@ -429,6 +414,7 @@ class ClusterControllerProcess:
         admin.metrics.has_controller(controller.controller, listener, controller.watch)
         controller.serves(address)
         admin.serve(f"{internal_address(node)}:{address[1]}")
+        _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}{admin.where()}")
 
     def skip_flush(self) -> None:

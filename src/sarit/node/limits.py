@@ -17,6 +17,7 @@ CHILD_STEADY_SECONDS: Final = 30.0
 CHILD_STOP_SECONDS: Final = 30.0
 CHILD_HEARTBEAT_SECONDS: Final = 1.0
 CHILD_SILENT_SECONDS: Final = 10.0
+MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEATED_LOG_SECONDS
 
 # -- controllers on stores of other processes -------------------------------------------------------
 STORES_RETRY_SECONDS: Final = 0.5  # between two attempts to begin

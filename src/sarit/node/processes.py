@@ -34,9 +34,11 @@ from sarit.node.limits import (
     CHILD_STOP_SECONDS,
     MAX_CHILD_RESTART_SECONDS,
 )
+from sarit.node.logs import current_logs
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.standalone import say, warn_of_addresses
+from sarit.node.start_line import StartLine, limit_fact
 from sarit.node.volume import fit_to_volume
 
 if TYPE_CHECKING:
@@ -307,7 +309,7 @@ class ProcessNode:
 
     def _spec(self, name: str, number: int | None, config: NodeConfig) -> ChildSpec:
         return ChildSpec(
-            name, number, config.processes, config, self._secret, version("sarit"), logging.getLogger().level,
+            name, number, config.processes, config, self._secret, version("sarit"), current_logs(),
             damaged=self._claim.damaged,
         )  # fmt: skip
 
@@ -380,6 +382,7 @@ async def _serve(config: NodeConfig, machine_bytes: int, descriptors: int, env: 
 async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: ProcessNode) -> None:
     from sarit.storage.open import open_storage
 
+    line = StartLine(env.clock, config.options)
     storage = await open_storage(config.storage_url or f"file://{config.data_dir}/chunks", env)
     try:
         await claim_long_term_storage(config, env, storage, claim)
@@ -387,6 +390,8 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Proc
     finally:
         await storage.close()
     await node.start()
+    divided = f"{config.containers} containers in {config.processes} store processes"
+    _log.info("%s", line.text("standalone", divided, limit_fact(config)))
     say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
 
 

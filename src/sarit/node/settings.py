@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from sarit.controller.times import Times
 from sarit.core.errors import Invalid
@@ -28,6 +29,9 @@ from sarit.storage.open import parse_s3
 from sarit.store.container.container import ContainerLimits
 from sarit.store.store import StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
+
+if TYPE_CHECKING:
+    from sarit.node.start_line import ShownOption
 
 DEFAULT_CONTROLLER_PORT = 9090
 DEFAULT_STORE_PORT = 12345
@@ -146,7 +150,9 @@ class NodeConfig:
     `processes`: how many store processes; with more than one the controller has a process of its own.
     `accept_data_loss`: go on without pieces of the directory that are missing or damaged.
     `allow_damaged`: serve the containers that are not damaged.
-    `scrub_bytes_per_second`: how fast chunks are read to find damage; 0: not at all."""
+    `scrub_bytes_per_second`: how fast chunks are read to find damage; 0: not at all.
+    `options`: all of the above as the command line shows them.  `open_files`: that this process may have; None: not
+    known yet."""
 
     data_dir: str
     host: str = "127.0.0.1"
@@ -168,6 +174,8 @@ class NodeConfig:
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
     processes: int = 1
     http_port: int | None = None
+    options: tuple[ShownOption, ...] = ()
+    open_files: int | None = None
 
     def on_machine(self, machine_bytes: int) -> NodeConfig:
         """This configuration with limits that keep the node within its memory.  Raises Invalid (see `choose_memory`).
@@ -264,7 +272,8 @@ class NodeConfig:
             )
         portions = 2 if self.one_port else 1  # with one port, as many again may not have sent a byte yet
         api = min(self.max_api_connections, left // (2 + portions))
-        return replace(self, max_connections=min(self.max_connections, left - portions * api), max_api_connections=api)
+        connections = min(self.max_connections, left - portions * api)
+        return replace(self, max_connections=connections, max_api_connections=api, open_files=descriptors)
 
     def divided(self, machine_bytes: int, descriptors: int) -> list[NodeConfig]:
         """The configuration of each store process, by number; memory and background reads are divided equally.

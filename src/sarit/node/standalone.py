@@ -22,8 +22,10 @@ from sarit.node.log_place import open_bookkeeper_logs
 from sarit.node.metrics import Metrics
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, serve_until_stopped
+from sarit.node.start_line import StartLine, limit_fact, recovery_fact
 from sarit.node.volume import fit_to_volume, storage_directory
 from sarit.store.flow_control.load_meters import LoadMeters
+from sarit.store.health import HealthState
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, StartPolicy
 
@@ -67,6 +69,7 @@ class Node:
         self.meters.request_scaling = self.controller.autoscale.request
         self.controller_port = config.controller_port
         self.store_port = config.store_port
+        self.recovery_seconds = 0.0  # of the store, at the start
         self._api: asyncio.Server | None = None
         self.api: GrpcListener | None = None
         self._metering: asyncio.Task[None] | None = None
@@ -87,7 +90,9 @@ class Node:
         from sarit.rpc.grpc_server import GrpcListener
 
         # In order of use: the controller's tables are segments of the store, and both work before a port is open.
+        began = self.env.clock.monotonic()
         await self.store.start()
+        self.recovery_seconds = self.env.clock.monotonic() - began
         if claim is not None:
             claim.mark_complete(self.config, self.env)
         await self.controller.start()
@@ -206,6 +211,7 @@ def say(text: str) -> None:
 
 
 async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node, admin: Admin) -> None:
+    line = StartLine(env.clock, config.options)
     admin.health.starting("it claims its storage")
     await claim_long_term_storage(config, env, node.storage, claim)
     await claim_index_storage(config, env, claim)
@@ -218,7 +224,15 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node
     if node.api is not None:
         metrics.has_controller(node.controller, node.api)
     admin.serve(f"{internal_address(config)}:{node.controller_port}")
+    _log.info("%s", line.text("standalone", _recovery_fact(node), limit_fact(config)))
     say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
+
+
+def _recovery_fact(node: Node) -> str:
+    found = node.store.statistics
+    damaged = sum(health.state is HealthState.FAILED for health in node.store.health())
+    containers, seconds = node.config.containers, node.recovery_seconds
+    return recovery_fact(containers, seconds, found.replayed_frames, found.replayed_bytes, damaged)
 
 
 def warn_of_addresses(config: NodeConfig) -> None:

@@ -26,9 +26,7 @@ without limit, and holds a reply until the client opens its window.  `RequestLim
 A client may send any number of calls before it knows of the limit per connection.  h2 ends the connection then.  So h2
 knows no limit here: a call beyond ours is refused by itself (REFUSED_STREAM, which clients may always repeat).
 
-*Errors.*  `_STATUS` maps each kind of `core.errors` to a gRPC status.  Clients retry most statuses for a long time
-(FAILED_PRECONDITION too).  They do not retry NOT_FOUND, ALREADY_EXISTS and INVALID_ARGUMENT: an error that waiting
-cannot resolve must be one of these.
+*Errors.*  `rpc/answers.py` maps each kind of `core.errors` to a gRPC status.
 """
 
 from __future__ import annotations
@@ -51,18 +49,6 @@ from h2.events import RemoteSettingsChanged, RequestReceived
 from h2.settings import SettingCodes
 
 from sarit.core.admission import Admission
-from sarit.core.errors import (
-    Conflict,
-    Corrupt,
-    Exists,
-    Fenced,
-    Invalid,
-    Moved,
-    NotFound,
-    SaritError,
-    Sealed,
-    Unavailable,
-)
 from sarit.core.limits import (
     GRPC_AWAY_SECONDS,
     GRPC_CLOSE_SECONDS,
@@ -79,6 +65,8 @@ from sarit.core.limits import (
     MAX_CALLS_PER_CONNECTION,
     REQUEST_PIECE_BYTES,
 )
+from sarit.core.request_ids import clean_request_id, current_request_id
+from sarit.rpc.answers import answer
 from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:
@@ -357,7 +345,7 @@ class RequestLimiter:
         self._max_buffered_bytes = max_buffered_bytes
         self._max_calls = max_calls
         self._timeout_seconds = timeout_seconds
-        self.statistics = statistics or CallStatistics(asyncio.get_running_loop().time)
+        self.statistics = statistics or CallStatistics(lambda: asyncio.get_running_loop().time())
         self._buffered_bytes = 0
         self._calls = 0
 
@@ -441,21 +429,7 @@ class RequestLimiter:
             self._buffered_bytes -= held
 
 
-# -- errors -------------------------------------------------------------------------------------
-
-_error_log = logging.getLogger("sarit.controller")
-
-_STATUS: dict[type[SaritError], Status] = {
-    NotFound: Status.NOT_FOUND,
-    Exists: Status.ALREADY_EXISTS,
-    Invalid: Status.INVALID_ARGUMENT,
-    Sealed: Status.INVALID_ARGUMENT,  # it stays sealed: a retry cannot succeed
-    Conflict: Status.FAILED_PRECONDITION,
-    Unavailable: Status.UNAVAILABLE,
-    Fenced: Status.UNAVAILABLE,
-    Moved: Status.UNAVAILABLE,
-    Corrupt: Status.DATA_LOSS,
-}
+_REQUEST_ID: Final = "requestid"  # under which Pravega's clients send the id of a call
 
 
 def rpc_handler(
@@ -468,9 +442,12 @@ def rpc_handler(
     @functools.wraps(method)
     async def call(stream: Any) -> None:
         began, status = now(), Status.CANCELLED  # unless it ends otherwise
+        # Each call has a task, and so a context, of its own.
+        if request_id := (stream.metadata or {}).get(_REQUEST_ID):
+            current_request_id.set(clean_request_id(str(request_id)))
         try:
             with limiter.call():
-                reply = await _reply(method, await limiter.receive(stream))
+                reply = await answer(method, await limiter.receive(stream))
                 await limiter.deliver(stream, reply)
             status = Status.OK
         except GRPCError as error:
@@ -480,21 +457,3 @@ def rpc_handler(
             counted.ended(name, status.name, now() - began)
 
     return call
-
-
-async def _reply(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
-    try:
-        return await method(request)
-    except SaritError as error:
-        raise GRPCError(status_of(error), str(error)) from None
-    except NotImplementedError as error:
-        raise GRPCError(Status.UNIMPLEMENTED, str(error)) from None
-    except Exception:
-        _error_log.exception("%s failed with an unexpected error", getattr(method, "__name__", method))
-        raise GRPCError(Status.INTERNAL, "internal error of the controller; see its log") from None
-
-
-def status_of(error: SaritError) -> Status:
-    """The gRPC status of an error."""
-    # By `isinstance`: subclasses have the status of their kind.
-    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), Status.INTERNAL)

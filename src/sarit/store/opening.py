@@ -81,6 +81,8 @@ async def open_container(
         with phases.phase("record the epoch"):
             await recording
         replayed = container.state.applied_frame - checkpoint.frame
+        container.statistics.replayed_frames += replayed
+        container.statistics.replayed_bytes += container.state.dirty.append_bytes
         container.serve()
         flusher = Flusher(container, flush, checkpoint.chunk_sequence)
         # The flusher does not run yet: the owner starts it when this returns.

@@ -40,6 +40,8 @@ class StoreStatistics:
         "received_bytes",
         "recovery_failures",
         "recovery_seconds",
+        "replayed_bytes",
+        "replayed_frames",
         "scrubbed_bytes",
         "sent_bytes",
         "throttled_appends",
@@ -66,6 +68,7 @@ class StoreStatistics:
         self.compacted_bytes = 0
         self.recovery_seconds = Histogram(DURATIONS)
         self.recovery_failures = 0
+        self.replayed_frames = self.replayed_bytes = 0  # by containers that were opened
         self.scrubbed_bytes = self.damage_found = 0
 
     def __repr__(self) -> str:

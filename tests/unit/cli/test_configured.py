@@ -143,14 +143,14 @@ def test_flags_of_two_names_can_take_back_what_the_file_says(run_configs, tmp_pa
 def test_whole_node_is_configured_by_file_and_environment(run_configs, tmp_path):
     path = tmp_path / "sarit.toml"
     path.write_text(
-        'data-dir = "/srv/data"\nhost = "0.0.0.0"\ncontainers = 8\nmemory = "1G"\nscrub = 0\n'
+        'data-dir = "/srv/data"\nhost = "0.0.0.0"\ncontainers = 8\nhttp-port = 7\nmemory = "1G"\nscrub = 0\n'
         "scaling-windows = [1, 2, 3, 4.5]\nretention-interval = 7\n[standalone]\nadvertise = 'n1'\n"
     )
     env = {"SARIT_STORAGE": "s3://bucket/p", "SARIT_ALLOW_DAMAGED": "true", "SARIT_SCALING_COOL_DOWN": "9"}
     found = config_of(run_configs, "--config", str(path), env=env)
     assert (found.data_dir, found.host, found.advertised_host, found.containers) == ("/srv/data", "0.0.0.0", "n1", 8)
     assert (found.memory_bytes, found.scrub_bytes_per_second, found.storage_url) == (1 << 30, 0, "s3://bucket/p")
-    assert found.allow_damaged
+    assert (found.allow_damaged, found.http_port) == (True, 7)
     assert (found.times.scaling.windows, found.times.scaling.cool_down) == ((1.0, 2.0, 3.0, 4.5), 9.0)
     assert found.times.retention.interval == 7
 
@@ -218,6 +218,7 @@ def test_options_of_the_command_line_that_contradict_need_no_origins(monkeypatch
         (["--scaling-windows", "1", "2", "3", "inf"], "is not a finite number"),
         (["--processes", "²"], "is not a number of processes"),
         (["--processes", "0"], "is not a number of processes"),
+        (["--http-port", "²"], "is not a port"),
         (["--data-dir", "/etc/passwd"], "is a file"),
         (["--config", "/nowhere"], "does not exist"),
         (["--config", "/"], "is a directory"),

@@ -14,6 +14,7 @@ from sarit.core.limits import MIB
 from sarit.env.real import real_env
 from sarit.node import processes
 from sarit.node.child import ChildSpec, Parent, owned_by, read_line
+from sarit.node.logs import LogSettings
 from sarit.node.processes import Child, describe_exit
 from sarit.node.settings import NodeConfig, default_processes
 from tests.limits import HANG_SECONDS
@@ -24,7 +25,7 @@ def config(**options):
 
 
 def spec():
-    return ChildSpec("store-0", 0, 2, config(processes=2), b"secret", "0", logging.INFO)
+    return ChildSpec("store-0", 0, 2, config(processes=2), b"secret", "0", LogSettings())
 
 
 # -- what each process gets -----------------------------------------------------------------------

@@ -1,0 +1,71 @@
+"""How a method of the API answers: its reply, or the gRPC status of its error.
+
+Clients retry most statuses for a long time, FAILED_PRECONDITION too.  They do not retry NOT_FOUND, ALREADY_EXISTS and
+INVALID_ARGUMENT: an error that waiting cannot resolve must be one of these.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from sarit.core.errors import (
+    Conflict,
+    Corrupt,
+    Exists,
+    Fenced,
+    Invalid,
+    Moved,
+    NotFound,
+    SaritError,
+    Sealed,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_log = logging.getLogger("sarit.controller")
+
+_STATUS: dict[type[SaritError], Status] = {
+    NotFound: Status.NOT_FOUND,
+    Exists: Status.ALREADY_EXISTS,
+    Invalid: Status.INVALID_ARGUMENT,
+    Sealed: Status.INVALID_ARGUMENT,  # it stays sealed: a retry cannot succeed
+    Conflict: Status.FAILED_PRECONDITION,
+    Unavailable: Status.UNAVAILABLE,
+    Fenced: Status.UNAVAILABLE,
+    Moved: Status.UNAVAILABLE,
+    Corrupt: Status.DATA_LOSS,
+}
+
+
+async def answer(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
+    """The reply of a method of the API.  Raises GRPCError for whatever it raises."""
+    try:
+        reply = await method(request)
+    except SaritError as error:
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s is answered with %s: %s", _name_of(method), type(error).__name__, error)
+        raise GRPCError(status_of(error), str(error)) from None
+    except NotImplementedError as error:
+        raise GRPCError(Status.UNIMPLEMENTED, str(error)) from None
+    except Exception:
+        _log.exception("%s failed with an unexpected error", _name_of(method))
+        raise GRPCError(Status.INTERNAL, "internal error of the controller; see its log") from None
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("%s is answered", _name_of(method))
+    return reply
+
+
+def _name_of(method: Callable[..., object]) -> str:
+    return getattr(method, "__name__", str(method))
+
+
+def status_of(error: SaritError) -> Status:
+    """The gRPC status of an error."""
+    # By `isinstance`: subclasses have the status of their kind.
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), Status.INTERNAL)
