@@ -1,0 +1,1 @@
+"""What is in `deploy/`: images, compose files, charts and service files, checked and started."""

@@ -1,0 +1,55 @@
+"""The compose files: what Compose takes, services that restart, commands that exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.commands import expand, parse
+from tests.deploy.tools import check, go_tool
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "compose"
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+
+def services(path: Path) -> dict[str, dict]:
+    """The services of a file."""
+    return yaml.safe_load(path.read_text())["services"]
+
+
+def ours(path: Path) -> dict[str, dict]:
+    """Those that run the image of Sarit."""
+    return {name: service for name, service in services(path).items() if service["image"].startswith("sarit:")}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_compose_accepts_the_file(path) -> None:
+    check(go_tool("compose"), path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_each_image_has_a_version(path) -> None:
+    for name, service in services(path).items():
+        version = service["image"].rpartition(":")[2]
+        assert version not in ("", "latest"), name
+        assert any(character.isdigit() for character in version), name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_each_process_restarts_and_is_probed_and_confined(path) -> None:
+    for name, service in ours(path).items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        if service["restart"] != "no":  # what runs once has an exit code instead
+            assert service["restart"] == "unless-stopped", name
+            assert service["healthcheck"]["test"] == ["CMD", "sarit-probe", "readyz"], name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_commands_have_options_that_exist(path) -> None:
+    for service in ours(path).values():
+        parse([expand(word, {}) for word in service["command"]], service.get("environment"))
