@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components models bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components models console-browser bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -71,6 +71,10 @@ cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS
 
 models: setup  ## the small models of protocols, those with many states, too (a minute)
 	@$(BIN)/pytest -m "long or not long" tests/unit/models
+
+console-browser: setup  ## the web console in a headless browser, with screenshots in .cache/console (needs chromium; 2 minutes)
+	@$(BIN)/uv sync --quiet --locked --inexact --group browser
+	@$(BIN)/pytest -m long tests/console
 
 bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)
 	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)

@@ -9,13 +9,17 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from sarit.node.limits import HTTP_RETRY_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from sarit.admin.console import Console
+    from sarit.admin.console.view import NodeView
     from sarit.admin.server import AdminServer
+    from sarit.client.aio import Client
     from sarit.node.health import Health
 
 
@@ -29,6 +33,8 @@ class Admin:
         self._host = host
         self._port = port
         self._server: AdminServer | None = None
+        self._client: Client | None = None
+        self._console: Console | None = None
 
     def __repr__(self) -> str:
         return f"<Admin {self._server!r}>"
@@ -56,15 +62,25 @@ class Admin:
         with naming_port("--http-port", self._host, self._port):
             await self._server.start(self._host, self._port)
 
-    def serve(self, controller: str | None = None) -> None:
-        """The process serves: answer everything.  `controller`: HOST:PORT of this process's; None: it has none."""
+    async def serve(self, controller: str | None = None, view: NodeView | None = None) -> None:
+        """The process serves: answer everything.
+
+        `controller`: HOST:PORT of this process's, whose answers routes give; None: it has none.  `view`: for the
+        console."""
         self.health.ready()
         if self._server is None:
             return
-        routes = []  # type: ignore[var-annotated]
-        self._server.add(routes)
         if controller is not None:
             self.metrics.serve(controller)
+        if controller is not None:
+            from sarit.client import aio
+
+            self._client = await aio.connect(controller, retry_timeout=HTTP_RETRY_SECONDS, wait=HTTP_RETRY_SECONDS)
+        if self._client is not None and view is not None:
+            from sarit.admin.console import Console
+
+            self._console = Console(self._client, view)
+            self._server.add(self._console.routes())
         self._server.complete = True
 
     async def close(self) -> None:
@@ -72,6 +88,10 @@ class Admin:
         if self._server is not None:
             await self._server.stop()
         await self.metrics.stop()
+        if self._console is not None:
+            await self._console.close()
+        if self._client is not None:
+            await self._client.close()
 
 
 @asynccontextmanager

@@ -153,7 +153,7 @@ class StorePart:
             port: int = await self._server.listen(config.host, config.store_port)
         self._metering = asyncio.ensure_future(meters.run())
         self._admin.metrics.listener, self._admin.metrics.meters = self._server, meters
-        self._admin.serve()
+        await self._admin.serve()
         return port
 
     def skip_flush(self) -> None:
@@ -225,7 +225,7 @@ class ControllerPart:
             )
         port: int = self._api.sockets[0].getsockname()[1]
         self._controller.advertised = (self._controller.advertised[0], port)
-        self._admin.serve(f"{internal_address(config)}:{port}")
+        await self._admin.serve(f"{internal_address(config)}:{port}")
         return port
 
     def skip_flush(self) -> None:

@@ -237,7 +237,7 @@ class ClusterStore:
         follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
         self._background.spawn(follow)
         await member.joined.wait()
-        admin.serve()
+        await admin.serve()
         _log.info("%s", line.text(f"store {name}", f"{meta.containers} containers in the cluster", limit_fact(node)))
         say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}{admin.where()}")
 
@@ -413,7 +413,7 @@ class ClusterControllerProcess:
         address = advertised_address(node), int(self._api.sockets[0].getsockname()[1])
         admin.metrics.has_controller(controller.controller, listener, controller.watch)
         controller.serves(address)
-        admin.serve(f"{internal_address(node)}:{address[1]}")
+        await admin.serve(f"{internal_address(node)}:{address[1]}")
         _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}{admin.where()}")
 

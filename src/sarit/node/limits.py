@@ -58,3 +58,7 @@ GC_MEMORY_GROWTH_BYTES: Final = 128 * MIB
 LOOP_PROBE_SECONDS: Final = 0.1
 LOOP_DELAY_WINDOW_SECONDS: Final = 30.0
 GROUP_LAG_INTERVAL_SECONDS: Final = 15.0
+
+# -- the HTTP port ----------------------------------------------------------------------------------
+# What it asks of the controller of its process is repeated for so long.
+HTTP_RETRY_SECONDS: Final = 10.0

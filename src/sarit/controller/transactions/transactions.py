@@ -131,6 +131,11 @@ class Transactions:
         (ended,) = await self._catalog.get(name.scope, [keys.completed_key(name.stream, txn)])
         return TxnState.UNKNOWN if ended is None else codec.decode_completed(ended.value).state
 
+    async def live(self, name: StreamName, most: int) -> list[tuple[int, TransactionRecord]]:
+        """The transactions of a stream that have not ended, with their ids; `most` at most.  Raises NotFound."""
+        rows = await self._catalog.scan(name.scope, keys.of_stream(name.stream, keys.LIVE), limit=most)
+        return [(keys.transaction_of(key), codec.decode_transaction(value.value)) for key, value in rows]
+
     async def state_after_completion(self, name: StreamName, txn: int) -> TxnState:
         """As `state`, but wait briefly for a completion under way here: it saves the client a second call."""
         state = await self.state(name, txn)

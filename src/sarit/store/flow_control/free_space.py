@@ -58,29 +58,29 @@ class FreeSpace:
     `effect` says what waits meanwhile; `now` returns seconds."""
 
     def __init__(self, name: str, reserve: int, effect: str, now: Callable[[], float]) -> None:
-        self._name = name
-        self.reserve = self._reserve = reserve
-        self.free: int | None = None  # as of the last update
-        self._effect = effect
+        self.name = name
+        self.reserve = reserve
+        self.effect = effect
         self._repeated = RepeatedLog(_log, now, counted=False)
         self.full = False
+        self.free: int | None = None  # bytes, as of the last update
 
     def __repr__(self) -> str:
-        return f"<FreeSpace of {self._name}, {'full' if self.full else 'enough'}>"
+        return f"<FreeSpace of {self.name}, {'full' if self.full else 'enough'}>"
 
     def update(self, free: int) -> bool:
         """Note how many bytes are free now.  Returns whether the disk counts as full."""
         self.free = free
-        enough = self._reserve + self._reserve // 4
-        was_full, self.full = self.full, free < (enough if self.full else self._reserve)
+        enough = self.reserve + self.reserve // 4
+        was_full, self.full = self.full, free < (enough if self.full else self.reserve)
         if self.full:
             state = "the disk is still full" if was_full else "the disk is full"
             self._repeated.error(
                 "full",
-                f"{self._name}: {state} ({free // MIB} MiB left, the reserve is {self._reserve // MIB} MiB): "
-                f"{self._effect} until there are {enough // MIB} MiB",
+                f"{self.name}: {state} ({free // MIB} MiB left, the reserve is {self.reserve // MIB} MiB): "
+                f"{self.effect} until there are {enough // MIB} MiB",
             )
         elif was_full:
             self._repeated.ended("full")
-            _log.warning("%s: the disk has space again (%d MiB)", self._name, free // MIB)
+            _log.warning("%s: the disk has space again (%d MiB)", self.name, free // MIB)
         return self.full

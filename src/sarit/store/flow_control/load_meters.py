@@ -133,6 +133,9 @@ class LoadMeters:
         self._times = times
         self._meters: dict[tuple[int, int], LoadMeter] = {}
         self._began = self._measured_at = clock.monotonic()
+        # Of the whole store, between the last two measurements; events and bytes per second.
+        self.event_rate = self.byte_rate = 0.0
+        self._new_events = self._new_bytes = 0
         self.request_scaling: Callable[[str, ScaleAdvice], None] = _no_controller
         # Of the last measurement.
         self.busiest_streams, self.busiest_scopes = Busiest(MAX_METRIC_STREAMS), Busiest(MAX_METRIC_SCOPES)
@@ -169,6 +172,8 @@ class LoadMeters:
                         add_rates(totals, ((segment.name.rpartition("/")[0], meter.latest),))
                 await asyncio.sleep(0)
         self._meters = measured
+        self.event_rate, self.byte_rate = self._new_events / elapsed, self._new_bytes / elapsed
+        self._new_events = self._new_bytes = 0
         await self._find_busiest(totals)
 
     async def _find_busiest(self, totals: dict[str, Rate]) -> None:
@@ -198,6 +203,8 @@ class LoadMeters:
                 measured[key] = LoadMeter(segment, now)
             return
         measured[key] = meter
+        self._new_events += segment.events - meter.events
+        self._new_bytes += segment.length - meter.bytes
         meter.add(segment, elapsed, weights)
         times = self._times
         # A young average says little; and the controller needs time to act on the last request.

@@ -1,0 +1,75 @@
+// Calls of the node.  A change carries the token of this page's session; a restarted node has another one.
+
+let session = null;
+
+export class Failure extends Error {
+  constructor(status, message) { super(message); this.status = status; }
+}
+
+async function request(method, path, body, token) {
+  const headers = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (token) headers["X-Sarit-Token"] = token;
+  let reply;
+  try {
+    reply = await fetch(`/console/api${path}`, {
+      method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "omit",
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failure(0, "the node does not answer");
+  }
+  let found = null;
+  try { found = await reply.json(); } catch { /* not JSON */ }
+  if (!reply.ok) throw new Failure(reply.status, found?.error ?? `the node answered ${reply.status}`);
+  return found;
+}
+
+export const query = (params) => {
+  const kept = Object.entries(params).filter(([, value]) => value !== "" && value !== undefined && value !== null && value !== 0);
+  return kept.length ? `?${new URLSearchParams(kept)}` : "";
+};
+
+export const path = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
+
+export const get = (where, params = {}) => request("GET", where + query(params));
+
+export async function getSession() {
+  session ??= await get("/session");
+  return session;
+}
+
+export async function send(method, where, body = {}) {
+  const { token } = await getSession();
+  try {
+    return await request(method, where, body, token);
+  } catch (error) {
+    if (!(error instanceof Failure) || error.status !== 403) throw error;
+    // The node may have been restarted: with its new token once more.
+    session = null;
+    const fresh = await getSession();
+    if (fresh.token === token) throw error;
+    return request(method, where, body, fresh.token);
+  }
+}
+
+/** Server-sent events; `on`: name -> function(document). Returns what closes it. */
+export function live(where, params, on, onState = () => {}) {
+  const source = new EventSource(`/console/api${where}${query(params)}`);
+  let ended = false;
+  for (const [name, handler] of Object.entries(on)) {
+    source.addEventListener(name, (event) => handler(JSON.parse(event.data), event.lastEventId));
+  }
+  const finish = (text) => { ended = true; source.close(); onState("ended", text); };
+  source.addEventListener("failed", (event) => finish(JSON.parse(event.data).error));
+  source.addEventListener("open", () => onState("open", ""));
+  source.addEventListener("error", async () => {
+    if (ended) return;
+    if (source.readyState !== EventSource.CLOSED) { onState("lost", "the connection is lost; trying again"); return; }
+    // Refused: the browser does not try again, and does not say why.
+    let text = "the node refused";
+    try { await (await fetch(`/console/api${where}${query(params)}`, { signal: AbortSignal.timeout(2000) })).json().then((d) => { text = d.error ?? text; }); } catch { /* no reason */ }
+    finish(text);
+  });
+  return () => { ended = true; source.close(); };
+}

@@ -1,0 +1,106 @@
+// The frame: navigation, theme, routes.  A view is a function(context) that fills its element and returns what ends it.
+
+import * as api from "./api.js";
+import { fill, h, icon, ICONS } from "./dom.js";
+import { failure } from "./parts.js";
+import { groups, group } from "./views/groups.js";
+import { overview } from "./views/overview.js";
+import { settings } from "./views/settings.js";
+import { stream } from "./views/stream.js";
+import { streams } from "./views/streams.js";
+import { table, tables } from "./views/tables.js";
+
+const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["settings", "Settings"]];
+
+// First part of the path -> number of further parts -> view.
+const ROUTES = {
+  overview: { 0: overview }, streams: { 0: streams, 2: stream, 3: stream }, groups: { 0: groups, 2: group },
+  tables: { 0: tables, 2: table }, settings: { 0: settings },
+};
+
+const main = document.getElementById("main");
+let end = null;
+let shown = "";
+
+function parse(hash) {
+  const [where, params = ""] = hash.replace(/^#\/?/, "").split("?");
+  const parts = where.split("/").filter(Boolean).map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
+  return { parts: parts.length ? parts : ["overview"], params: Object.fromEntries(new URLSearchParams(params)) };
+}
+
+async function show() {
+  if (location.hash === "#main") { main.focus(); return; }
+  const { parts, params } = parse(location.hash);
+  const [place, ...rest] = parts;
+  const view = ROUTES[place]?.[rest.length];
+  for (const found of document.querySelectorAll("#nav a")) {
+    if (found.dataset.place === place) found.setAttribute("aria-current", "page"); else found.removeAttribute("aria-current");
+  }
+  end?.();
+  end = null;
+  const root = h("div", { class: "view" });
+  const name = rest.length ? rest.slice(0, 2).join("/") : PLACES.find(([id]) => id === place)?.[1] ?? place;
+  document.title = `${name} · Sarit`;
+  fill(main, root);
+  // A new page, for who cannot see it: focus goes to its heading, unless only its parameters changed.
+  const where = parts.slice(0, 3).join("/");
+  const moved = shown && shown !== where;
+  shown = where;
+  if (!view) { fill(root, h("h1", {}, "Not found"), h("p", {}, "There is no such page. ", h("a", { href: "#/overview" }, "Overview"))); return; }
+  try {
+    const session = await api.getSession();
+    const ended = [];
+    end = () => ended.forEach((each) => each());
+    await view({ root, parts: rest, params, writes: session.writes, onEnd: (each) => ended.push(each) });
+  } catch (error) {
+    fill(root, h("h1", {}, name), failure(error));
+  }
+  if (moved) {
+    scrollTo(0, 0);
+    const heading = root.querySelector("h1");
+    heading?.setAttribute("tabindex", "-1");
+    heading?.focus({ preventScroll: true });
+  }
+}
+
+function navigation() {
+  fill(document.getElementById("nav"), PLACES.map(([id, text]) =>
+    h("a", { href: `#/${id}`, "data-place": id }, icon(ICONS[id]), h("span", {}, text))));
+}
+
+function theme() {
+  const button = document.getElementById("theme");
+  const order = ["auto", "light", "dark"];
+  const now = () => document.documentElement.dataset.theme ?? "auto";
+  const draw = () => {
+    fill(button, icon(ICONS[now()]), h("span", {}, now()));
+    button.setAttribute("aria-label", `Theme: ${now()}. Change it`);
+    document.dispatchEvent(new Event("theme"));
+  };
+  button.addEventListener("click", () => {
+    const next = order[(order.indexOf(now()) + 1) % order.length];
+    if (next === "auto") delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = next;
+    try { localStorage.setItem("sarit-theme", next); } catch { /* storage is off */ }
+    draw();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  draw();
+}
+
+/** Whether the node answers, in the corner: one live connection for the whole page. */
+function status() {
+  const place = document.getElementById("link");
+  const draw = (kind, text) => { place.className = `link ${kind}`; if (place.textContent !== text) place.textContent = text; };
+  api.live("/overview/live", {}, {
+    overview: (found) => {
+      draw(found.health === "ok" ? "good" : found.health === "failed" ? "bad" : "warn", found.health === "ok" ? "healthy" : found.health);
+      document.dispatchEvent(new CustomEvent("overview", { detail: found }));
+    },
+  }, (kind, text) => { if (kind !== "open") draw("bad", "not connected"); if (text) place.title = text; });
+}
+
+navigation();
+theme();
+status();
+addEventListener("hashchange", show);
+show();

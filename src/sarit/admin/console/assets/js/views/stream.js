@@ -1,0 +1,102 @@
+// One stream: its heat map, events, configuration and transactions, each behind a tab.
+
+import * as api from "../api.js";
+import { fill, h } from "../dom.js";
+import * as f from "../format.js";
+import { badge, confirm, dialog, facts, field, go, link, panel, state, table, toast } from "../parts.js";
+import { heat } from "./heat.js";
+import { policyFields } from "./policies.js";
+import { tail, writeEvent } from "./tail.js";
+
+const TABS = [["heat", "Heat map"], ["events", "Events"], ["config", "Configuration"], ["transactions", "Transactions"]];
+
+export async function stream(context) {
+  const { root, parts, writes, onEnd } = context;
+  const [scope, name, tab = "heat"] = parts;
+  const call = api.path("streams", scope, name);
+  const hash = `#/streams/${encodeURIComponent(scope)}/${encodeURIComponent(name)}`;
+  const info = await api.get(call);
+  const write = h("button", { type: "button", disabled: !writes || info.sealed, onclick: () => writeEvent(call) }, "Write an event");
+  const body = h("div", {});
+  fill(root,
+    h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, link("#/streams", "Streams"), " / ", link(`#/streams?scope=${encodeURIComponent(scope)}`, scope)),
+    h("div", { class: "head" }, h("h1", {}, name, " ", info.sealed && badge("", "sealed")), h("div", { class: "actions" }, write)),
+    h("div", { class: "figures" },
+      one("Size", f.bytes(info.bytes)), one("Segments", info.sealed ? "0, sealed" : f.count(info.segments.length)), one("Epoch", f.count(info.epoch)),
+      one("Scaling", f.scaling(info.scaling)), one("Retention", f.retention(info.retention))),
+    h("nav", { class: "tabs", "aria-label": "Parts of the stream" }, TABS.map(([id, text]) =>
+      h("a", { href: `${hash}/${id}`, "aria-current": id === tab ? "page" : null }, text))),
+    body);
+  const inner = { root: body, call, info, hash, writes, onEnd };
+  const view = { heat, events: tail, config, transactions }[tab];
+  if (!view) throw new Error("there is no such part of a stream");
+  await view(inner);
+}
+
+const one = (name, value) => h("div", { class: "figure small" }, h("span", { class: "name" }, name), h("span", { class: "value" }, value));
+
+async function config({ root, call, info, hash, writes }) {
+  const name = `${info.scope}/${info.stream}`;
+  const again = () => dispatchEvent(new HashChangeEvent("hashchange"));
+  const change = () => {
+    const policies = policyFields(info);
+    dialog(`Change ${name}`, policies.node, "Save", async () => {
+      await api.send("PATCH", call, policies.values());
+      toast("Saved");
+      again();
+    });
+  };
+  const scale = () => {
+    const wanted = h("input", { type: "number", min: "1", step: "1", value: String(Math.max(1, info.segments.length)) });
+    dialog(`Scale ${name}`, [h("p", {}, "Replace the segments by this number of equal ones. Order per key is kept."), field("Segments", wanted)], "Scale", async () => {
+      await api.send("POST", `${call}/scale`, { segments: Number(wanted.value) });
+      toast("Scaled");
+      again();
+    });
+  };
+  const button = (text, onclick, kind = "") => h("button", { type: "button", class: kind, disabled: !writes, onclick }, text);
+  fill(root,
+    h("div", { class: "grid" },
+      panel("Configuration", facts(
+        ["Scaling", f.scaling(info.scaling)], ["Retention", f.retention(info.retention)],
+        ["Tags", info.tags.length ? info.tags.map((tag) => badge("tag", tag)) : "none"], ["State", info.sealed ? "sealed" : "active"],
+        ["Size", f.bytes(info.bytes)], ["Segments with data", f.count(info.all_segments)])),
+      panel("Changes", h("div", { class: "actions left" },
+        !info.sealed && button("Change configuration", change), !info.sealed && button("Scale", scale),
+        button("Truncate", () => confirm(`Truncate ${name}`, "All events that are in the stream now are deleted.", "Truncate", async () => {
+          await api.send("POST", `${call}/truncate`, { cut: "tail" });
+          toast("Truncated");
+          again();
+        }, name), "danger-line"),
+        !info.sealed && button("Seal", () => confirm(`Seal ${name}`, "The stream refuses further events, for ever. What is in it can still be read.", "Seal", async () => {
+          await api.send("POST", `${call}/seal`);
+          toast("Sealed");
+          again();
+        }, name), "danger-line"),
+        button("Delete", () => confirm(`Delete ${name}`, "The stream and all its events are deleted, for good.", "Delete", async () => {
+          await api.send("DELETE", call, { confirm: name });
+          toast(`Stream ${name} deleted`);
+          go(`#/streams?scope=${encodeURIComponent(info.scope)}`);
+        }, name), "danger-line"))),
+      panel("Positions", facts(["Head cut", h("code", { class: "cut" }, info.head)], ["Tail cut", h("code", { class: "cut" }, info.tail)]),
+        h("p", { class: "muted" }, "A cut is a position in all segments at once: ", h("code", { class: "cli" }, "sarit read --from"), " takes it."))),
+    panel("Active segments", segments(info)));
+}
+
+const segments = (info) => table("Active segments", [
+  ["Segment", (s) => h("code", {}, s.segment)], ["Keys", (s) => f.keys(s.low, s.high)], ["Bytes", (s) => f.bytes(s.end - s.start), "num"],
+  ["From", (s) => f.count(s.start), "num"], ["To", (s) => f.count(s.end), "num"], ["Changed", (s) => (s.modified_ms ? f.moment(s.modified_ms) : "–")],
+  ["Store", (s) => h("code", {}, s.store)],
+], info.segments, "The stream is sealed: it has no active segment.");
+
+async function transactions({ root, call }) {
+  const found = await api.get(`${call}/transactions`);
+  fill(root,
+    panel("Open", table("Open transactions", [
+      ["Transaction", (t) => h("code", {}, t.id)], ["State", (t) => state(t.state)], ["Began", (t) => f.moment(t.began_ms)],
+      ["Age", (t) => f.duration(Date.now() - t.began_ms), "num"], ["Lease", (t) => f.duration(t.lease_ms), "num"], ["Left", (t) => f.duration(t.left_ms), "num"],
+    ], found.open, "No transaction is open."),
+    found.open.length >= found.most && h("p", { class: "muted" }, `The first ${found.most} are shown.`)),
+    panel("Ended last", table("Ended transactions", [["Transaction", (t) => h("code", {}, t.id)], ["State", (t) => state(t.state)]],
+      found.ended.slice(0, 100), "None that the controller still knows.")));
+}

@@ -1,0 +1,105 @@
+"""What all calls of the console share: handlers that return documents, errors as statuses, bodies, pages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from sarit.admin.console.limits import CONSOLE_ASKED_AT_ONCE, CONSOLE_MAX_PAGE_ROWS, CONSOLE_PAGE_ROWS
+from sarit.core.errors import (
+    Conflict,
+    Corrupt,
+    Exists,
+    Invalid,
+    Moved,
+    NotFound,
+    SaritError,
+    Sealed,
+    Truncated,
+    Unavailable,
+)
+from sarit.core.names import StreamName
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    Handler = Callable[[Request], Awaitable[Any]]
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+_log = logging.getLogger("sarit.admin.console")
+
+_STATUSES: Final[tuple[tuple[type[SaritError], int], ...]] = (
+    (Invalid, 400), (NotFound, 404), (Exists, 409), (Conflict, 409), (Sealed, 409), (Truncated, 410),
+    (Unavailable, 503), (Moved, 503), (Corrupt, 500),
+)  # fmt: skip
+
+
+def call(path: str, handler: Handler, method: str = "GET") -> Route:
+    """A route whose handler returns a document, or a response; errors become statuses."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            found = await handler(request)
+        except SaritError as error:
+            status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+            return JSONResponse({"error": str(error)}, status)
+        except Exception:
+            _log.exception("a call of the console failed: %s %s", method, path)
+            return JSONResponse({"error": "an unexpected error; see the log of the node"}, 500)
+        return found if hasattr(found, "status_code") else JSONResponse(found)
+
+    return Route(path, answer, methods=[method])
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    """The body, which is a JSON object.  Raises Invalid."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise Invalid("send the body as application/json")
+    try:
+        found = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        raise Invalid("the body is no JSON") from None
+    if not isinstance(found, dict):
+        raise Invalid("the body is no JSON object")
+    return found
+
+
+def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:
+    """A parameter that is a whole number from `low` to `high`.  Raises Invalid."""
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+        raise Invalid(f"{name}={text[:20]!r}: give a number from {low} to {high}")
+    return int(text)
+
+
+def page_of(request: Request) -> tuple[str, str, int, int]:
+    """Which page is asked for: scope, searched text, offset and number of rows.  Raises Invalid."""
+    offset = whole_number(request, "offset", 0, 0, 10**8)
+    limit = whole_number(request, "limit", CONSOLE_PAGE_ROWS, 1, CONSOLE_MAX_PAGE_ROWS)
+    return request.query_params.get("scope", ""), request.query_params.get("q", ""), offset, limit
+
+
+def stream_of(request: Request) -> StreamName:
+    """The stream in the path.  Raises Invalid."""
+    return StreamName.parse(f"{request.path_params['scope']}/{request.path_params['stream']}")
+
+
+async def for_all(items: Iterable[A], ask: Callable[[A], Awaitable[T]]) -> list[T]:
+    """The answers for all items, in order; some are asked for at the same time."""
+    slots = asyncio.Semaphore(CONSOLE_ASKED_AT_ONCE)
+
+    async def one(item: A) -> T:
+        async with slots:
+            return await ask(item)
+
+    return await asyncio.gather(*(one(item) for item in items))

@@ -1,0 +1,126 @@
+"""Who may ask the console, and what browsers may do with its answers.
+
+The console has no users: whoever reaches its port may use it.  But a browser that reaches the port also shows pages of
+others, and none of those may use it.  Three checks, each before a handler runs:
+
+1. `Host` is an address, localhost or a name of the node.  A name that an attacker resolves to this machine (DNS
+   rebinding) is refused, because a page of that name would count as ours.
+2. `Sec-Fetch-Site` and `Origin`, where a browser sends them, say that the request comes from a page of ours.
+3. A request that may change something has a token, which only a page of ours could read, in a header, which only a
+   script can set.  Browsers send no such request of another site without asking first, and nobody answers that.
+
+Every answer forbids to run or show anything of another origin, to be framed, and to be cached where it is data.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TOKEN_HEADER: Final = "x-sarit-token"
+_SAFE_METHODS: Final = frozenset(("GET", "HEAD"))
+_OWN_SITE: Final = frozenset(("same-origin", "none"))  # none: typed by a person
+
+POLICY: Final = "; ".join((
+    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'",
+    "manifest-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'", "trusted-types 'none'",
+))  # fmt: skip
+
+_HEADERS: Final[Mapping[str, str]] = {
+    "content-security-policy": POLICY,
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+
+
+def host_name(host: str) -> str:
+    """The name or address in a `Host` header, in lower case; "" when it is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def is_own_host(host: str, names: frozenset[str]) -> bool:
+    """Whether a `Host` header names this node: an address, localhost, or one of `names` (lower case)."""
+    name = host_name(host)
+    if name == "localhost" or name.endswith(".localhost") or name in names:
+        return True
+    try:
+        # An address is nothing that a name server of somebody else could change.
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def refusal(method: str, headers: Headers, names: frozenset[str], token: str, writes: bool) -> tuple[int, str] | None:
+    """Status and reason to refuse a request with; None: it may go on."""
+    host = headers.get("host", "")
+    if not is_own_host(host, names):
+        return 421, (
+            f"the host {host[:100]!r} is no name of this node: use its address, or the name that --advertise gives"
+        )
+    site = headers.get("sec-fetch-site", "same-origin")
+    mode = headers.get("sec-fetch-mode", "")
+    if site not in _OWN_SITE and mode != "navigate":
+        return 403, "the console answers its own page only: this request comes from another site"
+    if method in _SAFE_METHODS:
+        return None
+    origin = headers.get("origin")
+    if site not in _OWN_SITE or (origin is not None and urlsplit(origin).netloc != host):
+        return 403, "a change must come from the console's own page: this request comes from another site"
+    if not hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), token.encode()):
+        return 403, "a change needs the token of /console/api/session in the header X-Sarit-Token: load the page again"
+    if not writes:
+        return 403, "the console of this node is read-only"
+    return None
+
+
+class Guard:
+    """An application behind the checks.  `cached`: its answers may be kept, if asked about again each time."""
+
+    def __init__(
+        self, app: ASGIApp, names: Callable[[], frozenset[str]], token: str, *, writes: bool, cached: bool = False
+    ) -> None:
+        self._app = app
+        self._names = names
+        self._token = token
+        self._writes = writes
+        self._cache = "no-cache" if cached else "no-store"
+
+    def __repr__(self) -> str:
+        return f"<Guard of {self._app!r}>"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                headers["cache-control"] = self._cache
+            await send(message)
+
+        found = refusal(scope["method"], Headers(scope=scope), self._names(), self._token, self._writes)
+        if found is None:
+            await self._app(scope, receive, with_headers)
+        else:
+            status, reason = found
+            await JSONResponse({"error": reason}, status)(scope, receive, with_headers)

@@ -1,0 +1,42 @@
+"""Bounds of the web console."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import KIB, MIB
+
+CONSOLE_TOKEN_BYTES: Final = 32
+# Lists: names are fetched once and searched in memory; a page of them is shown.
+CONSOLE_MAX_NAMES: Final = 100_000
+CONSOLE_NAMES_SECONDS: Final = 10.0
+CONSOLE_PAGE_ROWS: Final = 50
+CONSOLE_MAX_PAGE_ROWS: Final = 200
+CONSOLE_ASKED_AT_ONCE: Final = 16
+# What lasts: server-sent events, over all pages that are open.
+CONSOLE_MAX_LIVE: Final = 64
+CONSOLE_KEEP_ALIVE_SECONDS: Final = 10.0
+CONSOLE_OVERVIEW_SECONDS: Final = 2.0
+# Live tails: what is scanned and shown in one interval; behind by more than so long, a tail skips to the end.
+CONSOLE_TAIL_INTERVAL_SECONDS: Final = 0.25
+CONSOLE_TAIL_SCANNED_BYTES: Final = MIB
+CONSOLE_TAIL_EVENTS: Final = 50
+CONSOLE_TAIL_BEHIND_SECONDS: Final = 2.0
+CONSOLE_SHOWN_EVENT_BYTES: Final = 8 * KIB
+CONSOLE_BROWSE_SECONDS: Final = 5.0
+CONSOLE_BROWSE_EVENTS: Final = 100
+CONSOLE_MAX_FILTER_CHARS: Final = 200
+# The heat map of a stream: one sampler for all who see it, which ends when nobody does.
+CONSOLE_HEAT_SECONDS: Final = 2.0
+CONSOLE_HEAT_COLUMNS: Final = 450
+CONSOLE_HEAT_RECORDED_COLUMNS: Final = 60
+CONSOLE_HEAT_ROWS: Final = 128
+CONSOLE_HEAT_MAX_SAMPLERS: Final = 16
+CONSOLE_HEAT_LINGER_SECONDS: Final = 600.0
+CONSOLE_HEAT_QUEUE_COLUMNS: Final = 30
+# The time that an interval of samples grows by for each segment of the stream.
+CONSOLE_HEAT_SECONDS_PER_SEGMENT: Final = 0.01
+CONSOLE_MAX_EVENT_BYTES: Final = MIB
+CONSOLE_TABLE_ROWS: Final = 50
+CONSOLE_SHOWN_VALUE_BYTES: Final = 4 * KIB
+CONSOLE_MAX_TRANSACTIONS: Final = 500

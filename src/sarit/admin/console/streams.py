@@ -1,0 +1,197 @@
+"""Scopes and streams: lists, details, changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sarit.admin.console.calls import body_of, call, for_all, page_of, stream_of
+from sarit.admin.console.documents import (
+    config_document,
+    number_of,
+    retention_of,
+    scaling_of,
+    segment_of,
+    segment_text,
+    tags_of,
+    text_of,
+)
+from sarit.admin.console.limits import CONSOLE_MAX_TRANSACTIONS
+from sarit.admin.console.names import searched
+from sarit.client.streams import history
+from sarit.core.cuts import to_text
+from sarit.core.errors import Invalid, NotFound
+from sarit.core.names import StreamName
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+
+    from sarit.admin.console.names import NameLists
+    from sarit.admin.console.view import NodeView
+    from sarit.client.aio import Client
+
+
+class StreamCalls:
+    """Calls on scopes and streams."""
+
+    def __init__(self, client: Client, node: NodeView, lists: NameLists) -> None:
+        self._client = client
+        self._node = node
+        self._lists = lists
+
+    def __repr__(self) -> str:
+        return "<StreamCalls>"
+
+    def routes(self) -> list[BaseRoute]:
+        """Below /console/api."""
+        one = "/streams/{scope}/{stream}"
+        return [
+            call("/scopes", self.scopes),
+            call("/scopes", self.create_scope, "POST"),
+            call("/scopes/{scope}", self.delete_scope, "DELETE"),
+            call("/streams", self.streams),
+            call("/streams", self.create, "POST"),
+            call(one, self.details),
+            call(one, self.update, "PATCH"),
+            call(one, self.delete, "DELETE"),
+            call(f"{one}/seal", self.seal, "POST"),
+            call(f"{one}/truncate", self.truncate, "POST"),
+            call(f"{one}/scale", self.scale, "POST"),
+            call(f"{one}/transactions", self.transactions),
+        ]
+
+    # -- scopes -------------------------------------------------------------------------------
+
+    async def scopes(self, request: Request) -> Any:
+        """The names of the scopes."""
+        found = await self._lists.scopes()
+        return {"scopes": list(found.names), "complete": found.complete}
+
+    async def create_scope(self, request: Request) -> Any:
+        """Body: {"scope"}."""
+        scope = text_of(await body_of(request), "scope")
+        created = await self._client.create_scope(scope)
+        self._lists.changed()
+        return {"scope": scope, "created": created}
+
+    async def delete_scope(self, request: Request) -> Any:
+        """Delete an empty scope."""
+        await self._client.delete_scope(request.path_params["scope"])
+        self._lists.changed()
+        return {"deleted": True}
+
+    # -- streams ------------------------------------------------------------------------------
+
+    async def streams(self, request: Request) -> Any:
+        """A page of streams with what a row of the list shows."""
+        scope, text, offset, limit = page_of(request)
+        page = searched(await self._lists.streams(), scope, text, offset, limit)
+        rows = await for_all(page.names, self._row)
+        return {"total": page.total, "complete": page.complete, "offset": offset, "rows": rows}
+
+    async def _row(self, name: str) -> dict[str, Any]:
+        stream = StreamName.parse(name)
+        row: dict[str, Any] = {"scope": stream.scope, "stream": stream.stream}
+        session = self._client.session
+        try:
+            config = await session.with_retry(lambda: session.controller.stream_config(stream))
+            active = await session.with_retry(lambda: session.controller.current_segments(stream))
+        except NotFound:  # deleted since the list was fetched
+            return row | {"gone": True}
+        return row | {"segments": len(active), "sealed": not active} | config_document(config)
+
+    async def create(self, request: Request) -> Any:
+        """Body: {"scope", "stream", "scaling", "retention", "tags", "create_scope"}."""
+        body = await body_of(request)
+        scope, stream = text_of(body, "scope"), text_of(body, "stream")
+        scaling, retention = scaling_of(body.get("scaling")), retention_of(body.get("retention", {"type": "none"}))
+        tags = tags_of(body.get("tags", []))
+        if body.get("create_scope") is True:
+            await self._client.create_scope(scope)
+        created = await self._client.create_stream(scope, stream, scaling=scaling, retention=retention, tags=tags)
+        self._lists.changed()
+        return {"scope": scope, "stream": stream, "created": created}
+
+    async def details(self, request: Request) -> Any:
+        """Configuration, segments with their sizes and stores, head, tail."""
+        stream = stream_of(request)
+        info = await self._client.stream_info(stream)
+        wanted = await history.between(self._client.session, info.head, info.tail)
+        infos = await self._client.segment_infos(stream, wanted)
+        ids = [found.segment for found in info.segments]
+        stores = await self._client.stream(stream).nodes(ids)
+        segments = [
+            {
+                "segment": segment_text(found.segment), "low": found.low, "high": found.high,
+                "start": infos[found.segment].start_offset, "end": infos[found.segment].end_offset,
+                "modified_ms": infos[found.segment].modified_ms, "store": stores.get(found.segment, ""),
+            }
+            for found in info.segments if found.segment in infos
+        ]  # fmt: skip
+        positions = info.head.positions
+        size = sum(
+            max(0, found.end_offset - max(found.start_offset, positions.get(segment, 0)))
+            for segment, found in infos.items()
+        )
+        return {
+            "scope": stream.scope, "stream": stream.stream, "sealed": info.sealed, "bytes": size,
+            "epoch": max((found.epoch for found in info.tail.positions), default=0),
+            "all_segments": len(infos), "segments": segments,
+            "head": to_text(info.head), "tail": to_text(info.tail),
+        } | config_document(info.config)  # fmt: skip
+
+    async def update(self, request: Request) -> Any:
+        """Body: those of "scaling", "retention" and "tags" that change."""
+        body = await body_of(request)
+        if not body.keys() & {"scaling", "retention", "tags"}:
+            raise Invalid("nothing to change: give scaling, retention or tags")
+        await self._client.update_stream(
+            stream_of(request),
+            scaling=scaling_of(body["scaling"]) if "scaling" in body else None,
+            retention=retention_of(body["retention"]) if "retention" in body else None,
+            tags=tags_of(body["tags"]) if "tags" in body else None,
+        )
+        return {"updated": True}
+
+    async def seal(self, request: Request) -> Any:
+        """Refuse further events, for ever."""
+        await self._client.seal_stream(stream_of(request))
+        return {"sealed": True}
+
+    async def truncate(self, request: Request) -> Any:
+        """Body: {"cut"}, "tail" or the text of one.  Deletes all events before it."""
+        cut = text_of(await body_of(request), "cut")
+        await self._client.truncate_stream(stream_of(request), cut=cut)
+        return {"truncated": True}
+
+    async def scale(self, request: Request) -> Any:
+        """Body: {"segments"}: how many of equal width; or {"split": segment}; or {"merge": [segment, segment]}."""
+        body, stream = await body_of(request), self._client.stream(stream_of(request))
+        if "split" in body:
+            return {"scaled": await stream.split(segment_of(text_of(body, "split")))}
+        if isinstance(merge := body.get("merge"), list):
+            return {"scaled": await stream.merge([segment_of(str(one)) for one in merge])}
+        return {"scaled": await stream.scale(number_of(body, "segments"))}
+
+    async def delete(self, request: Request) -> Any:
+        """Seal and delete.  The body names the stream again: {"confirm": "scope/stream"}."""
+        stream = stream_of(request)
+        if text_of(await body_of(request), "confirm", "") != str(stream):
+            raise Invalid(f'to delete it for good, confirm with its name: {{"confirm": "{stream}"}}')
+        await self._client.delete_stream(stream, seal=True)
+        self._lists.changed()
+        return {"deleted": True}
+
+    async def transactions(self, request: Request) -> Any:
+        """Those that are open, and those that ended last."""
+        stream = stream_of(request)
+        found = await self._node.open_transactions(stream, CONSOLE_MAX_TRANSACTIONS)
+        ended = []
+        async for transaction, status in self._client.transactional_writer(stream).completed():
+            ended.append({"id": str(transaction), "state": status.name.lower()})
+        rows = [
+            {"id": one.id, "state": one.state, "began_ms": one.began_ms, "lease_ms": one.lease_ms,
+             "left_ms": one.left_ms}
+            for one in found
+        ]  # fmt: skip
+        return {"open": rows, "most": CONSOLE_MAX_TRANSACTIONS, "ended": ended[:CONSOLE_MAX_TRANSACTIONS]}
