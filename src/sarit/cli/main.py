@@ -31,6 +31,7 @@ _NOUNS = {
     "verify": ("sarit.cli.verify:verify", "Check a node's data directory: index, chunks, log."),
     "repair": ("sarit.cli.verify:repair", "Repair the index of a stopped node as far as no guess is needed."),
     "bench": ("sarit.cli.bench:bench", "Measure write and read rates against a running node."),
+    "context": ("sarit.cli.context:context", "Name the addresses of installations, and choose the one to ask."),
     "config": ("sarit.cli.config:config", "Check and show the options of nodes: flags, variables, and the file."),
     "completion": ("sarit.cli.completion:completion", "Print the completion script of a shell."),
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem
 
+from sarit.cli.contexts import choose
 from sarit.cli.options import DEFAULT_CONTROLLER
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import EPOCH_DELIMITER, SegmentId, StreamName, is_user_name
@@ -97,11 +98,11 @@ def complete(ctx: click.Context, found: Callable[[Client], Iterable[str]]) -> li
     """What `found` gives for a client of the node that the command would use; nothing when that fails."""
     import sarit
 
-    controller = ctx.params.get("controller") or DEFAULT_CONTROLLER
     try:
+        controller = ctx.params.get("controller") or choose(DEFAULT_CONTROLLER).controller
         with sarit.connect(controller, retry_timeout=1.0) as client:
             return [CompletionItem(text) for text in islice(found(client), MAX_COMPLETIONS)]
-    except (SaritError, OSError):
+    except (SaritError, OSError, click.ClickException):
         return []
 
 

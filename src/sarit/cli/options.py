@@ -10,21 +10,41 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from sarit.cli.contexts import CONTEXT_VARIABLE, CONTROLLER_VARIABLE, ContextName, take_context, take_controller
 from sarit.cli.option_types import HttpPort
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9090"
 
-controller_option = click.option(
-    "--controller",
-    default=DEFAULT_CONTROLLER,
-    envvar="SARIT_CONTROLLER",
-    show_default=True,
-    show_envvar=True,
-    metavar="HOST:PORT",
-    help="Where the controller listens; several with commas, as HOST:PORT,HOST:PORT.",
-)
+
+def controller_option(command: Command) -> Command:
+    """`--controller` and `--context`; the command gets the address as `controller`."""
+    for option in (
+        click.option(
+            "--context",
+            type=ContextName(),
+            envvar=CONTEXT_VARIABLE,
+            is_eager=True,
+            expose_value=False,
+            callback=take_context,
+            show_envvar=True,
+            help="The context to ask instead: a name for an address (`sarit context`).",
+        ),
+        click.option(
+            "--controller",
+            default=DEFAULT_CONTROLLER,
+            envvar=CONTROLLER_VARIABLE,
+            callback=take_controller,
+            show_default=True,
+            show_envvar=True,
+            metavar="HOST:PORT",
+            help="Where the controller listens; several with commas, as HOST:PORT,HOST:PORT.",
+        ),
+    ):
+        command = option(command)
+    return command
+
 
 format_option = click.option(
     "--format",

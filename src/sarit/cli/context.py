@@ -1,0 +1,100 @@
+"""`sarit context`: names for the addresses of installations."""
+
+from __future__ import annotations
+
+import click
+
+from sarit.cli.contexts import Context, ContextName, Contexts, choose, read_contexts, write_contexts
+from sarit.cli.options import DEFAULT_CONTROLLER, Commands, format_option, show_fields, show_rows
+from sarit.core.errors import Invalid
+
+
+@click.group(cls=Commands)
+def context() -> None:
+    """Name the addresses of installations, and choose the one that commands ask.
+
+    --controller or --context of a command win over SARIT_CONTROLLER, that over SARIT_CONTEXT, and that over
+    `sarit context use`.
+    """
+
+
+@context.command()
+@click.argument("name", type=ContextName())
+@click.option("--controller", required=True, metavar="HOST:PORT", help="Where it is; several with commas.")
+@click.option("--description", default="", help="For people.")
+@click.option("--replace", is_flag=True, help="Also if there is one of this name.")
+@click.option("--use", "use_it", is_flag=True, help="Let commands ask it from now on.")
+def add(name: str, controller: str, description: str, replace: bool, use_it: bool) -> None:
+    """Add the context NAME."""
+    from sarit.client.core.addresses import parse_addresses
+
+    try:
+        parse_addresses(controller)
+    except Invalid as error:
+        raise click.UsageError(f"--controller: {error}") from None
+    contexts = read_contexts()
+    if name in contexts.by_name and not replace:
+        raise click.UsageError(f"there is a context {name!r} at {contexts.by_name[name].controller}: give --replace")
+    contexts = contexts.with_context(name, Context(controller, description))
+    _write(contexts.using(name) if use_it else contexts)
+    click.echo(f"context {name}: {controller}" + (", used from now on" if use_it else ""))
+
+
+@context.command()
+@click.argument("name", type=ContextName(), required=False)
+@click.option("--none", is_flag=True, help="None: commands ask 127.0.0.1:9090.")
+def use(name: str | None, none: bool) -> None:
+    """Let commands ask the installation that NAME stands for."""
+    if none == (name is not None):
+        raise click.UsageError("give the NAME of a context, or --none")
+    contexts = read_contexts()
+    if name is not None:
+        contexts.find(name)
+    _write(contexts.using(name or ""))
+    click.echo(f"context {name}: {contexts.by_name[name].controller}" if name else "no context")
+
+
+@context.command("list")
+@format_option
+def list_contexts(output: str) -> None:
+    """List the contexts."""
+    contexts = read_contexts()
+    rows = [
+        {"name": name, "controller": found.controller, "current": name == contexts.current,
+         "description": found.description}
+        for name, found in sorted(contexts.by_name.items())
+    ]  # fmt: skip
+    if output == "text":
+        rows = [{**row, "current": "*" if row["current"] else ""} for row in rows]
+    show_rows(output, rows, ["current", "name", "controller", "description"])
+
+
+@context.command()
+@click.argument("name", type=ContextName(), required=False)
+@format_option
+def show(name: str | None, output: str) -> None:
+    """Print the context NAME; without it, what a command asks here, and why."""
+    if name is not None:
+        found = read_contexts().find(name)
+        show_fields(output, {"name": name, "controller": found.controller, "description": found.description})
+        return
+    chosen = choose(DEFAULT_CONTROLLER)
+    show_fields(output, {"controller": chosen.controller, "context": chosen.context or "-", "from": chosen.origin})
+
+
+@context.command()
+@click.argument("name", type=ContextName())
+def delete(name: str) -> None:
+    """Delete the context NAME."""
+    contexts = read_contexts()
+    contexts.find(name)
+    _write(contexts.without(name))
+    left = ", which commands asked: they ask 127.0.0.1:9090 now" if contexts.current == name else ""
+    click.echo(f"context {name} deleted{left}")
+
+
+def _write(contexts: Contexts) -> None:
+    try:
+        write_contexts(contexts)
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
