@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components models console-browser bookkeeper-kills spark-matrix lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -81,6 +81,9 @@ bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under lo
 
 spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
 	@$(BIN)/python -m tests.spark.matrix $(SPARK)
+
+rest-fuzz: setup  ## made-up requests to the REST API, against its OpenAPI document (5 minutes)
+	@$(BIN)/pytest -m long tests/unit/admin/rest/test_fuzz_rest.py
 
 lint: setup  ## ruff, formatting, mypy --strict, import directions
 	@$(BIN)/ruff check .

@@ -39,12 +39,13 @@ def run_python(block: Block, path: Path, names: dict[str, Any]) -> None:
     exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True), names)
 
 
-def run_shell(block: Block, address: str, directory: Path) -> None:
-    """Run a block as a user types it: `sarit` is on the path and knows its controller."""
+def run_shell(block: Block, address: str, directory: Path, **variables: str) -> str:
+    """Run a block as a user types it: `sarit` is on the path and knows its controller.  What it prints."""
     path = f"{Path(SARIT).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.text],
-        env={"PATH": path, "SARIT_CONTROLLER": address, "LC_ALL": "C.UTF-8"},
+        env={"PATH": path, "SARIT_CONTROLLER": address, "LC_ALL": "C.UTF-8", **variables},
         cwd=directory, capture_output=True, text=True, timeout=SHELL_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"the shell block at line {block.line} failed:\n{done.stdout}{done.stderr}"
+    return done.stdout

@@ -133,10 +133,12 @@ class Catalog:
         end = keys.after_prefix(prefix)
         return await self._in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))
 
-    async def scan_once(self, scope: str, prefix: bytes, after: bytes = b"") -> list[tuple[bytes, TableValue]]:
+    async def scan_once(
+        self, scope: str, prefix: bytes, after: bytes = b"", limit: int = PAGE
+    ) -> list[tuple[bytes, TableValue]]:
         """As `scan`, but one read of the table, hence a consistent snapshot; empty only at the end."""
         start, end = max(prefix, after + b"\0") if after else prefix, keys.after_prefix(prefix)
-        return await self._in_scope(scope, lambda table: self.tables.scan(table, start, end, PAGE))
+        return await self._in_scope(scope, lambda table: self.tables.scan(table, start, end, limit))
 
     async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
         """Some names with a prefix after `token`, without those being deleted; none only at the end."""

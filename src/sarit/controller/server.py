@@ -14,6 +14,7 @@ from sarit.controller.background.timeline import Timeline
 from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.calls.cuts import CutCalls
 from sarit.controller.calls.groups import GroupCalls
+from sarit.controller.calls.inspection import InspectionCalls
 from sarit.controller.calls.scopes import ScopeCalls
 from sarit.controller.calls.streams import SegmentCalls, StreamCalls
 from sarit.controller.calls.tables import TableCalls
@@ -123,4 +124,5 @@ class Controller:
         )
         # One for both services: what a caller may have in progress is bounded for the controller as a whole.
         limiter = RequestLimiter(statistics=self.calls)
-        return [Service(PRAVEGA, families, limiter), Service(SARIT, (CutCalls(self.timeline),), limiter)]
+        own = (CutCalls(self.timeline), InspectionCalls(self.catalog))
+        return [Service(PRAVEGA, families, limiter), Service(SARIT, own, limiter)]

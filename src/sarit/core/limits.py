@@ -300,6 +300,9 @@ MAX_TIMELINE_STREAMS: Final = 100_000
 GROWTH_SLACK_MS: Final = 60_000
 # Part of a table key.
 MAX_TAG_BYTES: Final = 1024
+MAX_SCALING_EVENT_SEGMENTS: Final = 50_000  # of all events in one answer
+# A list of streams with their configurations: the loop stands still for a page.
+STREAM_CONFIGS_PER_PAGE: Final = 200
 
 # -- node, gRPC --------------------------------------------------------------------------------
 # A client that takes no replies for that long is disconnected.

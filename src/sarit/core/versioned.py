@@ -96,6 +96,10 @@ class Cursor:
         self._at = end
         return taken
 
+    def take_rest(self) -> bytes:
+        """All that is left."""
+        return self.take(len(self._data) - self._at)
+
     def number(self, width: int) -> int:
         """An unsigned number of `width` bytes."""
         return int.from_bytes(self.take(width), "big")

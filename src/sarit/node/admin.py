@@ -54,10 +54,12 @@ class Admin:
             return
         from sarit.admin import health, metrics
         from sarit.admin.exposition import Exposition
+        from sarit.admin.rest.routes import health_routes
         from sarit.admin.server import AdminServer
 
         scrape = Exposition(self.metrics.samples)
-        self._server = AdminServer([*health.routes(self.health), *metrics.routes(scrape)])
+        probes = [*health.routes(self.health), *health_routes(self.health)]
+        self._server = AdminServer([*probes, *metrics.routes(scrape)])
         self.metrics.start()
         with naming_port("--http-port", self._host, self._port):
             await self._server.start(self._host, self._port)
@@ -76,6 +78,9 @@ class Admin:
             from sarit.client import aio
 
             self._client = await aio.connect(controller, retry_timeout=HTTP_RETRY_SECONDS, wait=HTTP_RETRY_SECONDS)
+            from sarit.admin.rest.routes import routes
+
+            self._server.add(routes(self._client))
         if self._client is not None and view is not None:
             from sarit.admin.console import Console
 

@@ -60,7 +60,8 @@ def test_every_rpc_of_the_proto_is_served():
         async with api() as c:
             service, own = c.controller.services()
             assert len(service.__mapping__()) == len(pb.DESCRIPTOR.services_by_name["ControllerService"].methods) == 47
-            assert list(own.__mapping__()) == ["/sarit.v1.SaritService/cutAt"]
+            paths = [f"/sarit.v1.SaritService/{name}" for name in ("cutAt", "streamConfigs", "scalingEvents")]
+            assert list(own.__mapping__()) == paths
             bucket = c.getControllerToBucketMapping(pb.ControllerToBucketMappingRequest())
             assert await status_of(bucket) is Status.UNIMPLEMENTED
             (server,) = (await c.getControllerServerList(pb.ServerRequest())).nodeURI

@@ -22,7 +22,7 @@ from h2.exceptions import H2Error
 
 from sarit.client.core.channels import Channels
 from sarit.client.core.retry import NotSent
-from sarit.client.core.values import SegmentRange, Successor
+from sarit.client.core.values import ScalingEvent, SegmentRange, Successor
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import CLIENT_KEEP_ALIVE_SECONDS, CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
@@ -182,6 +182,14 @@ class ControllerClient:
             raise NotFound(f"scope {scope} does not exist")
         return [convert.stream_name(found) for found in page.streams], page.continuationToken
 
+    async def stream_configs(self, scope: str, tag: str | None, after: str) -> list[tuple[StreamName, StreamConfig]]:
+        """A page of the streams of a scope (those with `tag`) behind the name `after`, by name; none at the end.
+
+        Raises NotFound, Invalid (the tag; the server is not Sarit)."""
+        request = sarit_pb2.StreamConfigsRequest(scope=scope, tag=tag or "", after=after)
+        page = await self.call(self.sarit_stub.streamConfigs, request)
+        return [(convert.stream_name(found.streamInfo), convert.stream_config(found)) for found in page.streams]
+
     # -- streams ------------------------------------------------------------------------------
 
     async def create_stream(self, stream: StreamName, config: StreamConfig) -> bool:
@@ -268,6 +276,20 @@ class ControllerClient:
         request = sarit_pb2.CutAtRequest(scope=stream.scope, stream=stream.stream, timeMs=time_ms)
         reply = await self.named(stream, self.sarit_stub.cutAt, request)
         return {SegmentId.unpack(segment): offset for segment, offset in reply.cut.items()}
+
+    async def scaling_events(self, stream: StreamName, from_ms: int, to_ms: int) -> list[ScalingEvent]:
+        """The epochs that began between two times, and the one in force before.  Raises NotFound, Invalid."""
+        request = sarit_pb2.ScalingEventsRequest(scope=stream.scope, stream=stream.stream, fromMs=from_ms, toMs=to_ms)
+        reply = await self.named(stream, self.sarit_stub.scalingEvents, request)
+        return [
+            ScalingEvent(
+                event.timeMs,
+                tuple((SegmentRange(SegmentId.unpack(s.segmentId), s.low, s.high), s.startMs) for s in event.segments),
+                event.splits,
+                event.merges,
+            )
+            for event in reply.events
+        ]
 
     async def successors(self, stream: StreamName, segment: SegmentId) -> list[Successor]:
         """What follows a segment; nothing while it is active and when the stream is sealed.  Raises NotFound."""

@@ -47,6 +47,19 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingEvent:
+    """An epoch of a stream; times in ms since 1970.  `segments`: each with the time when it was created.
+
+    `splits`: how many segments of the epoch before were split; `merges`: how many of its own were merged from
+    several; both 0 for the first event of an answer."""
+
+    time_ms: int
+    segments: tuple[tuple[SegmentRange, int], ...]
+    splits: int
+    merges: int
+
+
+@dataclass(frozen=True, slots=True)
 class StreamInfo:
     """A stream as it is now: its configuration, its active segments (none when sealed), its oldest and newest cut."""
 

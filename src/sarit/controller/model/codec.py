@@ -96,6 +96,18 @@ def decode_stream(data: bytes) -> StreamRecord:
     return _decode(data, _stream)
 
 
+def decode_stream_config(data: bytes) -> StreamConfig:
+    """The configuration in a stream's record, and nothing else: for lists, where the rest takes most of the time."""
+    return _decode(data, _config_alone)
+
+
+def _config_alone(c: Cursor) -> StreamConfig:
+    c.take(1)
+    config = _decode_config(c)
+    c.take_rest()
+    return config
+
+
 def _stream(c: Cursor) -> StreamRecord:
     state, config, created_ms, first = State(c.number(1)), _decode_config(c), c.compact_long(), c.compact_int()
     epochs, head, kind = _decode_epochs(c), _decode_cut(c), WorkKind(c.number(1))

@@ -9,6 +9,7 @@ import grpclib.client
 if typing.TYPE_CHECKING:
     import grpclib.server
 
+import sarit.rpc.generated.controller_pb2
 import sarit.rpc.generated.sarit_pb2
 
 
@@ -18,6 +19,14 @@ class SaritServiceBase(abc.ABC):
     async def cutAt(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.CutAtRequest, sarit.rpc.generated.sarit_pb2.CutAtResponse]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def streamConfigs(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.StreamConfigsRequest, sarit.rpc.generated.sarit_pb2.StreamConfigsResponse]') -> None:
+        pass
+
+    @abc.abstractmethod
+    async def scalingEvents(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.ScalingEventsRequest, sarit.rpc.generated.sarit_pb2.ScalingEventsResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/sarit.v1.SaritService/cutAt': grpclib.const.Handler(
@@ -25,6 +34,18 @@ class SaritServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 sarit.rpc.generated.sarit_pb2.CutAtRequest,
                 sarit.rpc.generated.sarit_pb2.CutAtResponse,
+            ),
+            '/sarit.v1.SaritService/streamConfigs': grpclib.const.Handler(
+                self.streamConfigs,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.StreamConfigsRequest,
+                sarit.rpc.generated.sarit_pb2.StreamConfigsResponse,
+            ),
+            '/sarit.v1.SaritService/scalingEvents': grpclib.const.Handler(
+                self.scalingEvents,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.ScalingEventsRequest,
+                sarit.rpc.generated.sarit_pb2.ScalingEventsResponse,
             ),
         }
 
@@ -37,4 +58,16 @@ class SaritServiceStub:
             '/sarit.v1.SaritService/cutAt',
             sarit.rpc.generated.sarit_pb2.CutAtRequest,
             sarit.rpc.generated.sarit_pb2.CutAtResponse,
+        )
+        self.streamConfigs = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/streamConfigs',
+            sarit.rpc.generated.sarit_pb2.StreamConfigsRequest,
+            sarit.rpc.generated.sarit_pb2.StreamConfigsResponse,
+        )
+        self.scalingEvents = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/scalingEvents',
+            sarit.rpc.generated.sarit_pb2.ScalingEventsRequest,
+            sarit.rpc.generated.sarit_pb2.ScalingEventsResponse,
         )

@@ -1,8 +1,9 @@
+from sarit.rpc.generated import controller_pb2 as _controller_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -32,3 +33,61 @@ class CutAtResponse(_message.Message):
     recorded: bool
     recordedMs: int
     def __init__(self, cut: _Optional[_Mapping[int, int]] = ..., recorded: _Optional[bool] = ..., recordedMs: _Optional[int] = ...) -> None: ...
+
+class StreamConfigsRequest(_message.Message):
+    __slots__ = ("scope", "tag", "after")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    tag: str
+    after: str
+    def __init__(self, scope: _Optional[str] = ..., tag: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
+class StreamConfigsResponse(_message.Message):
+    __slots__ = ("streams",)
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[_controller_pb2.StreamConfig]
+    def __init__(self, streams: _Optional[_Iterable[_Union[_controller_pb2.StreamConfig, _Mapping]]] = ...) -> None: ...
+
+class ScalingEventsRequest(_message.Message):
+    __slots__ = ("scope", "stream", "fromMs", "toMs")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    FROMMS_FIELD_NUMBER: _ClassVar[int]
+    TOMS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    stream: str
+    fromMs: int
+    toMs: int
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., fromMs: _Optional[int] = ..., toMs: _Optional[int] = ...) -> None: ...
+
+class ScaledSegment(_message.Message):
+    __slots__ = ("segmentId", "startMs", "low", "high")
+    SEGMENTID_FIELD_NUMBER: _ClassVar[int]
+    STARTMS_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    segmentId: int
+    startMs: int
+    low: float
+    high: float
+    def __init__(self, segmentId: _Optional[int] = ..., startMs: _Optional[int] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
+
+class ScalingEvent(_message.Message):
+    __slots__ = ("timeMs", "segments", "splits", "merges")
+    TIMEMS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SPLITS_FIELD_NUMBER: _ClassVar[int]
+    MERGES_FIELD_NUMBER: _ClassVar[int]
+    timeMs: int
+    segments: _containers.RepeatedCompositeFieldContainer[ScaledSegment]
+    splits: int
+    merges: int
+    def __init__(self, timeMs: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[ScaledSegment, _Mapping]]] = ..., splits: _Optional[int] = ..., merges: _Optional[int] = ...) -> None: ...
+
+class ScalingEventsResponse(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[ScalingEvent]
+    def __init__(self, events: _Optional[_Iterable[_Union[ScalingEvent, _Mapping]]] = ...) -> None: ...

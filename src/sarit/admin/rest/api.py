@@ -1,0 +1,152 @@
+"""The table of the REST API: every operation, once.  Routes, checks and the document follow.  Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.admin.rest.models import ANY_NAME, COMPONENT, FILTER, LIMIT, TAG, TIME_MS, USER_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.admin.rest.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the query."""
+
+    name: str
+    schema: Schema
+    description: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What one method does at one path.  `name` is unique.  `body`: the model of the request.
+
+    `answers`: by status what it means, and the model of the body (None: no body).  Those that every operation has are
+    not listed: see `COMMON_ANSWERS`."""
+
+    method: str
+    path: str
+    name: str
+    group: str
+    summary: str
+    answers: Mapping[int, tuple[str, str | None]]
+    body: str | None = None
+    query: tuple[Parameter, ...] = ()
+
+    @property
+    def path_parameters(self) -> dict[str, Schema]:
+        """The names in the path: only scopes and streams may be those of the system, and these are only shown."""
+        schema = ANY_NAME if self.method == "GET" else USER_NAME
+        special = {"readerGroupName": USER_NAME, "id": COMPONENT}
+        return {name: special.get(name, schema) for name in re.findall(r"\{(\w+)\}", self.path)}
+
+
+_PAGE: Final = (
+    Parameter("limit", LIMIT, "how many at most"),
+    Parameter("continuationToken", ANY_NAME, "from the answer before"),
+)
+_SCOPES: Final = "/v1/scopes"
+_SCOPE: Final = f"{_SCOPES}/{{scopeName}}"
+_STREAMS: Final = f"{_SCOPE}/streams"
+_STREAM: Final = f"{_STREAMS}/{{streamName}}"
+_GROUPS: Final = f"{_SCOPE}/readergroups"
+_GROUP: Final = f"{_GROUPS}/{{readerGroupName}}"
+_NO_SCOPE: Final = ("there is no such scope", "Error")
+_NO_STREAM: Final = ("there is no such scope or stream", "Error")
+_NO_GROUP: Final = ("there is no such scope or reader group", "Error")
+
+SCOPES: Final = (
+    Operation("GET", _SCOPES, "listScopes", "Scopes", "List the scopes, those of the system last",
+              {200: ("the scopes", "ScopesList")}, query=_PAGE),
+    Operation("POST", _SCOPES, "createScope", "Scopes", "Create a scope",
+              {201: ("created", "ScopeProperty"), 409: ("the scope exists", "Error")}, body="CreateScopeRequest"),
+    Operation("GET", _SCOPE, "getScope", "Scopes", "Show a scope",
+              {200: ("the scope", "ScopeProperty"), 404: _NO_SCOPE}),
+    Operation("DELETE", _SCOPE, "deleteScope", "Scopes", "Delete an empty scope",
+              {204: ("deleted", None), 404: _NO_SCOPE, 412: ("the scope is not empty", "Error")}),
+)  # fmt: skip
+STREAMS: Final = (
+    Operation("GET", _STREAMS, "listStreams", "Streams", "List the streams of a scope with their configurations",
+              {200: ("the streams, by name", "StreamsList"), 404: _NO_SCOPE},
+              query=(
+                  Parameter("filter_type", FILTER, "showInternalStreams: those of the system, and no others"),
+                  Parameter("filter_value", TAG, "the tag, with filter_type=tag"),
+                  *_PAGE,
+              )),
+    Operation("POST", _STREAMS, "createStream", "Streams", "Create a stream",
+              {201: ("created", "StreamProperty"), 404: _NO_SCOPE, 409: ("the stream exists", "Error")},
+              body="CreateStreamRequest"),
+    Operation("GET", _STREAM, "getStream", "Streams", "Show a stream with its configuration",
+              {200: ("the stream", "StreamProperty"), 404: _NO_STREAM}),
+    Operation("PUT", _STREAM, "updateStream", "Streams", "Replace the whole configuration of a stream",
+              {200: ("the stream with its new configuration", "StreamProperty"), 404: _NO_STREAM,
+               409: ("the stream is sealed", "Error")},
+              body="UpdateStreamRequest"),
+    Operation("DELETE", _STREAM, "deleteStream", "Streams", "Delete a sealed stream",
+              {204: ("deleted", None), 404: _NO_STREAM, 412: ("the stream is not sealed", "Error")}),
+    Operation("PUT", f"{_STREAM}/state", "updateStreamState", "Streams", "Seal a stream, for ever",
+              {200: ("it is sealed", "StreamState"), 404: _NO_STREAM}, body="StreamState"),
+    Operation("GET", f"{_STREAM}/scaling-events", "getScalingEvents", "Streams",
+              "Show when a stream got which segments; the first event is the one in force at the first time",
+              {200: ("the events, by time", "ScalingEvents"), 404: _NO_STREAM},
+              query=(
+                  Parameter("from", TIME_MS, "the first time", required=True),
+                  Parameter("to", TIME_MS, "the last time", required=True),
+              )),
+)  # fmt: skip
+READER_GROUPS: Final = (
+    Operation("GET", _GROUPS, "listReaderGroups", "ReaderGroups", "List the reader groups of a scope",
+              {200: ("the reader groups, by name", "ReaderGroupsList"), 404: _NO_SCOPE}, query=_PAGE),
+    Operation("GET", _GROUP, "getReaderGroup", "ReaderGroups", "Show a reader group with its streams and readers",
+              {200: ("the reader group", "ReaderGroupProperty"), 404: _NO_GROUP}),
+    Operation("DELETE", _GROUP, "deleteReaderGroup", "ReaderGroups", "Delete a reader group",
+              {204: ("deleted", None), 404: _NO_GROUP}),
+)  # fmt: skip
+_HEALTH: Final = "/v1/health"
+_NO_PART: Final = {404: ("there is no such part", "Error")}
+
+
+def _health(what: str, path: str, model: str, summary: str) -> tuple[Operation, Operation]:
+    answers = {200: ("as it is now", model)}
+    return (
+        Operation("GET", f"{_HEALTH}{path}", f"get{what}", "Health", f"{summary} of the process", answers),
+        Operation("GET", f"{_HEALTH}{path}/{{id}}", f"getContributor{what}", "Health", f"{summary} of one of its parts",
+                  answers | _NO_PART),
+    )  # fmt: skip
+
+
+# Those of a part come last: its id may be anything.
+HEALTH: Final = (
+    *_health("Readiness", "/readiness", "HealthAnswer", "Whether all requests are served:"),
+    *_health("Liveness", "/liveness", "HealthAnswer", "Whether it runs:"),
+    *_health("Details", "/details", "HealthDetails", "What is known"),
+    *_health("Status", "/status", "HealthStatus", "The state"),
+    *_health("Health", "", "HealthResult", "The health"),
+)
+
+OPERATIONS: Final = (*HEALTH, *SCOPES, *STREAMS, *READER_GROUPS)
+
+# What every operation may answer, and what every one with a body may.
+COMMON_ANSWERS: Final = {
+    400: "the request is wrong; nothing was done",
+    500: "stored data is damaged, or there is a bug: see the log of the node",
+    503: "not now, or not in time: a change may have been made all the same",
+}
+BODY_ANSWERS: Final = {
+    413: "the body is too large",
+    415: "the body is not application/json",
+}
+
+
+def answers_of(operation: Operation) -> dict[int, tuple[str, str | None]]:
+    """Everything an operation may answer, by status."""
+    common = COMMON_ANSWERS | (BODY_ANSWERS if operation.body else {})
+    found = {status: (text, "Error") for status, text in common.items()}
+    return dict(sorted({**found, **operation.answers}.items()))

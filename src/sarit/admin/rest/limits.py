@@ -1,0 +1,20 @@
+"""Bounds of the REST API."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import MIB
+
+MAX_REST_BODY_BYTES: Final = MIB
+# From the request to its answer: less than the HTTP port grants (`admin/limits.py`), so that ours says what happened.
+REST_ANSWER_SECONDS: Final = 20.0
+# Of scopes, streams or reader groups in one answer.
+MAX_LISTED: Final = 10_000
+# Pravega's bounds on tags.
+MAX_TAGS: Final = 128
+MAX_TAG_CHARS: Final = 256
+# In days or MiB (95 PiB); in ms or bytes they are below 2^63.
+MAX_RETENTION_VALUE: Final = 100_000_000_000
+# In days, hours and minutes; the sum of the three is below 2^63 ms.
+MAX_RETENTION_PART: Final = 100_000_000

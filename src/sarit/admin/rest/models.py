@@ -1,0 +1,152 @@
+"""The bodies and parameters of the REST API as JSON Schema.  Names and types are those of Pravega's API.  Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sarit.admin.rest.limits import (
+    MAX_LISTED,
+    MAX_RETENTION_PART,
+    MAX_RETENTION_VALUE,
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+)
+from sarit.core.names import MAX_INTERNAL_NAME_CHARS, MAX_USER_NAME_CHARS
+from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
+
+if TYPE_CHECKING:
+    from sarit.admin.rest.schema import Schema
+
+_INT32: Final = (1 << 31) - 1
+_INT64: Final = (1 << 63) - 1
+
+
+def _object(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+    found = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**found, "required": list(required)} if required else found
+
+
+def _whole(low: int, high: int, description: str = "") -> Schema:
+    found = {"type": "integer", "format": "int32" if high <= _INT32 else "int64", "minimum": low, "maximum": high}
+    return {**found, "description": description} if description else found
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _model(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+_TEXT: Final[Schema] = {"type": "string"}
+_BOOLEAN: Final[Schema] = {"type": "boolean"}
+_COUNT: Final = _whole(0, _INT64)
+_NUMBER: Final[Schema] = {"type": "number", "format": "double"}
+
+# What users may name; and what there is, which includes streams of the system.
+USER_NAME: Final[Schema] = {
+    "type": "string", "minLength": 1, "maxLength": MAX_USER_NAME_CHARS, "pattern": "^[A-Za-z0-9.\\-]+$",
+}  # fmt: skip
+ANY_NAME: Final[Schema] = {
+    "type": "string", "minLength": 1, "maxLength": MAX_INTERNAL_NAME_CHARS, "pattern": "^_?[A-Za-z0-9.\\-]+$",
+}  # fmt: skip
+COMPONENT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9._\\-]+$"}
+TAG: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_TAG_CHARS, "pattern": "^[^\\u0000]+$"}
+TIME_MS: Final = _whole(0, _INT64, "ms since 1970")
+LIMIT: Final = _whole(1, MAX_LISTED, "at most so many; continuationToken says where the next ones begin")
+FILTER: Final[Schema] = {"type": "string", "enum": ["showInternalStreams", "tag"]}
+
+_CONTINUATION: Final[Schema] = {**_TEXT, "description": "there may be more: ask again with it; absent at the end"}
+
+_CONFIG: Final[dict[str, Schema]] = {
+    "scalingPolicy": _model("ScalingConfig"),
+    "retentionPolicy": _model("RetentionConfig"),
+    "streamTags": _model("TagsList"),
+    "timestampAggregationTimeout": _whole(0, _INT64, "ms"),
+    "rolloverSizeBytes": _whole(0, _INT64),
+}
+
+MODELS: Final[dict[str, Schema]] = {
+    "CreateScopeRequest": _object(("scopeName",), scopeName=USER_NAME),
+    "ScopeProperty": _object(("scopeName",), scopeName=_TEXT),
+    "ScopesList": _object(("scopes",), scopes=_list(_model("ScopeProperty")), continuationToken=_CONTINUATION),
+    "CreateStreamRequest": _object(("streamName",), streamName=USER_NAME, **_CONFIG),
+    "UpdateStreamRequest": _object(("scalingPolicy",), **_CONFIG),
+    "StreamProperty": _object(
+        ("scopeName", "streamName", "scalingPolicy", "tags"),
+        scopeName=_TEXT,
+        streamName=_TEXT,
+        scalingPolicy=_model("ScalingConfig"),
+        retentionPolicy=_model("RetentionConfig"),
+        tags=_list(_TEXT),
+        timestampAggregationTimeout=_COUNT,
+        rolloverSizeBytes=_COUNT,
+    ),
+    "StreamsList": _object(("streams",), streams=_list(_model("StreamProperty")), continuationToken=_CONTINUATION),
+    "TagsList": {**_list(TAG), "maxItems": MAX_TAGS},
+    "ScalingConfig": _object(
+        ("type",),
+        type={
+            "type": "string",
+            "enum": ["FIXED_NUM_SEGMENTS", "BY_RATE_IN_KBYTES_PER_SEC", "BY_RATE_IN_EVENTS_PER_SEC"],
+        },
+        targetRate=_whole(0, _INT32, "of each segment, in KB or events per second; with a rate only"),
+        scaleFactor=_whole(0, _INT32, "how many segments replace one that is above the rate; with a rate only"),
+        minSegments=_whole(1, MAX_SEGMENTS_PER_STREAM, "1 unless given"),
+    ),
+    "RetentionConfig": _object(
+        ("type",),
+        type={"type": "string", "enum": ["LIMITED_DAYS", "LIMITED_SIZE_MB"]},
+        value=_whole(0, MAX_RETENTION_VALUE, "days or MiB; 0 with timeBasedRetention"),
+        timeBasedRetention=_model("TimeBasedRetention"),
+        maxValue=_whole(0, MAX_RETENTION_VALUE, "days or MiB; 0 with maxTimeBasedRetention"),
+        maxTimeBasedRetention=_model("TimeBasedRetention"),
+    ),
+    "TimeBasedRetention": _object(
+        days=_whole(0, MAX_RETENTION_PART),
+        hours=_whole(0, MAX_RETENTION_PART),
+        minutes=_whole(0, MAX_RETENTION_PART),
+    ),
+    "StreamState": _object(("streamState",), streamState={"type": "string", "enum": ["SEALED"]}),
+    "ScalingEvents": _list(_model("ScaleMetadata")),
+    "ScaleMetadata": _object(
+        ("timestamp", "segments", "splits", "merges"),
+        timestamp={**_COUNT, "description": "ms since 1970"},
+        segments=_list(_model("Segment")),
+        splits=_COUNT,
+        merges=_COUNT,
+    ),
+    "Segment": _object(
+        ("number", "epoch", "start", "keyStart", "keyEnd"),
+        number=_COUNT,
+        epoch=_COUNT,
+        start={**_COUNT, "description": "when it was created, ms since 1970"},
+        keyStart=_NUMBER,
+        keyEnd=_NUMBER,
+    ),
+    "ReaderGroupsList": _object(
+        ("readerGroups",), readerGroups=_list(_model("ReaderGroupName")), continuationToken=_CONTINUATION
+    ),
+    "ReaderGroupName": _object(("readerGroupName",), readerGroupName=_TEXT),
+    "ReaderGroupProperty": _object(
+        ("scopeName", "readerGroupName", "streamList", "onlineReaderIds"),
+        scopeName=_TEXT,
+        readerGroupName=_TEXT,
+        streamList=_list(_TEXT),
+        onlineReaderIds=_list(_TEXT),
+    ),
+    "HealthResult": _object(
+        ("name", "status", "readiness", "liveness", "details", "children"),
+        name=_TEXT,
+        status=_model("HealthStatus"),
+        readiness=_BOOLEAN,
+        liveness=_BOOLEAN,
+        details=_model("HealthDetails"),
+        children={"type": "object", "additionalProperties": _model("HealthResult")},
+    ),
+    "HealthStatus": {"type": "string", "enum": ["UP", "STARTING", "NEW", "UNKNOWN", "FAILED", "DOWN"]},
+    "HealthDetails": {"type": "object", "additionalProperties": _TEXT},
+    "HealthAnswer": _BOOLEAN,
+    "Error": _object(("error",), error=_TEXT),
+}

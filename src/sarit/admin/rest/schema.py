@@ -1,0 +1,133 @@
+"""Checks JSON values against JSON Schema, of which it knows what `models.py` uses.  Pure.
+
+The schemas that clients see in the OpenAPI document are the ones that are checked here, so the two cannot differ.
+A keyword that is not known here is a bug, and raises KeyError when the module is tested.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+from sarit.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Schema: TypeAlias = "Mapping[str, Any]"
+
+_SHOWN_CHARS: Final = 80
+# Said of a value, never checked.
+_REMARKS: Final = frozenset({"description", "format", "example"})
+
+
+def read_json(raw: bytes) -> Any:
+    """The value of a JSON text.  Raises Invalid, with the place of the mistake."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"the body is not UTF-8: byte {error.start} is wrong") from None
+    if not text.strip():
+        raise Invalid("the body is empty: send a JSON object")
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        raise Invalid(f"the body is not JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
+    except (RecursionError, ValueError) as error:  # nested too deeply; a number of thousands of digits
+        raise Invalid(f"the body is not JSON that anybody needs: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise Invalid(f"the body has a field twice: {next(name for name in names if names.count(name) > 1)!r}")
+    return found
+
+
+def _constant(name: str) -> NoReturn:
+    raise Invalid(f"the body is not JSON: {name} is no number there")
+
+
+def check(schema: Schema, value: Any, models: Mapping[str, Schema], at: str = "the body") -> Any:
+    """The value, with whole numbers as ints.  Raises Invalid for the first thing that does not fit, with its place."""
+    if "$ref" in schema:
+        return check(models[schema["$ref"].rpartition("/")[2]], value, models, at)
+    keywords = {name: bound for name, bound in schema.items() if name not in _REMARKS}
+    kind = keywords.pop("type")
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not _TYPES[kind](value):
+        raise Invalid(f"{at} is {_shown(value)}: give {_NAMES[kind]}")
+    if kind == "object":
+        return _check_object(keywords, value, models, at)
+    if kind == "array":
+        items = keywords.pop("items")
+        _check_bounds(keywords, value, at)
+        return [check(items, item, models, f"{at}[{place}]") for place, item in enumerate(value)]
+    if kind == "string":
+        _check_encodable(value, at)
+    _check_bounds(keywords, value, at)
+    return value
+
+
+def _check_object(keywords: dict[str, Any], value: dict[str, Any], models: Mapping[str, Schema], at: str) -> Any:
+    properties, required = keywords.pop("properties"), keywords.pop("required", ())
+    assert keywords == {"additionalProperties": False}
+    prefix = "" if at == "the body" else f"{at}."
+    for name in value:
+        if name not in properties:
+            raise Invalid(f"{at} has no field {_shown(name)}: its fields are {', '.join(properties)}")
+    for name in required:
+        if name not in value:
+            raise Invalid(f"{prefix}{name} is missing")
+    return {name: check(properties[name], found, models, f"{prefix}{name}") for name, found in value.items()}
+
+
+def _check_bounds(keywords: Mapping[str, Any], value: Any, at: str) -> None:
+    for name, bound in keywords.items():
+        holds, text = _BOUNDS[name]
+        if not holds(value, bound):
+            raise Invalid(f"{at} is {_shown(value)}: {text.format(bound)}")
+
+
+def _check_encodable(value: str, at: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"{at} is {_shown(value)}: it has half a surrogate pair, which is no text") from None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+_TYPES: Final = {
+    "object": _is(dict),
+    "array": _is(list),
+    "string": _is(str),
+    "integer": _is(int),
+    "boolean": _is(bool),
+}
+_NAMES: Final = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "boolean": "true or false",
+}
+_BOUNDS: Final[dict[str, tuple[Callable[[Any, Any], bool], str]]] = {
+    "minimum": (lambda value, bound: value >= bound, "give {} or more"),
+    "maximum": (lambda value, bound: value <= bound, "give {} or less"),
+    "minLength": (lambda value, bound: len(value) >= bound, "give {} or more characters"),
+    "maxLength": (lambda value, bound: len(value) <= bound, "give {} or fewer characters"),
+    "maxItems": (lambda value, bound: len(value) <= bound, "give {} or fewer"),
+    "pattern": (lambda value, bound: re.fullmatch(bound, value) is not None, "it must match {}"),
+    "enum": (lambda value, bound: value in bound, "give one of {}"),
+}

@@ -1,0 +1,48 @@
+"""When a stream got which segments: its epochs as events, for people and for tools.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sarit.controller.model.epochs import creation_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.controller.model.epochs import Epoch, SegmentRange
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingEvent:
+    """An epoch; times in ms since 1970.  `segments`: each with the time when it was created.
+
+    `splits`: how many segments of the epoch before were split; `merges`: how many of this one were merged from
+    several."""
+
+    time_ms: int
+    segments: tuple[tuple[SegmentRange, int], ...]
+    splits: int = 0
+    merges: int = 0
+
+
+def scaling_events(epochs: Sequence[Epoch], from_ms: int, to_ms: int) -> list[ScalingEvent]:
+    """The epochs that began between two times (both included), and before them the one that was in force.
+
+    `epochs`: all that are known, in order.  A segment of an epoch that is not known counts from the first known one."""
+    began = {epoch.number: epoch.created_ms for epoch in epochs}
+    earlier = [epoch for epoch in epochs if epoch.created_ms < from_ms]
+    shown = [*earlier[-1:], *(epoch for epoch in epochs if from_ms <= epoch.created_ms <= to_ms)]
+    # Nothing to compare the first one with: what came before it was not asked for.
+    before = [None, *shown]
+    return [_event(epoch, previous, began) for previous, epoch in zip(before, shown, strict=False)]
+
+
+def _event(epoch: Epoch, before: Epoch | None, began: dict[int, int]) -> ScalingEvent:
+    oldest = min(began.values())
+    segments = tuple((s, began.get(creation_epoch(s.segment), oldest)) for s in epoch.segments)
+    if before is None:
+        return ScalingEvent(epoch.created_ms, segments)
+    splits = sum(len(epoch.overlapping(s)) > 1 for s in before.segments)
+    merges = sum(len(before.overlapping(s)) > 1 for s in epoch.segments)
+    return ScalingEvent(epoch.created_ms, segments, splits, merges)
