@@ -16,7 +16,7 @@ def run_configs(monkeypatch):
     """The configurations with which processes would run."""
     found = []
     for name in ("run_store", "run_controller"):
-        monkeypatch.setattr(cluster_module, name, found.append)
+        monkeypatch.setattr(cluster_module, name, lambda config, reload: found.append(config))
     return found
 
 

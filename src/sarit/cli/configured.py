@@ -34,6 +34,7 @@ CONFIG_VARIABLE: Final = "SARIT_CONFIG"
 
 _FILE: Final = "sarit.config_file"  # in `click.Context.meta`
 _CHECK: Final = "sarit.config_check"
+_ARGUMENTS: Final = "sarit.arguments"
 _COMMANDS: Final = {
     "standalone": "sarit.cli.standalone:standalone",
     "store": "sarit.cli.store:store",
@@ -67,6 +68,7 @@ class Configured(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does; errors say where a value is from, and what is allowed."""
+        ctx.meta[_ARGUMENTS] = list(args)
         try:
             rest = super().parse_args(ctx, args)
         except click.BadParameter as error:
@@ -121,6 +123,13 @@ def configured_commands() -> dict[str, click.Command]:
 def start_check(ctx: click.Context) -> None:
     """Let the command, when it is invoked, check what it would run, and not run it."""
     ctx.meta[_CHECK] = True
+
+
+def parsed_again(ctx: click.Context) -> click.Context:
+    """The context of the same command line, with the file as it is now, for a check.  Raises ClickException."""
+    again = ctx.command.make_context(ctx.command.name, list(ctx.meta[_ARGUMENTS]))
+    start_check(again)
+    return again
 
 
 def is_check() -> bool:

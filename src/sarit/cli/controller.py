@@ -12,6 +12,7 @@ from sarit.cli.process_options import (
     config_option,
     log_options,
     machine_option,
+    reload_of,
     shown_options,
     start_logs,
 )
@@ -69,4 +70,4 @@ def controller(
     if is_check():
         return
     start_logs(log_level, log_format)
-    run_controller(config)
+    run_controller(config, reload_of(config.options))

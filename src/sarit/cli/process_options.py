@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sarit.cli.configured import config_option, unknown_variables
+from sarit.cli.configured import config_option, parsed_again, unknown_variables
 from sarit.cli.option_types import CLUSTER_URL, Host, Name
 
-__all__ = ["address_options", "cluster_option", "config_option", "log_options", "machine_option", "shown_options",
-           "start_logs"]  # fmt: skip
+__all__ = ["address_options", "cluster_option", "config_option", "log_options", "machine_option", "reload_of",
+           "shown_options", "start_logs"]  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.cli.options import Command
+    from sarit.node.reload import Reload
     from sarit.node.start_line import ShownOption
 
 cluster_option = click.option(
@@ -95,3 +96,30 @@ def shown_options() -> tuple[ShownOption, ...]:
 
     rows = effective(click.get_current_context(), os.environ)
     return tuple(ShownOption(row.option, row.text, row.origin) for row in rows)
+
+
+def reload_of(options: tuple[ShownOption, ...]) -> Reload:
+    """What the command that runs does at SIGHUP; `options`: its own."""
+    from sarit.cli.time_options import times_of
+    from sarit.core.errors import Invalid
+    from sarit.node.logs import LogSettings
+    from sarit.node.reload import LiveSettings, ReadOptions, Reload
+
+    ctx = click.get_current_context()
+
+    def read() -> ReadOptions:
+        try:
+            again = parsed_again(ctx)
+            with again:
+                again.command.invoke(again)
+                found = again.params
+                times = times_of(
+                    found["scaling_windows"], found["scaling_cool_down"], found.get("retention_interval"),
+                    found.get("watermark_interval"),
+                )  # fmt: skip
+                logs = LogSettings(found["log_level"], found["log_format"])
+                return ReadOptions(shown_options(), LiveSettings(logs, times, found.get("scrub")))
+        except click.ClickException as error:
+            raise Invalid(error.format_message().replace("\n", "; ")) from None
+
+    return Reload(options, read)

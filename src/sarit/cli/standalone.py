@@ -10,7 +10,7 @@ import click
 from sarit.cli.configured import Configured, OneStart, config_option, is_check
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option
-from sarit.cli.process_options import log_options, shown_options, start_logs
+from sarit.cli.process_options import log_options, reload_of, shown_options, start_logs
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.core import limits
 
@@ -160,4 +160,4 @@ def standalone(
         from sarit.node.processes import run
 
     start_logs(log_level, log_format)
-    run(config)
+    run(config, reload_of(config.options))

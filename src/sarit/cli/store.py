@@ -13,6 +13,7 @@ from sarit.cli.process_options import (
     config_option,
     log_options,
     machine_option,
+    reload_of,
     shown_options,
     start_logs,
 )
@@ -96,4 +97,4 @@ def store(
     if is_check():
         return
     start_logs(log_level, log_format)
-    run_store(config)
+    run_store(config, reload_of(config.options))

@@ -106,6 +106,12 @@ class Controller:
         for each in work:
             self._background.spawn(each)
 
+    def change_times(self, times: Times) -> None:
+        """Other intervals of scaling by rate, retention and watermarks."""
+        self.autoscale.times = times.scaling
+        self.watermarks.times = times.watermarks
+        self.maintenance.change_times(times.retention, times.watermarks)
+
     async def stop(self) -> None:
         """Stop the background work.  The next start, of any controller, completes what it leaves."""
         await self._background.close()

@@ -4,8 +4,9 @@
 for its description.
 
 *The parent speaks* over standard input: one line with the description (`ChildSpec`), then commands, one a line.
-`serve`: all containers of the node are open.  `stop`: flush and end.  `skip`: end without the flush.  The end of the
-input means that the parent is gone: the process ends at once, as by kill -9; acknowledged data is in the log.
+`serve`: all containers of the node are open.  `live` with settings: go on with these (`reload.py`).  `stop`: flush and
+end.  `skip`: end without the flush.  The end of the input means that the parent is gone: the process ends at once, as
+by kill -9; acknowledged data is in the log.
 
 *The child speaks* over standard output, one JSON object a line: `opened`, `ready` with its port, `failed` with the
 error, and from its start on `alive` every CHILD_HEARTBEAT_SECONDS, while its event loop runs.
@@ -29,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
@@ -40,6 +41,7 @@ from sarit.node.health import Health
 from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, STORES_RETRY_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.logs import LogSettings, set_up_logs
+from sarit.node.reload import LiveSettings, decode_live, take_logs
 from sarit.node.signals import serve_until_stopped
 from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address
 from sarit.node.volume import storage_directory
@@ -49,9 +51,12 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Env
     from sarit.node.settings import NodeConfig
+    from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.node")
+
+LIVE_COMMAND: Final = b"live "
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,9 @@ class Part(Protocol):
     async def serve(self) -> int:
         """Listen; the port.  Raises SaritError, OSError."""
 
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings."""
+
     def skip_flush(self) -> None:
         """Let `stop` end its flush."""
 
@@ -111,6 +119,7 @@ class StorePart:
         self._admin = admin
         self._store: SegmentStore | None = None
         self._server: Any = None
+        self._meters: LoadMeters | None = None
         self._metering: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -145,7 +154,7 @@ class StorePart:
 
         assert self._store is not None
         config = self._spec.config
-        meters = LoadMeters(self._store, self._env.clock, config.times.scaling)
+        meters = self._meters = LoadMeters(self._store, self._env.clock, config.times.scaling)
         internal = InternalHandler(self._store, self._spec.secret, meters)
         meters.request_scaling = internal.request_scaling
         self._server = StoreListener(self._store, max_connections=config.max_connections, internal=internal)
@@ -155,6 +164,13 @@ class StorePart:
         self._admin.metrics.listener, self._admin.metrics.meters = self._server, meters
         await self._admin.serve()
         return port
+
+    def take_over(self, live: LiveSettings) -> None:
+        """See `Part`."""
+        if self._store is not None and live.scrub_bytes_per_second is not None:
+            self._store.change_scrub(live.scrub_bytes_per_second)
+        if self._meters is not None:
+            self._meters.change_times(live.times.scaling)
 
     def skip_flush(self) -> None:
         """Let `stop` end its flush."""
@@ -228,6 +244,10 @@ class ControllerPart:
         await self._admin.serve(f"{internal_address(config)}:{port}")
         return port
 
+    def take_over(self, live: LiveSettings) -> None:
+        """See `Part`."""
+        self._controller.change_times(live.times)
+
     def skip_flush(self) -> None:
         """Nothing is flushed."""
 
@@ -251,6 +271,7 @@ class Parent:
         self.serve = asyncio.Event()
         self.first = asyncio.Event()
         self.again = asyncio.Event()
+        self.on_live: Callable[[LiveSettings], None] = lambda live: None
         self._loop = asyncio.get_running_loop()
 
     def listen(self) -> None:
@@ -259,6 +280,11 @@ class Parent:
 
     def noticed(self, *, ready: bool) -> None:
         """See `Stops`: the parent says it."""
+
+    def _take_over(self, line: bytes) -> None:
+        live = decode_live(line)
+        take_logs(live.log)
+        self.on_live(live)
 
     def report(self, kind: str, **values: object) -> None:
         """Report one event."""
@@ -275,7 +301,10 @@ class Parent:
     def _read(self) -> None:
         events = {b"serve": self.serve, b"stop": self.first, b"skip": self.again}
         while line := read_line(self._commands):
-            self._loop.call_soon_threadsafe(events[line].set)
+            if line.startswith(LIVE_COMMAND):
+                self._loop.call_soon_threadsafe(self._take_over, line.removeprefix(LIVE_COMMAND))
+            else:
+                self._loop.call_soon_threadsafe(events[line].set)
         # The parent is gone.  Another node may start on the directory at any moment: nothing may be written any more.
         os._exit(1)
 
@@ -300,6 +329,7 @@ async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
         parent.report("ready", port=await part.serve(), http=admin.port)
         admin.metrics.gc = GcScheduler().start()
 
+    parent.on_live = part.take_over
     alive = asyncio.ensure_future(parent.keep_alive())
     try:
         await serve_until_stopped(part, start(), parent, admin.health.stopping)

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from sarit.node.cluster_process import Process
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
     from sarit.node.metrics import Metrics
+    from sarit.node.reload import LiveSettings, Reload
     from sarit.node.signals import Stoppable
     from sarit.rpc.grpc_server import GrpcListener
     from sarit.store.store import SegmentStore
@@ -186,6 +187,7 @@ class ClusterStore:
         self._store: SegmentStore | None = None
         self._member: Member | None = None
         self._server: Any = None
+        self._meters: Any = None
         self._owners: StoreConnections | None = None
         self._background = Background.critical(_log, "background work of this store")
         self._drained = asyncio.Event()
@@ -294,7 +296,7 @@ class ClusterStore:
         from sarit.store.server.internal_handler import InternalHandler
         from sarit.store.server.listener import StoreListener
 
-        meters = LoadMeters(store, self._env.clock, node.times.scaling)
+        meters = self._meters = LoadMeters(store, self._env.clock, node.times.scaling)
         internal = InternalHandler(store, secret, meters)
         meters.request_scaling = internal.request_scaling
         self._server = StoreListener(
@@ -325,6 +327,11 @@ class ClusterStore:
         assert member is not None
         found = await connection.registers.get(f"{DRAINED}/{member.name}")
         await member.reweigh(self._config.weight if found is None else 0)
+
+    def take_over(self, live: LiveSettings) -> None:
+        """See `Process`."""
+        if self._meters is not None:
+            self._meters.change_times(live.times.scaling)
 
     def skip_flush(self) -> None:
         """See `Process`."""
@@ -417,6 +424,11 @@ class ClusterControllerProcess:
         _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}{admin.where()}")
 
+    def take_over(self, live: LiveSettings) -> None:
+        """See `Process`."""
+        if self._controller is not None:
+            self._controller.controller.change_times(live.times)
+
     def skip_flush(self) -> None:
         """See `Process`: calls under way end without an answer."""
         self._skipped.set()
@@ -433,7 +445,7 @@ class ClusterControllerProcess:
             await self._connection.close()
 
 
-async def _serve(process: Process, admin: Admin, env: Env) -> None:
+async def _serve(process: Process, admin: Admin, env: Env, reload: Reload | None) -> None:
     """Until a signal, or until the process cannot go on.  Raises SaritError, OSError."""
 
     async def start() -> None:
@@ -443,6 +455,8 @@ async def _serve(process: Process, admin: Admin, env: Env) -> None:
 
     signals = StopSignals(env.clock)
     signals.listen()
+    if reload is not None:
+        reload.listen(process.take_over)
     process.notify_failure(signals.first.set)
     stoppable: Stoppable = process
     try:
@@ -454,30 +468,30 @@ async def _serve(process: Process, admin: Admin, env: Env) -> None:
     say("sarit stopped; everything acknowledged is in the log")
 
 
-def run_store(config: ProcessConfig) -> None:
+def run_store(config: ProcessConfig, reload: Reload | None = None) -> None:
     """Run a store until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
     allowed = raise_descriptor_limit()
-    _run(config, "the store", lambda env: ClusterStore(config, env, machine_memory(), allowed))
+    _run(config, "the store", lambda env: ClusterStore(config, env, machine_memory(), allowed), reload)
 
 
-def run_controller(config: ProcessConfig) -> None:
+def run_controller(config: ProcessConfig, reload: Reload | None = None) -> None:
     """Run a controller until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     from sarit.env.real_limits import raise_descriptor_limit
 
     raise_descriptor_limit()
-    _run(config, "the controller", lambda env: ClusterControllerProcess(config, env))
+    _run(config, "the controller", lambda env: ClusterControllerProcess(config, env), reload)
 
 
-def _run(config: ProcessConfig, name: str, make: Any) -> None:
+def _run(config: ProcessConfig, name: str, make: Any, reload: Reload | None) -> None:
     import uvloop
 
     from sarit.env.real import real_env
 
     async def main() -> None:
         env = real_env()
-        await _serve(make(env), Admin(Health(name, env.clock), config.host, config.http_port), env)
+        await _serve(make(env), Admin(Health(name, env.clock), config.host, config.http_port), env, reload)
 
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     uvloop.run(main())

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from sarit.core.errors import SaritError
     from sarit.node.admin import Admin
+    from sarit.node.reload import LiveSettings
 
 
 class Process(Protocol):
@@ -23,6 +24,9 @@ class Process(Protocol):
 
     async def start(self, admin: Admin) -> None:
         """Serve when this returns.  Raises SaritError, OSError."""
+
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings."""
 
     def skip_flush(self) -> None:
         """Let `stop` wait for nothing."""

@@ -23,7 +23,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
-from sarit.node.child import ChildSpec
+from sarit.node.child import LIVE_COMMAND, ChildSpec
 from sarit.node.indexes import claim_index_storage
 from sarit.node.limits import (
     CHILD_HEARTBEAT_SECONDS,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Env
     from sarit.node.ownership import DirectoryClaim
+    from sarit.node.reload import LiveSettings, Reload
     from sarit.node.settings import NodeConfig
 
 _log = logging.getLogger("sarit.node")
@@ -163,6 +164,10 @@ class Child:
             await asyncio.wait((self._running,))
         self._running.result()
 
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings; a process that starts again begins with them (`make`)."""
+        self._command(LIVE_COMMAND + live.encode() + b"\n")
+
     def kill(self) -> None:
         """End it at once."""
         if self.process is not None:
@@ -279,6 +284,7 @@ class ProcessNode:
         self._claim = claim
         self._secret = env.random.bytes(CHILD_SECRET_BYTES)
         self._first_start = True
+        self._live: LiveSettings | None = None
         self._spare = Spare()
         self.stores = [self._store(number, part) for number, part in enumerate(parts)]
         self.controller = Child(_CONTROLLER, "the controller", env, self._spare, self._controller_spec)
@@ -308,6 +314,11 @@ class ProcessNode:
         return replace(spec, stores=tuple(store.port for store in self.stores))
 
     def _spec(self, name: str, number: int | None, config: NodeConfig) -> ChildSpec:
+        if self._live is not None:
+            config = replace(config, times=self._live.times)
+            if number is not None and self._live.scrub_bytes_per_second is not None:
+                rate = self._live.scrub_bytes_per_second // config.processes
+                config = replace(config, limits=replace(config.limits, scrub_bytes_per_second=rate))
         return ChildSpec(
             name, number, config.processes, config, self._secret, version("sarit"), current_logs(),
             damaged=self._claim.damaged,
@@ -342,6 +353,17 @@ class ProcessNode:
         await self.controller.stop()
         await asyncio.gather(*(store.stop() for store in self.stores))
 
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings, in all processes and in those that start later."""
+        self._live = live
+        each = (
+            live
+            if live.scrub_bytes_per_second is None
+            else replace(live, scrub_bytes_per_second=live.scrub_bytes_per_second // self._config.processes)
+        )
+        for child in (*self.stores, self.controller):
+            child.take_over(each)
+
     def skip_flush(self) -> None:
         """Let the stores end their flushes."""
         for store in self.stores:
@@ -364,14 +386,18 @@ async def gather_first_error(work: Any) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _serve(config: NodeConfig, machine_bytes: int, descriptors: int, env: Env) -> None:
+async def _serve(config: NodeConfig, machine_bytes: int, descriptors: int, env: Env, reload: Reload | None) -> None:
     signals = StopSignals(env.clock)
     signals.listen()
+    if reload is not None:
+        reload.listen()
     config = fit_to_volume(config, env.files)
     parts = config.divided(machine_bytes, descriptors)
     claim = claim_directory(config, env)
     try:
         node = ProcessNode(config, parts, env, claim)
+        if reload is not None:
+            reload.apply = node.take_over
         await serve_until_stopped(node, _start(config, env, claim, node), signals)
     finally:
         # Last: another node may start on the directory from here on.
@@ -395,7 +421,7 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Proc
     say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
 
 
-def run(config: NodeConfig) -> None:
+def run(config: NodeConfig, reload: Reload | None = None) -> None:
     """Run a node of several processes until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     import uvloop
 
@@ -405,4 +431,4 @@ def run(config: NodeConfig) -> None:
     warn_of_addresses(config)
     # Children inherit the limit.
     descriptors = raise_descriptor_limit()
-    uvloop.run(_serve(config.validated(), machine_memory(), descriptors, real_env()))
+    uvloop.run(_serve(config.validated(), machine_memory(), descriptors, real_env(), reload))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
     from sarit.node.ownership import DirectoryClaim
+    from sarit.node.reload import LiveSettings, Reload
     from sarit.node.settings import NodeConfig
     from sarit.rpc.grpc_server import GrpcListener
     from sarit.storage.port import ChunkStorage
@@ -133,6 +134,13 @@ class Node:
         """Let `stop` end its flush."""
         self.store.skip_flush()
 
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings."""
+        if live.scrub_bytes_per_second is not None:
+            self.store.change_scrub(live.scrub_bytes_per_second)
+        self.meters.change_times(live.times.scaling)
+        self.controller.change_times(live.times)
+
 
 def advertised_address(config: NodeConfig) -> str:
     """The address that clients get: an address, not a name."""
@@ -176,9 +184,11 @@ async def open_node(
     )
 
 
-async def _serve(config: NodeConfig, env: Env) -> None:
+async def _serve(config: NodeConfig, env: Env, reload: Reload | None) -> None:
     signals = StopSignals(env.clock)
     signals.listen()
+    if reload is not None:
+        reload.listen()
     config = fit_to_volume(config, env.files)
     # Before anything else reads or writes the directory.
     claim = claim_directory(config, env)
@@ -194,6 +204,8 @@ async def _serve(config: NodeConfig, env: Env) -> None:
             # Its storage has threads from here on, even if it never starts.
             node = await open_node(config, env, claim, logs, admin.metrics)
             health.store = admin.metrics.store = node.store
+            if reload is not None:
+                reload.apply = node.take_over
             admin.metrics.listener, admin.metrics.meters = node.server, node.meters
             await serve_until_stopped(node, _start(config, env, claim, node, admin), signals, health.stopping)
     finally:
@@ -247,7 +259,7 @@ def warn_of_addresses(config: NodeConfig) -> None:
         )
 
 
-def run(config: NodeConfig) -> None:
+def run(config: NodeConfig, reload: Reload | None = None) -> None:
     """Run a node until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     import uvloop
 
@@ -263,7 +275,7 @@ def run(config: NodeConfig) -> None:
             "only %d files may be open: %d connections to the store and %d to the controller at most (see ulimit -n)",
             allowed, config.max_connections, config.max_api_connections,
         )  # fmt: skip
-    uvloop.run(_serve(config, real_env()))
+    uvloop.run(_serve(config, real_env(), reload))
 
 
 __all__ = ["Node", "SaritError", "claim_directory", "open_node", "run"]

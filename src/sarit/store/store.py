@@ -199,6 +199,10 @@ class SegmentStore:
         """The state of every container, by number."""
         return [hosted.health for hosted in self._hosted]
 
+    def change_scrub(self, bytes_per_second: int) -> None:
+        """Scrub at another rate; 0: not at all."""
+        self.parts.scrub_rate.change(bytes_per_second)
+
     def skip_flush(self) -> None:
         """Let `stop` end its flushes: what is not in long-term storage stays in the log."""
         self._flush_skipped.set()

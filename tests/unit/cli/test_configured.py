@@ -33,7 +33,7 @@ def run_configs(monkeypatch, tmp_path):
     """The configurations with which processes would run.  No variable and no file of this machine counts."""
     found = []
     for module, name in ((standalone, "run"), (processes, "run"), (cluster, "run_store"), (cluster, "run_controller")):
-        monkeypatch.setattr(module, name, found.append)
+        monkeypatch.setattr(module, name, lambda config, reload: found.append(config))
     for _, option in (param.values for param in OPTIONS):
         monkeypatch.delenv(variable_of(option), raising=False)
     monkeypatch.setattr(configured, "DEFAULT_CONFIG", tmp_path / "none")
@@ -192,8 +192,8 @@ def test_every_fault_of_a_file_is_named_at_once(tmp_path):
     ],
 )  # fmt: skip
 def test_options_that_contradict_are_named_with_both_origins(options, file, env, message, monkeypatch, tmp_path):
-    monkeypatch.setattr(standalone, "run", lambda config: config.validated())
-    monkeypatch.setattr(processes, "run", lambda config: config.validated())
+    monkeypatch.setattr(standalone, "run", lambda config, reload: config.validated())
+    monkeypatch.setattr(processes, "run", lambda config, reload: config.validated())
     path = tmp_path / "sarit.toml"
     path.write_text(file)
     output = invoke("standalone", "--config", str(path), *options, env=env)
@@ -201,7 +201,7 @@ def test_options_that_contradict_are_named_with_both_origins(options, file, env,
 
 
 def test_options_of_the_command_line_that_contradict_need_no_origins(monkeypatch):
-    monkeypatch.setattr(processes, "run", lambda config: config.validated())
+    monkeypatch.setattr(processes, "run", lambda config, reload: config.validated())
     output = invoke("standalone", "--processes", "2", "--one-port")
     assert output == "--one-port is for one process: with --processes each store has a port of its own"
 

@@ -44,7 +44,7 @@ def test_invalid_intervals_are_refused(times):
 
 def test_command_line_options_reach_the_node(monkeypatch):
     started = []
-    monkeypatch.setattr(sarit.node.standalone, "run", started.append)
+    monkeypatch.setattr(sarit.node.standalone, "run", lambda config, reload: started.append(config))
     options = ["--scaling-windows", "1", "2", "3", "4", "--scaling-cool-down", "7", "--watermark-interval", "0.5"]
     assert CliRunner().invoke(standalone, options).exit_code == 0
     assert CliRunner().invoke(standalone, []).exit_code == 0
@@ -55,7 +55,7 @@ def test_command_line_options_reach_the_node(monkeypatch):
 
 def test_rate_of_the_scrub_reaches_the_store(monkeypatch):
     started = []
-    monkeypatch.setattr(sarit.node.standalone, "run", started.append)
+    monkeypatch.setattr(sarit.node.standalone, "run", lambda config, reload: started.append(config))
     for options in ([], ["--scrub", "0"], ["--scrub", "64M"]):
         assert CliRunner().invoke(standalone, options).exit_code == 0
     rates = [config.validated().on_machine(4096 * MIB).limits.scrub_bytes_per_second for config in started]
@@ -126,7 +126,7 @@ def test_memory_that_does_not_fit_is_refused(asked, machine, error):
 )
 def test_memory_is_given_as_size(monkeypatch, text, expected):
     started = []
-    monkeypatch.setattr(sarit.node.standalone, "run", started.append)
+    monkeypatch.setattr(sarit.node.standalone, "run", lambda config, reload: started.append(config))
     assert CliRunner().invoke(standalone, ["--memory", text]).exit_code == 0
     assert started[0].memory_bytes == expected
 

@@ -38,7 +38,7 @@ class AutoScale:
         self._catalog = catalog
         self._streams = streams
         self._segments = segments
-        self._times = times
+        self.times = times
         self._env = env
         self._requests: dict[str, ScaleAdvice] = {}
         self._wake = asyncio.Event()
@@ -87,14 +87,14 @@ class AutoScale:
         names = [name.segment(SegmentId.unpack(s)) for s in near]
         rates = dict(zip(near, await self._segments.rates(names), strict=True))
         # Before `change`, which takes the stream's lock and completes pending work.
-        if autoscale.plan(found.record, identity.packed, rates, self._times) is None:
+        if autoscale.plan(found.record, identity.packed, rates, self.times) is None:
             return False
         planned: list[autoscale.Plan] = []
 
         def decide(record: StreamRecord, _: object) -> StreamRecord:
             # After a conflict `change` calls this again, with the newest record.
             planned.clear()
-            plan = autoscale.plan(record, identity.packed, rates, self._times)
+            plan = autoscale.plan(record, identity.packed, rates, self.times)
             if plan is None:
                 return record
             planned.append(plan)

@@ -57,13 +57,18 @@ class MaintenanceLoop:
     async def run(self) -> None:
         """Run both loops for ever."""
         await asyncio.gather(
-            self._repeat(self.run_retention_round, self._retention_times.interval),
-            self._repeat(self.run_watermark_round, self._watermark_times.interval),
+            self._repeat(self.run_retention_round, lambda: self._retention_times.interval),
+            self._repeat(self.run_watermark_round, lambda: self._watermark_times.interval),
         )
 
-    async def _repeat(self, run_round: Callable[[], Awaitable[None]], interval: float) -> None:
+    def change_times(self, retention: RetentionTimes, watermarks: WatermarkTimes) -> None:
+        """Other intervals, after the rounds that are awaited now."""
+        self._retention_times, self._watermark_times = retention, watermarks
+        self._next_due.clear()
+
+    async def _repeat(self, run_round: Callable[[], Awaitable[None]], interval: Callable[[], float]) -> None:
         while True:
-            await asyncio.sleep(max(interval, MIN_ROUND_PAUSE_SECONDS))
+            await asyncio.sleep(max(interval(), MIN_ROUND_PAUSE_SECONDS))
             try:
                 await run_round()
             except SaritError as error:

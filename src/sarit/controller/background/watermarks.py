@@ -42,7 +42,7 @@ class Watermarks:
         self._catalog = catalog
         self._streams = streams
         self._segments = segments
-        self._times = times
+        self.times = times
         self._env = env
         self._seen: dict[tuple[StreamName, str], tuple[int, float]] = {}
 
@@ -89,7 +89,7 @@ class Watermarks:
         return True
 
     def _time_out(self, record: StreamRecord) -> float:
-        return record.config.timestamp_aggregation_ms / 1000 or self._times.writer_time_out
+        return record.config.timestamp_aggregation_ms / 1000 or self.times.writer_time_out
 
     def _idle(self, name: StreamName, writer: str, version: int) -> float:
         """Seconds since this controller first saw this version of the note: an equal note counts as new."""

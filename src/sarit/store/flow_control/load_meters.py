@@ -140,6 +140,10 @@ class LoadMeters:
         # Of the last measurement.
         self.busiest_streams, self.busiest_scopes = Busiest(MAX_METRIC_STREAMS), Busiest(MAX_METRIC_SCOPES)
 
+    def change_times(self, times: ScalingTimes) -> None:
+        """Other windows, from the next measurement on; the averages go on from what they are."""
+        self._times = times
+
     def __repr__(self) -> str:
         return f"<LoadMeters of {len(self._meters)} segments>"
 

@@ -44,9 +44,24 @@ class ScrubRateLimiter:
         self._clock = clock
         self.bytes_per_second = bytes_per_second
         self._free_at = clock.monotonic()
+        self._enabled = asyncio.Event()
+        self.change(bytes_per_second)
+
+    def change(self, bytes_per_second: int) -> None:
+        """Another rate, from the next read on."""
+        self.bytes_per_second = bytes_per_second
+        if bytes_per_second:
+            self._enabled.set()
+        else:
+            self._enabled.clear()
+
+    async def enabled(self) -> None:
+        """Until the rate is above 0."""
+        await self._enabled.wait()
 
     async def __call__(self, size: int) -> None:
         """Wait until `size` bytes may be read."""
+        await self.enabled()
         now = self._clock.monotonic()
         # One after the other: each takes the time of its bytes, from the end of the one before.
         begin = max(now, self._free_at)
@@ -69,10 +84,9 @@ class Scrub:
         return f"<Scrub of {self._container!r}: {self.chunk_bytes} bytes in {self.passes} passes>"
 
     async def run(self) -> None:
-        """Run until it is cancelled; at once over when the rate is 0."""
-        if not self._rate_limiter.bytes_per_second:
-            return
+        """Run until it is cancelled; it waits while the rate is 0."""
         try:
+            await self._rate_limiter.enabled()
             # A node that recovers has more urgent reads.
             await asyncio.sleep(min(SCRUB_START_SECONDS, self._interval_seconds))
             low, high = keys.kind_range(keys.EXTENT)

@@ -130,10 +130,24 @@ def test_rate_is_shared():
     run(main)
 
 
-def test_rate_of_zero_reads_nothing():
+def test_rate_of_zero_reads_nothing_until_it_is_raised():
     async def main():
         world, store, opened = await started(*SIZES)
-        assert (await one_pass(opened, rate=0)).chunk_bytes == 0
+        limiter = ScrubRateLimiter(opened.container.env.clock, 0)
+        scrub = Scrub(opened.container, limiter, 0.001)
+        running = asyncio.ensure_future(scrub.run())
+        await asyncio.sleep(0.01)
+        assert (scrub.chunk_bytes, scrub.passes) == (0, 0)
+        limiter.change(FAST)
+        while not scrub.passes:
+            await asyncio.sleep(0.001)
+        limiter.change(0)
+        await asyncio.sleep(0.01)
+        before = scrub.chunk_bytes
+        assert before >= sum(SIZES)
+        await asyncio.sleep(0.01)
+        assert scrub.chunk_bytes == before
+        running.cancel()
         await store.stop()
 
     run(main)
