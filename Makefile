@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -68,6 +68,9 @@ cluster-rolling: setup  ## restart all of a cluster, one by one, under load of P
 
 cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS servers (needs Java and Maven)
 	@$(BIN)/pytest -m long tests/components tests/contract tests/cluster
+
+backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (3 minutes)
+	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup
 
 models: setup  ## the small models of protocols, those with many states, too (a minute)
 	@$(BIN)/pytest -m "long or not long" tests/unit/models

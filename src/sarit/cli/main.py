@@ -30,6 +30,8 @@ _NOUNS = {
     "read": ("sarit.cli.read:read", "Print a stream's events."),
     "verify": ("sarit.cli.verify:verify", "Check a node's data directory: index, chunks, log."),
     "repair": ("sarit.cli.verify:repair", "Repair the index of a stopped node as far as no guess is needed."),
+    "backup": ("sarit.cli.backup:backup", "Back up a running node; list, verify and prune its backups."),
+    "restore": ("sarit.cli.backup:restore", "Make a new node of a backup."),
     "bench": ("sarit.cli.bench:bench", "Measure write and read rates against a running node."),
     "context": ("sarit.cli.context:context", "Name the addresses of installations, and choose the one to ask."),
     "config": ("sarit.cli.config:config", "Check and show the options of nodes: flags, variables, and the file."),

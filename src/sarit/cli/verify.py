@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sarit.cli.options import count_of, format_option
+from sarit.cli.progress import Bar
 from sarit.core.errors import SaritError
 
 if TYPE_CHECKING:
@@ -18,28 +19,6 @@ if TYPE_CHECKING:
     from sarit.verify.findings import Report
 
 _DAMAGED, _FAILED = 1, 2
-
-
-class _Bar:
-    """A progress bar for each part, on a terminal alone."""
-
-    def __init__(self) -> None:
-        self._bar: click._termui_impl.ProgressBar[int] | None = None
-
-    def begin(self, label: str, length: int) -> None:
-        self.end()
-        if sys.stderr.isatty() and length:
-            self._bar = click.progressbar(length=length, label=label, file=sys.stderr)
-            self._bar.__enter__()
-
-    def add(self, length: int) -> None:
-        if self._bar is not None:
-            self._bar.update(length)
-
-    def end(self) -> None:
-        if self._bar is not None:
-            self._bar.__exit__(None, None, None)
-            self._bar = None
 
 
 @click.command()
@@ -64,7 +43,7 @@ def verify(data: Path, output: str) -> None:
     async def main() -> tuple[Report, bool]:
         env = real_env()
         directory = open_directory(env, path)
-        bar = _Bar()
+        bar = Bar()
         try:
             return await check(env, directory, bar), directory.lock is None
         finally:
@@ -134,7 +113,7 @@ def _repair(directory: Directory, *, yes: bool) -> bool:
     from sarit.env.real import real_env
     from sarit.verify.repair import apply, plan_repair
 
-    env, waiting, left, bar = real_env(), 0, 0, _Bar()
+    env, waiting, left, bar = real_env(), 0, 0, Bar()
     for number in range(directory.description.containers):
         path = directory.index_path(number)
         if not env.files.exists(path) and not env.files.exists(f"{directory.path}/log/{number}"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
 from sarit.core.limits import LOG_FILE_BYTES
-from sarit.log.opening import begin_epoch, claim_files, open_files
+from sarit.log.opening import begin_after, begin_epoch, claim_files, open_files
 from sarit.log.statistics import LogStatistics
 from sarit.log.writer import LocalLog, ignore_outcome
 
@@ -64,6 +64,15 @@ class LocalLogProvider:
         claim = await self.claim(container)
         try:
             return await claim.open(None)
+        except BaseException:
+            await claim.release()
+            raise
+
+    async def create_after(self, container: int, history: LogHistory) -> LocalLog:
+        """A new log for a restored container, which continues after its checkpoint.  Raises Invalid, Unavailable."""
+        claim = await self.claim(container)
+        try:
+            return await claim.create_after(history)
         except BaseException:
             await claim.release()
             raise
@@ -123,6 +132,16 @@ class LocalClaim:
         except OSError as error:
             raise Unavailable(f"the log in {claimed.directory} cannot be opened: {error}") from error
         return LocalLog(env, claimed.directory, claimed.container, opened, worker, self._statistics)
+
+    async def create_after(self, history: LogHistory) -> LocalLog:
+        """See `LocalLogProvider.create_after`."""
+        env, claimed, worker = self._env, self._claimed, self._worker
+        try:
+            opened = await worker.run(lambda: begin_after(env, claimed, history, self._file_bytes))
+        except OSError as error:
+            raise Unavailable(f"the log in {claimed.directory} cannot be made: {error}") from error
+        self._log = LocalLog(env, claimed.directory, claimed.container, opened, worker, self._statistics)
+        return self._log
 
     async def fence(self) -> None:
         """A later owner claims the log: end this one."""

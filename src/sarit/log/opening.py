@@ -15,7 +15,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.errors import Corrupt, Unavailable
+from sarit.core.errors import Corrupt, Invalid, Unavailable
 from sarit.core.limits import LOG_IDENTITY_BYTES, MAX_RECYCLED_LOG_FILES
 from sarit.log.allocator import LogFileAllocator, WritableFile
 from sarit.log.history import Listing, history_problem
@@ -98,6 +98,23 @@ def begin_epoch(
         if not accept_loss or history is None:
             raise
         plan = _accept(env, claimed, history, str(error))
+    return _make_first_file(env, claimed, plan, file_bytes, max_recycled)
+
+
+def begin_after(env: Env, claimed: ClaimedFiles, history: LogHistory, file_bytes: int) -> OpenedFiles:
+    """Make a log where there is none, for a container that was restored from a backup.  Blocking.
+
+    It continues after the frame of the checkpoint, in a later epoch.  Raises Invalid (there is a log), OSError."""
+    if claimed.listing.logs or claimed.listing.unreadable:
+        raise Invalid(f"{claimed.directory} holds a log already")
+    tail = Tail(end=history.frame, durable=history.frame)
+    plan = _Plan(claimed.listing, tail, history.epoch + 1, env.random.bytes(LOG_IDENTITY_BYTES))
+    return _make_first_file(env, claimed, plan, file_bytes, MAX_RECYCLED_LOG_FILES)
+
+
+def _make_first_file(env: Env, claimed: ClaimedFiles, plan: _Plan, file_bytes: int, max_recycled: int) -> OpenedFiles:
+    """The fence: the first file of a new epoch."""
+    files, directory = env.files, claimed.directory
     listing, tail = plan.listing, plan.tail
     maker = LogFileAllocator(
         files, env.random, directory, claimed.container, file_bytes, max_recycled, plan.identity

@@ -35,6 +35,7 @@ from sarit.node.pieces import (
     LAST_START,
     LOG_FOLDER,
     OWNER_CHUNK_WRITTEN,
+    RESTORING,
     SQLITE,
     count_containers,
     find_missing,
@@ -86,7 +87,7 @@ class DirectoryClaim:
     def mark_complete(self, config: NodeConfig, env: Env) -> None:
         """Record that all pieces exist.  Call it when all containers are open, before anything is served.  Blocks."""
         if not self.complete:
-            _write_description(config, env, self.node, self.index, complete=True)
+            write_description(config, env, self.node, self.index, complete=True)
             self.complete = True
 
 
@@ -119,6 +120,8 @@ def claim_directory(config: NodeConfig, env: Env, index: str | None = None) -> D
 def _claim_undescribed(config: NodeConfig, env: Env, lock: File, index: str) -> DirectoryClaim:
     """A new directory; or one that has lost its description, which is refused.  Raises Invalid."""
     files, directory = env.files, config.data_dir
+    if files.exists(f"{directory}/{RESTORING}"):
+        raise Invalid(f"the restore of {directory} is not complete: run `sarit restore` again, or delete the directory")
     traces = find_traces(files, directory)
     if traces:
         if not config.accept_data_loss:
@@ -131,7 +134,7 @@ def _claim_undescribed(config: NodeConfig, env: Env, lock: File, index: str) -> 
         if containers not in (0, config.containers):
             raise Invalid(f"{directory} holds {containers} containers: start it with --containers {containers}")
         _log.warning("data loss accepted: %s is described again, its description (meta) was missing", directory)
-    node = _write_description(config, env, env.random.bytes(NODE_ID_CHARACTERS // 2).hex(), index, complete=False)
+    node = write_description(config, env, env.random.bytes(NODE_ID_CHARACTERS // 2).hex(), index, complete=False)
     return DirectoryClaim(lock, node, index, complete=False, described=not traces)
 
 
@@ -151,7 +154,7 @@ def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> Di
     ):  # fmt: skip
         if meta.get(name) != value:
             if unused:
-                _write_description(config, env, str(meta["node"]), index, complete=False)
+                write_description(config, env, str(meta["node"]), index, complete=False)
                 break
             if (name, meta.get(name)) == ("log", LOG_FOLDER):
                 raise Invalid(f"{directory} was made without --log and holds its own log: start it without --log again")
@@ -159,7 +162,7 @@ def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> Di
     if meta.get("index") != index:
         if not unused:
             raise Invalid(f"{directory} was made {_index_option(meta.get('index'))}: start it so again")
-        _write_description(config, env, str(meta["node"]), index, complete=False)
+        write_description(config, env, str(meta["node"]), index, complete=False)
     return DirectoryClaim(lock, str(meta["node"]), index, complete)
 
 
@@ -204,7 +207,7 @@ def _require_pieces(config: NodeConfig, files: Files, claim: DirectoryClaim) -> 
         raise Invalid(refusal(directory, missing))
 
 
-def _write_description(config: NodeConfig, env: Env, node: str, index: str, *, complete: bool) -> str:
+def write_description(config: NodeConfig, env: Env, node: str, index: str, *, complete: bool) -> str:
     """Write the description of the directory durably; returns `node`."""
     meta: dict[str, object] = {
         "version": META_VERSION,
@@ -267,7 +270,7 @@ async def _adopt(config: NodeConfig, env: Env, storage: ChunkStorage, claim: Dir
     inside = config.storage_url is None
     if owner != claim.node and not claim.described and (inside or env.files.exists(f"{config.data_dir}/{LAST_START}")):
         _log.warning("the node id %s is taken from long-term storage, as the description was missing", owner)
-        claim.node = _write_description(config, env, owner, claim.index, complete=False)
+        claim.node = write_description(config, env, owner, claim.index, complete=False)
 
 
 async def _claim_start(files: Files, directory: str, storage: ChunkStorage, token: str, *, accept_loss: bool) -> None:

@@ -21,6 +21,8 @@ CHUNKS_FOLDER: Final = "chunks"
 LAST_START: Final = "last-start"
 # File in the data directory: exists once long-term storage holds the owner chunk of this node.
 OWNER_CHUNK_WRITTEN: Final = "storage-marked"
+# File in the data directory while a restore makes it (`backup/restore.py`).
+RESTORING: Final = "restoring"
 # What `DATA/meta` says of indexes in the directory; else it has the URL of `--index-storage`.
 SQLITE: Final = "sqlite"
 

@@ -13,6 +13,7 @@ from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.node.admin import Admin, admin_port
+from sarit.node.backup_source import BackupSource
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.health import Health
@@ -21,6 +22,7 @@ from sarit.node.listening import naming_port
 from sarit.node.log_place import open_bookkeeper_logs
 from sarit.node.metrics import Metrics
 from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.pieces import SQLITE
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.start_line import StartLine, limit_fact, recovery_fact
 from sarit.node.volume import fit_to_volume, storage_directory
@@ -74,6 +76,7 @@ class Node:
         self._api: asyncio.Server | None = None
         self.api: GrpcListener | None = None
         self._metering: asyncio.Task[None] | None = None
+        self.backups: BackupSource | None = None
 
     def __repr__(self) -> str:
         return f"<Node {self.addresses()}>"
@@ -126,6 +129,8 @@ class Node:
         if self._metering is not None:
             self._metering.cancel()
             await asyncio.gather(self._metering, return_exceptions=True)
+        if self.backups is not None:
+            await self.backups.stop()
         await self.controller.stop()
         await self.server.close()
         await self.store.stop()
@@ -230,6 +235,9 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node
     # After both claims: a store that runs writes chunks, and collects those that it does not know.
     admin.health.starting("it recovers")
     await node.start(claim)
+    if claim.index == SQLITE:
+        node.backups = BackupSource(node.store, config.data_dir, env)
+        await node.backups.start()
     # After recovery, so that what it made is frozen.
     metrics = admin.metrics
     metrics.gc = GcScheduler().start()

@@ -4,6 +4,9 @@ The commit that drops the last reference to a chunk puts a garbage record for it
 commit is the chunk deleted, and only after the deletion the record: a crash in between repeats the deletion.
 
 Where each commit costs money (`with_checkpoints`), the records are deleted by the next checkpoint.
+
+A backup copies the chunks that an index named at one moment, and takes longer than they would last.  While its
+`DeletionHold` is active nothing is deleted; the garbage records wait.
 """
 
 from __future__ import annotations
@@ -57,6 +60,20 @@ def deletion_groups(names: Sequence[T]) -> Iterator[Sequence[T]]:
         yield names[at : at + MAX_CHUNK_DELETIONS_IN_FLIGHT]
 
 
+class DeletionHold:
+    """Prevents the deletion of chunks until it ends.  It never begins again."""
+
+    def __init__(self) -> None:
+        self.ended = ""
+
+    def __repr__(self) -> str:
+        return f"<DeletionHold {self.ended or 'active'}>"
+
+    def end(self, reason: str) -> None:
+        """Let deletions go on; the first reason stays."""
+        self.ended = self.ended or reason
+
+
 class ChunkGC:
     """Deletes the garbage chunks of one container."""
 
@@ -69,6 +86,7 @@ class ChunkGC:
         self._next: bytes | None = None
         # The damaged garbage records that were logged.
         self._reported: set[bytes] = set()
+        self.hold: DeletionHold | None = None
 
     def __repr__(self) -> str:
         return f"<ChunkGC of {self._container!r}>"
@@ -78,9 +96,16 @@ class ChunkGC:
         batch.deletes |= self._deleted
         self._deleted = set()
 
-    async def collect(self) -> None:
-        """Delete for at most CHUNK_GC_CYCLE_SECONDS; what is left or fails is retried in later cycles."""
+    async def collect(self, *, storage_full: bool = False) -> None:
+        """Delete for at most CHUNK_GC_CYCLE_SECONDS; what is left or fails is retried in later cycles.
+
+        Nothing while a hold is active, which ends with `storage_full`: a backup must not stop the writers."""
         container = self._container
+        if storage_full and self.hold is not None:
+            self.hold.end("long-term storage took no chunk and may be full")
+        if self.hold is not None and not self.hold.ended:
+            coverage_probe("deletion_held_for_a_backup")
+            return
         low, high = keys.kind_range(keys.GARBAGE)
         rows, damaged = await scan_page(container.index, self._next or low, high, _MAX_CHUNKS_PER_CYCLE)
         clock, failures = container.env.clock, 0

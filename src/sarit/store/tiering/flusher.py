@@ -33,8 +33,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
@@ -57,6 +56,7 @@ from sarit.store.tiering.checkpoint import (
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
 from sarit.store.tiering.early_reclaim import EarlyReclaim
+from sarit.store.tiering.flush_statistics import FlushStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
     from sarit.store.container.container import Container
     from sarit.store.container.segment import BlockSnapshot, Segment, SegmentSnapshot
     from sarit.store.container.state import Snapshot
+    from sarit.store.tiering.joint_checkpoint import JointCheckpoint
 
 _log = logging.getLogger(__name__)
 
-_MAX_COMMIT_SAMPLES = 10_000
 # While many segments have few dirty bytes each, a checkpoint waits for that many times the interval and the bytes.
 _INTERVAL_FACTOR = 2
 _WAKEUPS_PER_INTERVAL = 8  # meanwhile: space may become short, which ends the wait
@@ -85,17 +85,6 @@ class _Run:
 
 def _length(runs: list[_Run]) -> int:
     return sum(run.length for run in runs)
-
-
-@dataclass(slots=True)
-class FlushStatistics:
-    """Counters since the container opened; seconds and bytes."""
-
-    checkpoints: int = 0
-    chunks: int = 0
-    chunk_bytes: int = 0
-    commit_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_COMMIT_SAMPLES))
-    storage_errors: int = 0
 
 
 class Flusher:
@@ -119,6 +108,7 @@ class Flusher:
         self._hurried = False
         self._cycle_ended = asyncio.Event()
         self._in_progress = False
+        self.joint: JointCheckpoint | None = None  # to take part in after the current cycle
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
         self.garbage = ChunkGC(container, with_checkpoints=limits.packs)
@@ -163,7 +153,7 @@ class Flusher:
         idle = False  # the last cycle found nothing to do
         while container.failure is None and not self._finishing:
             wait = self._seconds_until_due(began, idle)
-            if wait > 0:
+            if wait > 0 and self.joint is None:
                 idle = False
                 await self._wait(wait)
                 continue
@@ -171,6 +161,9 @@ class Flusher:
             # Before the cycle: a wake during it asks for another one, and `_wait` returns at once.
             self._wake.clear()
             try:
+                joint, self.joint = self.joint, None
+                if joint is not None:
+                    await joint.take_part(self)
                 # A compaction never runs during a checkpoint: both replace extents of a segment.
                 idle = not await self.checkpoint()
                 if not idle:
@@ -223,8 +216,8 @@ class Flusher:
 
     # -- one checkpoint -----------------------------------------------------------------------
 
-    async def checkpoint(self) -> bool:
-        """Make the index hold everything that is applied now.  False when there was nothing to do."""
+    def begin(self) -> bool:
+        """Take the snapshot of the checkpoint that `checkpoint` then makes.  False when there is nothing to do."""
         state = self._container.state
         # Frames without a change (`GroupCommit.prove`) hold space of the log, too.
         unchanged = not state.changed and not state.garbage
@@ -233,8 +226,16 @@ class Flusher:
         assert not self._in_progress, "a checkpoint was cancelled: this one would truncate the log above its changes"
         # No `finally` resets it: after a cancellation or an error it must stay set (`interrupted`).
         self._in_progress = True
+        self._snapshot = state.begin_checkpoint()
+        return True
+
+    async def checkpoint(self) -> bool:
+        """Make the index hold what was applied at `begin`, else now.  False when there was nothing to do."""
         # 1. The snapshot.
-        snapshot = self._snapshot = state.begin_checkpoint()
+        if self._snapshot is None and not self.begin():
+            return False
+        state, snapshot = self._container.state, self._snapshot
+        assert snapshot is not None, self
         self._early_reclaim = EarlyReclaim(self._container)
         while snapshot.uncopied:
             snapshot.copy_next(self._limits.segments_per_turn)
@@ -385,7 +386,7 @@ class Flusher:
         deleted = [segment for segment in (*copied, *state.changed.values()) if segment.deleted]
         try:
             await reclaim.reclaim([*deleted, *snapshot.truncated.values(), *state.truncated.values()])
-            await self.garbage.collect()
+            await self.garbage.collect(storage_full=True)
         except SaritError as error:  # the index failed: as in `run`, but this is a task of a group
             self._container.fail(error)
         finally:

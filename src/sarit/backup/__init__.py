@@ -1,0 +1,1 @@
+"""Backups of running nodes, and new nodes made of them."""

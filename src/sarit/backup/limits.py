@@ -1,0 +1,15 @@
+"""Bounds and intervals of backups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import MIB
+
+INDEX_PART_BYTES: Final = 4 * MIB  # of the copy of an index; a part that did not change is not stored again
+COPIES_IN_FLIGHT: Final = 4  # each holds one chunk in memory
+COPY_BLOCK_BYTES: Final = 1 * MIB  # the rate is applied to blocks of this size
+SQLITE_PAGES_PER_STEP: Final = 2048
+DIGEST_BYTES: Final = 20
+MAX_MANIFEST_BYTES: Final = 1024 * MIB
+EXTENTS_PER_PAGE: Final = 5000

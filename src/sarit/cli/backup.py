@@ -1,0 +1,234 @@
+"""`sarit backup` and `sarit restore`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sarit.cli.option_types import STORAGE_URL, Memory
+from sarit.cli.options import Commands, count_of, format_option, show
+from sarit.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import TypeVar
+
+    from sarit.backup.manifest import Manifest
+    from sarit.backup.place import Place
+    from sarit.env.ports import Env
+
+    T = TypeVar("T")
+
+_DAMAGED, _FAILED = 1, 2
+_MS_PER_SECOND = 1000
+
+_place_argument = click.argument("place", metavar="BACKUP")
+_data_dir_option = click.option(
+    "--data-dir", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data directory of the node."
+)
+_rate_option = click.option(
+    "--rate",
+    type=Memory(),
+    metavar="SIZE",
+    default="0",
+    help="Bytes to copy in a second at most, as 20M.  [default: 0: no limit]",
+)
+
+
+@click.group(cls=Commands)
+def backup() -> None:
+    """Back up a running node; list, verify and prune its backups.
+
+    BACKUP is a directory or s3://BUCKET/PREFIX of its own, for one node.  For S3 set the usual environment variables.
+    """
+
+
+@backup.command()
+@_place_argument
+@_data_dir_option
+@_rate_option
+@format_option
+def create(place: str, data_dir: Path, rate: int, output: str) -> None:
+    """Back up the node that runs on a data directory, as of one moment.
+
+    Chunks that BACKUP has already are not copied again.  A backup that was interrupted is not listed; the next one goes
+    on with what it has copied.
+    """
+    from sarit.backup.create import create as make
+
+    path = str(data_dir.absolute())
+    began = _monotonic()
+    manifest = _run(lambda env, bar: make(env, path, place, rate, bar))
+    seconds = _monotonic() - began
+    text = (
+        f"backup {manifest.number} is complete: {manifest.total_bytes:,} bytes, {manifest.copied_bytes:,} of them "
+        f"copied now, in {seconds:.1f} s"
+    )
+    show(output, _as_json(manifest) | {"seconds": round(seconds, 3)}, text)
+
+
+@backup.command("list")
+@_place_argument
+@format_option
+def list_backups(place: str, output: str) -> None:
+    """List the backups in a place, oldest first."""
+    from sarit.backup.check import read_manifests
+
+    async def work(env: Env, bar: Bar) -> list[Manifest]:
+        async with _opened(env, place) as found:
+            return await read_manifests(found)
+
+    manifests = _run(work)
+    rows = [
+        f"{each.number:6}  {_time_of(each)}  {each.total_bytes:>18,} bytes  {each.copied_bytes:>18,} new"
+        for each in manifests
+    ]
+    show(output, [_as_json(each) for each in manifests], "\n".join(rows) or "no backup is complete")
+
+
+@backup.command()
+@_place_argument
+@_rate_option
+@format_option
+def verify(place: str, rate: int, output: str) -> None:
+    """Read everything that the backups in a place consist of, and compare it with its checksums.
+
+    Exit codes: 0 everything is whole, 1 something is damaged, 2 the check could not run.
+    """
+    from sarit.backup.check import CheckReport, verify_place
+    from sarit.backup.pacing import Pacer
+    from sarit.core.errors import SaritError
+
+    async def work(env: Env, bar: Bar) -> CheckReport:
+        async with _opened(env, place) as found:
+            return await verify_place(found, Pacer(env.clock, rate), bar)
+
+    try:
+        report = _run(work)
+    except (SaritError, OSError) as error:
+        click.echo(f"sarit: {place} cannot be checked: {error}", err=True)
+        sys.exit(_FAILED)
+    summary = f"{count_of(report.backups, 'backup')}, {count_of(report.objects, 'object')}, {report.bytes:,} bytes: "
+    text = "\n".join([*report.damaged, summary + (f"{len(report.damaged)} damaged" if report.damaged else "all whole")])
+    value = {
+        "backups": report.backups, "objects": report.objects, "bytes": report.bytes, "damaged": report.damaged,
+    }  # fmt: skip
+    show(output, value, text)
+    sys.exit(_DAMAGED if report.damaged else 0)
+
+
+@backup.command()
+@_place_argument
+@click.option("--keep", type=click.IntRange(1), required=True, metavar="N", help="How many of the newest stay.")
+@click.option("--force", is_flag=True, help="Although a backup or a prune seems to run: it is known to be dead.")
+@format_option
+def prune(place: str, keep: int, force: bool, output: str) -> None:
+    """Delete all backups but the newest, and what only they need."""
+    from sarit.backup.check import Pruned
+    from sarit.backup.check import prune as drop
+
+    async def work(env: Env, bar: Bar) -> Pruned:
+        async with _opened(env, place) as found:
+            return await drop(found, keep, force=force)
+
+    done = _run(work)
+    value = {"backups": done.backups, "objects": done.objects, "bytes": done.bytes}
+    text = f"deleted {count_of(len(done.backups), 'backup')}: {count_of(done.objects, 'object')}, {done.bytes:,} bytes"
+    show(output, value, text)
+
+
+@click.command()
+@_place_argument
+@_data_dir_option
+@click.option("--backup", "number", type=click.IntRange(1), metavar="N", help="Which one.  [default: the newest]")
+@click.option(
+    "--storage", type=STORAGE_URL, metavar="URL", help="Long-term storage of the new node.  [default: in DIR]"
+)
+@_rate_option
+@format_option
+def restore(place: str, data_dir: Path, number: int | None, storage: str | None, rate: int, output: str) -> None:
+    """Make a new node of a backup, in a directory that does not exist yet.
+
+    The new node has an id of its own and cannot use the storage of the old one.  Start it with `sarit standalone` and
+    the --containers of the old one.  A restore that was interrupted goes on when the command is given again.
+    """
+    from sarit.backup.pacing import Pacer
+    from sarit.backup.restore import restore as make
+    from sarit.core.errors import Invalid
+
+    path = str(data_dir.absolute())
+
+    async def work(env: Env, bar: Bar) -> tuple[Manifest, str]:
+        async with _opened(env, place) as found:
+            await found.require()
+            numbers = await found.numbers()
+            if not numbers:
+                raise Invalid(f"no backup at {place} is complete")
+            manifest = await found.manifest(number or numbers[-1])
+            return manifest, await make(env, found, manifest, path, storage, Pacer(env.clock, rate), bar)
+
+    manifest, node = _run(work)
+    text = (
+        f"backup {manifest.number} of {_time_of(manifest)} is restored as node {node}: start it with\n"
+        f"sarit standalone --data-dir {data_dir}" + (f" --storage {storage}" if storage else "")
+        + (f" --containers {len(manifest.containers)}" if len(manifest.containers) != _CONTAINERS else "")
+    )  # fmt: skip
+    show(output, _as_json(manifest) | {"node": node, "data_dir": path}, text)
+
+
+_CONTAINERS = 4  # the default of `sarit standalone`
+
+
+def _run(work: Any) -> Any:
+    """Run `work(env, bar)` on an event loop."""
+    from sarit.env.real import real_env
+
+    bar = Bar()
+
+    async def main() -> Any:
+        return await work(real_env(), bar)
+
+    try:
+        return asyncio.run(main())
+    except KeyboardInterrupt:
+        raise click.Abort from None
+    finally:
+        bar.end()
+
+
+def _monotonic() -> float:
+    from sarit.env.real import real_env
+
+    return real_env().clock.monotonic()
+
+
+@asynccontextmanager
+async def _opened(env: Env, name: str) -> AsyncIterator[Place]:
+    from sarit.backup.place import open_place
+
+    place = await open_place(env, name)
+    try:
+        yield place
+    finally:
+        await place.close()
+
+
+def _time_of(manifest: Manifest) -> str:
+    return datetime.fromtimestamp(manifest.moment_ms / _MS_PER_SECOND, UTC).isoformat(timespec="seconds")
+
+
+def _as_json(manifest: Manifest) -> dict[str, object]:
+    return {
+        "backup": manifest.number,
+        "node": manifest.node,
+        "time": _time_of(manifest),
+        "frames": [container.frame for container in manifest.containers],
+        "bytes": manifest.total_bytes,
+        "copied_bytes": manifest.copied_bytes,
+    }

@@ -1,0 +1,122 @@
+"""One checkpoint of all containers of a store, at one moment: what a backup copies.
+
+Theory of operation.  Each flusher takes part after its current cycle, so that no checkpoint and no compaction is in
+progress.  When the last one has arrived, the snapshots of all containers are begun *in one turn of the event loop*.
+All of them show the applied state of that moment.  Whatever was acknowledged before is in it.  If an operation is in
+it, so is everything that its client had seen before it asked: that was applied earlier, in whichever container.  So the
+indexes after these checkpoints are what a kill of the node at that moment would have left, with empty logs; and
+whatever recovers from a kill recovers from a copy of them.
+
+After its commit a flusher waits for `release`: until then its index holds exactly that state, because checkpoints,
+compaction and garbage collection are all its own work.
+
+Warnings.  (1) A container without changes has nothing to do at that moment, and its index is right already.  It must
+not checkpoint later either: its checkpoint would show a later moment.  (2) A flusher that waits flushes nothing, so
+every wait here has a bound.  Who gives up calls `abandon`; the flushers then go on as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.store.tiering.flusher import Flusher
+
+
+class JointCheckpoint:
+    """Made once, for one backup.  `flushers`: those of all containers, by number."""
+
+    def __init__(self, flushers: Mapping[int, Flusher]) -> None:
+        loop = asyncio.get_running_loop()
+        self._flushers = dict(flushers)
+        self._numbers = {id(flusher): number for number, flusher in flushers.items()}
+        self._arrived: set[int] = set()
+        self._with_changes: set[int] = set()
+        self._begun: asyncio.Future[None] = loop.create_future()
+        self._committed: dict[int, asyncio.Future[int]] = {number: loop.create_future() for number in flushers}
+        self._released = {number: asyncio.Event() for number in flushers}
+
+    def __repr__(self) -> str:
+        state = "begun" if self._begun.done() else f"{len(self._arrived)} of {len(self._flushers)} have arrived"
+        return f"<JointCheckpoint, {state}>"
+
+    def ask(self) -> None:
+        """Ask all flushers to take part."""
+        for flusher in self._flushers.values():
+            flusher.joint = self
+            flusher.wake()
+
+    async def begun(self, timeout_seconds: float) -> None:
+        """Wait until all snapshots are taken.  Raises Unavailable: a flusher did not arrive in time."""
+        await asyncio.wait([self._begun], timeout=timeout_seconds)
+        if not self._begun.done():
+            missing = sorted(set(self._flushers) - self._arrived)
+            raise Unavailable(
+                f"container {missing[0]} did not finish its flush within {timeout_seconds:.0f} s: is long-term storage "
+                "slow or away? try again later"
+            )
+        self._begun.result()
+
+    async def committed(self, number: int, timeout_seconds: float) -> int:
+        """Wait for a container's commit; the frame of its checkpoint.  Raises Unavailable."""
+        future = self._committed[number]
+        await asyncio.wait([future], timeout=timeout_seconds)
+        if not future.done():
+            raise Unavailable(f"the checkpoint of container {number} took longer than {timeout_seconds:.0f} s")
+        return future.result()
+
+    def release(self, number: int) -> None:
+        """The index of a container was read: its flusher may go on."""
+        self._released[number].set()
+
+    def abandon(self) -> None:
+        """Nobody reads the indexes any more, or all were read: let every flusher go on."""
+        if not self._begun.done():
+            self._begun.set_exception(Unavailable("the backup was given up"))
+            self._begun.exception()  # whoever waits gets it; otherwise nobody need
+        for event in self._released.values():
+            event.set()
+
+    # -- for the flushers ---------------------------------------------------------------------
+
+    async def take_part(self, flusher: Flusher) -> None:
+        """Called between two cycles of a flusher; returns when its next cycle may begin.
+
+        Raises what its checkpoint raises."""
+        number = self._numbers[id(flusher)]
+        if self._begun.done():
+            return  # given up
+        self._arrived.add(number)
+        if len(self._arrived) == len(self._flushers):
+            self._begin()
+        try:
+            await asyncio.shield(self._begun)
+        except Unavailable:
+            return
+        except asyncio.CancelledError:  # the store stops, or the container failed
+            self.abandon()
+            raise
+        future = self._committed[number]
+        try:
+            # Warning 1.
+            if number in self._with_changes:
+                await flusher.checkpoint()
+            if not future.done():
+                future.set_result(flusher.checkpoint_frame)
+            await self._released[number].wait()
+        finally:
+            if not future.done():
+                future.set_exception(Unavailable(f"the checkpoint of container {number} failed"))
+                future.exception()
+
+    def _begin(self) -> None:
+        """Without an await: all snapshots are of one moment."""
+        for number, flusher in self._flushers.items():
+            if flusher.begin():
+                self._with_changes.add(number)
+        self._begun.set_result(None)

@@ -1,0 +1,260 @@
+"""Backups of a real node, and the nodes that are made of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import sarit
+from tests.guides.pages import blocks, run_shell
+from tests.limits import HANG_SECONDS
+from tests.nodes import SARIT, RunningNode, consecutive_ports
+
+KEYS = 8
+PADDING = "x" * 2000
+
+
+def run(*words, code=0):
+    done = subprocess.run(
+        [SARIT, *map(str, words)], capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def create(place, node_dir, *options):
+    return json.loads(run("backup", "create", place, "--data-dir", node_dir, "--format", "json", *options))
+
+
+class Load:
+    """Writes events with keys, and transactions, until it ends; `acknowledged` and `committed` rise meanwhile."""
+
+    def __init__(self, controller):
+        self._controller = controller
+        self._ends = threading.Event()
+        self.acknowledged = self.committed = 0
+        self._threads = [threading.Thread(target=work) for work in (self._write, self._commit)]
+        self.failures = []
+
+    def _write(self):
+        try:
+            with sarit.connect(self._controller) as client, client.writer("shop/orders") as writer:
+                number = 0
+                while not self._ends.is_set():
+                    for _ in range(50):
+                        writer.write(f"{number // KEYS} {PADDING}", key=f"k{number % KEYS}")
+                        number += 1
+                    writer.flush()
+                    self.acknowledged = number
+        except BaseException as error:
+            self.failures.append(error)
+
+    def _commit(self):
+        try:
+            with sarit.connect(self._controller) as client, client.transactional_writer("shop/sums") as writer:
+                number = 0
+                while not self._ends.is_set():
+                    transaction = writer.begin()
+                    for key in range(KEYS):
+                        transaction.write(str(number), key=f"k{key}")
+                    transaction.commit(wait=True)
+                    number += 1
+                    self.committed = number
+        except BaseException as error:
+            self.failures.append(error)
+
+    def __enter__(self):
+        with sarit.connect(self._controller) as client:
+            client.create_scope("shop")
+            client.create_stream("shop/orders", segments=4)
+            client.create_stream("shop/sums", segments=4)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+        assert not self.failures
+
+
+def events_of(client, stream):
+    return [event.decode() for event in client.reader(stream, end="tail")]
+
+
+def test_backup_under_load_restores_a_moment(tmp_path):
+    """Everything acknowledged before is there; each key has a prefix of its events; no transaction is half there."""
+    data, place, new = tmp_path / "data", tmp_path / "backups", tmp_path / "new"
+    with RunningNode(data) as node, Load(node.controller) as load:
+        while load.acknowledged < 2000 or load.committed < 2:
+            time.sleep(0.05)
+        first = create(place, data)
+        acknowledged, committed = load.acknowledged, load.committed
+        while load.acknowledged < acknowledged + 2000 or load.committed < committed + 2:
+            time.sleep(0.05)
+        acknowledged, committed = load.acknowledged, load.committed
+        second = create(place, data)
+    assert second["copied_bytes"] < second["bytes"]
+    assert [each["backup"] for each in json.loads(run("backup", "list", place, "--format", "json"))] == [1, 2]
+    assert json.loads(run("backup", "verify", place, "--format", "json"))["damaged"] == []
+    run("backup", "prune", place, "--keep", "1")
+    assert json.loads(run("backup", "verify", place, "--format", "json"))["backups"] == 1
+    restored = json.loads(run("restore", place, "--data-dir", new, "--format", "json"))
+    assert restored["node"] != first["node"]
+    assert "nothing is damaged" in run("verify", new)
+    with RunningNode(new) as node, sarit.connect(node.controller) as client:
+        orders = [event.split()[0] for event in events_of(client, "shop/orders")]
+        assert len(orders) >= acknowledged
+        # KEYS keys take turns: what is missing at the end of one key is in flight, at most a batch.
+        numbers = sorted(map(int, orders))
+        assert (
+            numbers[: acknowledged - acknowledged % KEYS]
+            == [n // KEYS for n in range(acknowledged)][: acknowledged - acknowledged % KEYS]
+        )
+        sums = [int(event) for event in events_of(client, "shop/sums")]
+        counts = {number: sums.count(number) for number in set(sums)}
+        # A commit that was under way at the moment is completed by the restored node.
+        assert set(counts.values()) == {KEYS}
+        assert len(counts) >= committed
+        with client.writer("shop/orders") as writer:
+            writer.write("more", key="k0")
+        assert create(tmp_path / "others", new)["backup"] == 1
+        assert "give each node a place of its own" in run("backup", "create", place, "--data-dir", new, code=1)
+    assert "nothing is damaged" in run("verify", new)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A running node with 12 MB, and its directory."""
+    data = tmp_path_factory.mktemp("node") / "data"
+    with RunningNode(data) as node:
+        with sarit.connect(node.controller) as client:
+            client.create_scope("shop")
+            client.create_stream("shop/orders", segments=4)
+            with client.writer("shop/orders") as writer:
+                for number in range(6000):
+                    writer.write(f"{number} {PADDING}", key=str(number))
+        yield node, data
+
+
+def objects_of(place):
+    return sorted(path for folder in ("chunks", "index") for path in (place / folder).rglob("*.chunk"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+def test_backup_that_is_interrupted_is_none_and_the_next_goes_on(written, tmp_path, how):
+    _, data = written
+    place = tmp_path / "backups"
+    process = subprocess.Popen([SARIT, "backup", "create", place, "--data-dir", data, "--rate", "3M"])
+    end = time.monotonic() + HANG_SECONDS
+    while not objects_of(place) and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(how)
+    assert process.wait(HANG_SECONDS) == (-how if how == signal.SIGKILL else 130)
+    there = objects_of(place)
+    assert there
+    assert run("backup", "list", place).strip() == "no backup is complete"
+    assert (place / "backup/running.chunk").exists() == (how == signal.SIGKILL)
+    if how == signal.SIGKILL:
+        assert "runs, or was killed" in run("backup", "prune", place, "--keep", "1", code=1)
+    done = create(place, data)
+    assert 0 < done["copied_bytes"] < done["bytes"]
+    assert set(there) <= set(objects_of(place))
+    run("restore", place, "--data-dir", tmp_path / "new")
+    assert "nothing is damaged" in run("verify", tmp_path / "new")
+
+
+@pytest.mark.long
+def test_restore_that_is_killed_goes_on_and_no_node_starts_meanwhile(written, tmp_path):
+    _, data = written
+    place, new = tmp_path / "backups", tmp_path / "new"
+    create(place, data)
+    process = subprocess.Popen([SARIT, "restore", place, "--data-dir", new, "--rate", "3M"])
+    end = time.monotonic() + HANG_SECONDS
+    while not list(new.rglob("c0*/*/*.chunk")) and time.monotonic() < end:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    with pytest.raises(AssertionError, match="run `sarit restore` again"):
+        RunningNode(new, "--accept-data-loss").start()
+    assert "unfinished restore" in run("restore", place, "--data-dir", new, "--storage", f"file://{tmp_path}/s", code=1)
+    run("restore", place, "--data-dir", new)
+    assert "nothing is damaged" in run("verify", new)
+    with RunningNode(new) as node, sarit.connect(node.controller) as client:
+        assert sorted(int(event.split()[0]) for event in events_of(client, "shop/orders")) == list(range(6000))
+
+
+def test_damaged_piece_is_named_and_not_restored(written, tmp_path):
+    _, data = written
+    place, new = tmp_path / "backups", tmp_path / "new"
+    create(place, data)
+    victim = max((path for path in objects_of(place) if "chunks" in path.parts), key=lambda path: path.stat().st_size)
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 1
+    victim.write_bytes(content)
+    name = victim.relative_to(place).as_posix().removesuffix(".chunk")
+    assert f"{name} of {place} is damaged" in run("backup", "verify", place, code=1)
+    assert f"{name} of {place} is damaged" in run("restore", place, "--data-dir", new, code=1)
+    assert not (new / "meta").exists()
+    victim.unlink()
+    assert f"{name} of {place} is missing" in run("backup", "verify", place, code=1)
+
+
+def test_bad_places_and_directories_are_refused(written, tmp_path):
+    _, data = written
+    place = tmp_path / "backups"
+    foreign = tmp_path / "foreign"
+    (foreign / "x").mkdir(parents=True)
+    (foreign / "x/y.chunk").write_text("of somebody else")
+    assert "is not empty and no backup place" in run("backup", "create", foreign, "--data-dir", data, code=1)
+    assert "must be elsewhere" in run("backup", "create", data / "backups", "--data-dir", data, code=1)
+    assert "is not a data directory" in run("backup", "create", place, "--data-dir", tmp_path, code=1)
+    stopped = tmp_path / "stopped"
+    shutil.copytree(data, stopped, ignore=shutil.ignore_patterns("log", "chunks", "*.socket"))
+    assert "no node that can be backed up runs" in run("backup", "create", place, "--data-dir", stopped, code=1)
+    assert "there is no backup at" in run("backup", "list", place, code=1)
+    assert "there is no backup at" in run("restore", place, "--data-dir", tmp_path / "new", code=1)
+    assert "cannot be checked: there is no backup" in run("backup", "verify", place, code=2)
+    create(place, data)
+    assert "there is no backup 7" in run("restore", place, "--data-dir", tmp_path / "n", "--backup", "7", code=1)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    assert "is not empty" in run("restore", place, "--data-dir", tmp_path / "full", code=1)
+    # The storage of the node that was backed up.
+    storage = f"file://{data}/chunks"
+    assert "belongs to the node" in run("restore", place, "--data-dir", tmp_path / "m", "--storage", storage, code=1)
+
+
+def test_second_backup_at_a_time_is_refused_and_a_silent_one_ends(written, tmp_path):
+    _, data = written
+    with socket.socket(socket.AF_UNIX) as first:
+        first.connect(str(data / "backup.socket"))
+        first.sendall(b'{"backup": 1}\n')
+        assert b"committed" in first.recv(1000)
+        assert "another backup of this node runs" in run("backup", "create", tmp_path / "b", "--data-dir", data, code=1)
+    assert create(tmp_path / "b", data)["backup"] == 1
+    with socket.socket(socket.AF_UNIX) as other:
+        other.connect(str(data / "backup.socket"))
+        other.sendall(b'{"backup": 99}\n')
+        assert b"another version" in other.recv(1000)
+
+
+@pytest.mark.long
+def test_page_runs_as_it_is_pasted(tmp_path):
+    page = (Path(__file__).parents[1] / "docs/operations/backup.md").read_text()
+    (block,) = [block for block in blocks(page) if block.kind == "sh"]
+    controller, store = consecutive_ports(2)
+    text = "trap 'kill $(jobs -p) || true' EXIT\n" + block.text.replace("19090", str(controller)).replace(
+        "19345", str(store)
+    )
+    run_shell(replace(block, text=text), "", tmp_path)
