@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -14,7 +15,7 @@ def test_running_node_takes_over_new_options_and_refuses_wrong_ones(tmp_path, pr
     path = tmp_path / "sarit.toml"
     path.write_text('log-level = "info"\ncontainers = 2\n')
     env = {**os.environ, "SARIT_CONFIG": str(path)}
-    node = RunningNode(tmp_path / "data", "--processes", processes, env=env).start()
+    node = RunningNode(tmp_path / "data", "--processes", processes, "--http-port", "0", env=env).start()
 
     def hang_up(expected: str) -> None:
         os.kill(node.pid, signal.SIGHUP)
@@ -30,6 +31,11 @@ def test_running_node_takes_over_new_options_and_refuses_wrong_ones(tmp_path, pr
         hang_up(f"the options are not reloaded, and the old ones hold: {path}:1: log-level: 'loud' is not one of")
         path.write_text('log-format = "json"\nlog-level = "debug"\ncontainers = 2\n')
         hang_up('"message": "the options are reloaded: changed: scrub 1M -> 8M, log-format text -> json')
+        if processes == "1":
+            request = Request(f"http://{node.http}/admin/log-level", data=b"error", method="PUT")
+            with urlopen(request, timeout=10) as reply:
+                assert reply.read() == b'{"level":"error"}'
+            assert '"message": "the level of the log is changed: debug -> error"' in node.log()
     finally:
         assert node.stop() == 0
     assert "serves after " in node.log()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sarit.node.limits import HTTP_RETRY_SECONDS
 from sarit.node.listening import naming_port
+from sarit.node.logs import LEVELS, change_log_level, current_logs
 from sarit.node.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -52,14 +53,15 @@ class Admin:
         """Listen, before anything else is open.  Raises Unavailable, OSError (the port is taken)."""
         if self._port is None:
             return
-        from sarit.admin import health, metrics
+        from sarit.admin import health, log_level, metrics
         from sarit.admin.exposition import Exposition
         from sarit.admin.rest.routes import health_routes
         from sarit.admin.server import AdminServer
 
         scrape = Exposition(self.metrics.samples)
+        levels = log_level.routes(LEVELS, lambda: current_logs().level, change_log_level)
         probes = [*health.routes(self.health), *health_routes(self.health)]
-        self._server = AdminServer([*probes, *metrics.routes(scrape)])
+        self._server = AdminServer([*probes, *levels, *metrics.routes(scrape)])
         self.metrics.start()
         with naming_port("--http-port", self._host, self._port):
             await self._server.start(self._host, self._port)

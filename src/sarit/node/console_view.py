@@ -168,7 +168,10 @@ class StandaloneView:
 
     async def settings(self) -> Sequence[Setting]:
         """See `NodeView`."""
-        return settings_of(self._node.config)
+        config = self._node.config
+        # As the operator wrote them, with their origins; a node of a test has none.
+        shown = [Setting(option.option, option.value, option.origin) for option in config.options]
+        return shown or settings_of(config)
 
     async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
         """See `NodeView`."""

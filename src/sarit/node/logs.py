@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -29,6 +29,8 @@ FORMATS: Final = ("text", "json")
 
 # They log a line for each cancelled call, and for each connection that ends.
 _TALKATIVE: Final = ("grpclib", "sarit.client")
+# At level debug it logs each header of each call.
+_NOISE: Final = ("hpack",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,20 @@ _process = ""
 def current_logs() -> LogSettings:
     """What `set_up_logs` was given last."""
     return _current
+
+
+def change_log_level(level: str) -> None:
+    """Log at another level of LEVELS, until the next start or reload."""
+    if level == _current.level:
+        return
+    quieter = LEVELS.index(level) > LEVELS.index(_current.level)
+    text = f"the level of the log is changed: {_current.level} -> {level}"
+    logger = logging.getLogger("sarit.node")
+    if quieter:  # while it is logged
+        logger.warning(text)
+    set_up_logs(replace(_current, level=level))
+    if not quieter:
+        logger.warning(text)
 
 
 def set_up_logs(settings: LogSettings, process: str | None = None, stream: TextIO | None = None) -> None:
@@ -69,6 +85,8 @@ def set_up_logs(settings: LogSettings, process: str | None = None, stream: TextI
         # The command line prints what the client warns of for a person; this is a process of its own.
         logger.handlers.clear()
         logger.propagate = True
+    for name in _NOISE:
+        logging.getLogger(name).setLevel(logging.INFO)
     sys.excepthook = _log_uncaught
 
 

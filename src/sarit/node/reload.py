@@ -11,7 +11,7 @@ import base64
 import logging
 import pickle
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import SaritError
@@ -132,8 +132,3 @@ def take_logs(settings: LogSettings) -> None:
     """Log as `settings` say, if that is new."""
     if settings != current_logs():
         set_up_logs(settings)
-
-
-def with_level(level: str) -> LogSettings:
-    """The settings of the log with another level."""
-    return replace(current_logs(), level=level)
