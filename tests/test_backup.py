@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import sarit
+from tests.contract.s3 import s3_server
 from tests.guides.pages import blocks, run_shell
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode, consecutive_ports
@@ -247,6 +248,30 @@ def test_second_backup_at_a_time_is_refused_and_a_silent_one_ends(written, tmp_p
         other.connect(str(data / "backup.socket"))
         other.sendall(b'{"backup": 99}\n')
         assert b"another version" in other.recv(1000)
+
+
+@pytest.mark.long
+def test_storage_and_backups_on_s3(tmp_path, monkeypatch):
+    with s3_server(tmp_path / "s3") as server:
+        for name, value in server.environ.items():
+            monkeypatch.setenv(name, value)
+        places = {name: f"s3://{server.bucket}/{name}" for name in ("node", "backups", "new")}
+        data, new = tmp_path / "data", tmp_path / "new"
+        with RunningNode(data, "--storage", places["node"]) as node, Load(node.controller) as load:
+            while load.acknowledged < 2000:
+                time.sleep(0.05)
+            acknowledged = load.acknowledged
+            first = create(places["backups"], data)
+            second = create(places["backups"], data)
+        assert second["copied_bytes"] < first["bytes"]
+        assert json.loads(run("backup", "verify", places["backups"], "--format", "json"))["damaged"] == []
+        restore = ("restore", places["backups"], "--data-dir", new, "--backup", "1", "--storage")
+        assert "belongs to the node" in run(*restore, places["node"], code=1)
+        shutil.rmtree(new)
+        run(*restore, places["new"])
+        with RunningNode(new, "--storage", places["new"]) as node, sarit.connect(node.controller) as client:
+            assert len(events_of(client, "shop/orders")) >= acknowledged
+        assert "nothing is damaged" in run("verify", new)
 
 
 @pytest.mark.long
