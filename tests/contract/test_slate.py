@@ -1,6 +1,7 @@
 """What is special about the index on an object store: its errors, its limits, two owners at the same time."""
 
 import asyncio
+import gc
 import time
 
 import pytest
@@ -86,6 +87,27 @@ def test_a_cancelled_commit_goes_on_and_the_next_follows_it():
         await index.close()
 
     asyncio.run(main())
+
+
+def test_a_cancelled_commit_that_fails_reports_no_lost_exception():
+    reported = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        index = await open_in_memory().open(0)
+        index._database = Failing(index._database, slatedb.Error.Unavailable("no answer"), after=False)
+        first = asyncio.ensure_future(index.commit(puts(a=b"1")))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        with pytest.raises(Unavailable, match="dead after a failed commit"):
+            await index.commit(puts(b=b"2"))
+        await index.close()
+        del first
+        gc.collect()
+
+    asyncio.run(main())
+    assert reported == []
 
 
 class Counting:

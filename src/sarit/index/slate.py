@@ -154,7 +154,10 @@ class SlateIndex:
     async def commit(self, batch: WriteBatch) -> None:
         """See `Index`.  A cancelled commit goes on, as one of SQLite's does on its thread."""
         self._require()
-        await asyncio.shield(asyncio.ensure_future(self._commit(batch)))
+        committing = asyncio.ensure_future(self._commit(batch))
+        # Its caller may be gone when it fails; the failure is kept for the next call.
+        committing.add_done_callback(_retrieve_exception)
+        await asyncio.shield(committing)
 
     async def close(self) -> None:
         """See `Index`."""
@@ -295,6 +298,11 @@ class SlateIndex:
             raise Fenced(str(self._failure))
         if self._failure is not None:
             raise Unavailable(f"the index {self._place} is dead after a failed commit: {self._failure}")
+
+
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 class SlateIndexProvider:
