@@ -160,9 +160,9 @@ class ProcessLog:
         frames, truncated = self._stored.frames, self._log.truncated
         if truncated > after + 1:
             raise Corrupt(f"frames below {truncated} are truncated, and those above {after} are needed")
-        for number in sorted(frames):
-            if number > after:
-                yield frames[number]
+        # All at once: a newer owner may truncate meanwhile, and what it frees can still be read for minutes.
+        for frame in [frames[number] for number in sorted(frames) if number > after]:
+            yield frame
 
     def truncate(self, below: int) -> None:
         """See `DurableLog`."""
