@@ -82,6 +82,13 @@ console-browser: setup  ## the web console in a headless browser, with screensho
 bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)
 	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)
 
+.PHONY: deploy-check wheel-matrix
+deploy-check: setup  ## what is in deploy/: linters of Dockerfiles, Compose, Helm, Kubernetes' schemas (needs Go; 10 minutes at first)
+	@$(BIN)/pytest -m "long or not long" tests/deploy
+
+wheel-matrix: setup  ## the wheel in an empty environment of each Python from 3.11 that is here: a node, a write, a read (5 minutes)
+	@$(BIN)/python -m tests.wheel_matrix
+
 spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
 	@$(BIN)/python -m tests.spark.matrix $(SPARK)
 

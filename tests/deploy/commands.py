@@ -39,5 +39,5 @@ def parse(arguments: list[str], environ: dict[str, str] | None = None) -> dict[s
             if found is None:
                 raise click.UsageError(f"no command {name!r}")
             command = found
-        parsed = command.make_context(arguments[0], rest)
+        parsed = command.make_context(command.name, rest)
     return parsed.params

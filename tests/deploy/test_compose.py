@@ -12,6 +12,7 @@ from tests.deploy.tools import check, go_tool
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "compose"
 FILES = sorted(FOLDER.glob("*.yaml"))
+SERVERS = {"standalone", "store", "controller"}
 
 
 def services(path: Path) -> dict[str, dict]:
@@ -44,12 +45,14 @@ def test_each_process_restarts_and_is_probed_and_confined(path) -> None:
         assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"], name
         assert "no-new-privileges:true" in service["security_opt"], name
-        if service["restart"] != "no":  # what runs once has an exit code instead
+        if service["command"][0] in SERVERS:  # what runs once has an exit code instead
             assert service["restart"] == "unless-stopped", name
             assert service["healthcheck"]["test"] == ["CMD", "sarit-probe", "readyz"], name
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_commands_have_options_that_exist(path) -> None:
-    for service in ours(path).values():
+    commands = {name: service for name, service in ours(path).items() if service["command"] != ["--help"]}
+    assert commands
+    for service in commands.values():
         parse([expand(word, {}) for word in service["command"]], service.get("environment"))

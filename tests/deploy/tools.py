@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,3 +65,38 @@ def check(*command: object, stdin: str | None = None, environ: dict[str, str] | 
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
     return done.stdout
+
+
+KUBERNETES = "1.37.0"
+
+
+def kubernetes_schemas() -> str:
+    """Where kubeconform finds the schema of a kind.
+
+    A package of PyPI brings them; kubeconform wants each in one file.
+    """
+    target = CACHE / "kubernetes" / KUBERNETES
+    if not target.exists():
+        (folder,) = python_package("kubernetes_validate").rglob(f"v{KUBERNETES}-local-strict")
+
+        def local(path: Path) -> dict[str, object]:
+            text = re.sub(r'"/?[\w/]*_definitions\.json#/\$defs/', '"#/definitions/', path.read_text())
+            schema = json.loads(text.replace('"#/$defs/', '"#/definitions/'))
+            return {key: value for key, value in schema.items() if key not in ("$schema", "$id")}
+
+        definitions = local(folder / "_definitions.json")["$defs"]
+        partial = target.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for kind in KINDS:
+            schema = {**local(folder / f"{kind}.json"), "definitions": definitions}
+            (partial / f"{kind}.json").write_text(json.dumps(schema))
+        partial.rename(target)
+    return f"{target}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+
+
+# The kinds of the chart.
+KINDS = (
+    "configmap-v1", "job-batch-v1", "poddisruptionbudget-policy-v1", "service-v1", "serviceaccount-v1",
+    "statefulset-apps-v1",
+)  # fmt: skip
