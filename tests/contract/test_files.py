@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from sarit.env.real import RealFiles
+from sarit.env.real_files import RealFiles
 from simulation.disk import SimulatedDisk
 
 

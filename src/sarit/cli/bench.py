@@ -31,9 +31,9 @@ def clock() -> float:
 @format_option
 def bench(events: int, size: int, segments: int, keep: bool, controller: str, output: str) -> None:
     """Write and read events and measure flush times, in a new stream in scope "bench"."""
-    import uvloop
+    from sarit.env.event_loop import run
 
-    figures = uvloop.run(_bench(controller, events, size, segments, keep))
+    figures = run(_bench(controller, events, size, segments, keep))
     text = "\n".join(f"{name.replace('_', ' '):<28} {value:>14,.2f}" for name, value in figures.items())
     show(output, figures, text)
 

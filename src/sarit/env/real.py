@@ -17,17 +17,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.limits import DELIVERY_SECONDS, SOCKET_BUFFER_BYTES
 from sarit.env.ports import Env
-from sarit.env.real_files import RealFiles
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Files
 
 T = TypeVar("T")
 
 _BACKLOG: Final = 4096
 # Idle seconds before the first keep-alive probe, seconds between probes, and unanswered probes until the end.
-_KEEP_ALIVE: Final = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
+# Each system has its own choice of them.
+_KEEP_ALIVE: Final = {
+    getattr(socket, name): value
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+    if hasattr(socket, name)
+}
 
 
 class RealClock:
@@ -231,4 +238,23 @@ def _big_buffers_allowed() -> bool:
 
 def real_env() -> Env:
     """The ports of this machine."""
-    return Env(RealClock(), RealRandom(), RealFiles(), RealThreads(), RealNetwork())
+    return Env(RealClock(), RealRandom(), _files(), RealThreads(), RealNetwork())
+
+
+def _files() -> Files:
+    """Those of this machine.  Clients use none, and run where there is no such module (docs/decisions/0961)."""
+    try:
+        from sarit.env.real_files import RealFiles
+    except ImportError as error:
+        return _NoFiles(error)
+    return RealFiles()
+
+
+class _NoFiles:
+    """The files of a system on which no node runs."""
+
+    def __init__(self, reason: ImportError) -> None:
+        self._reason = reason
+
+    def __getattr__(self, name: str) -> Any:
+        raise OSError(f"nodes run on Linux alone: {self._reason}")

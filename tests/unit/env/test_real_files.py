@@ -20,7 +20,7 @@ from sarit.core.limits import (
     READ_BLOCK_BYTES,
     SMALL_PIECE_BYTES,
 )
-from sarit.env.real import RealFiles
+from sarit.env.real_files import RealFiles
 
 
 @pytest.fixture

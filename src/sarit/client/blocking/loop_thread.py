@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import CANCEL_GRACE_SECONDS, EXIT_FLUSH_SECONDS
+from sarit.env.event_loop import new_event_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -74,9 +75,7 @@ class RunningLoop:
     are dropped, the garbage collector sees it."""
 
     def __init__(self, name: str) -> None:
-        import uvloop
-
-        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self.loop = new_event_loop()
         self.session: Session | None = None
         self.calls: dict[_Call[Any], None] = {}
         self._gate = threading.Lock()  # held to begin a call, and to refuse calls from then on
