@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import shutil
+import signal
 import subprocess
+import threading
+import time
 
+import pytest
+
+import sarit
+from tests.faults.damaged_chunks import DAMAGED, damage, write_both
+from tests.faults.test_failed_container import holds_tables
+from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, RunningNode
+from tests.nodes import SARIT, RunningNode, consecutive_ports
 
 
 def get(address, path):
@@ -45,3 +56,144 @@ def test_processes_answer_each_on_a_port_of_its_own(tmp_path):
     with RunningNode(tmp_path / "data", "--http-port", "0", "--processes", "2") as node:
         assert get(node.http, "/readyz")[0] == 200
         assert get(node.http, "/healthz")[1]["name"] == "controller"
+
+
+def codes(found):
+    return {reason["code"] for reason in found["reasons"]}
+
+
+def until(address, holds):
+    """Poll /readyz until it is so; its status and what it says."""
+    end = time.monotonic() + HANG_SECONDS
+    while True:
+        status, found = get(address, "/readyz")
+        if holds(status, found):
+            return status, found
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+
+
+def with_code(code, status):
+    return lambda got, found: got == status and (code is None or code in codes(found))
+
+
+class Probe:
+    """Asks a node that starts, over and over, and notes what it says."""
+
+    def __init__(self, address) -> None:
+        self.said: set[str] = set()
+        self.progress: set[str] = set()
+        self._address = address
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                assert get(self._address, "/livez") == (200, "ok\n")
+                status, found = get(self._address, "/readyz")
+                assert status == (503 if found["reasons"] else 200)
+                self.said |= codes(found)
+                containers = get(self._address, "/healthz")[1].get("containers", ())
+                self.progress |= {container["progress"] for container in containers}
+            except OSError:  # it does not listen yet
+                time.sleep(0.002)
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join(HANG_SECONDS)
+
+
+def test_node_that_starts_says_what_it_does_and_what_it_recovers(tmp_path):
+    (port,) = consecutive_ports(1)
+    node = RunningNode(tmp_path / "data", "--http-port", str(port), "--containers", "16")
+    with node, sarit.connect(node.controller) as client:
+        client.create_scope("s")
+        client.create_stream("s/t", segments=8)
+        with client.writer("s/t") as writer:
+            for _ in range(300):
+                writer.write(b"x" * 20_000)
+        node.kill()
+        probe = Probe(f"127.0.0.1:{port}")
+        try:
+            node.start()
+            until(node.http, with_code(None, 200))
+        finally:
+            probe.end()
+    assert {"starting", "recovering"} <= probe.said
+    assert any("fence the log" in text or "begin the epoch" in text for text in probe.progress), probe.progress
+
+
+def test_full_disk_takes_the_node_out_of_service_until_there_is_space(small_disk):  # noqa: F811
+    with RunningNode(small_disk / "data", "--containers", "2", "--http-port", "0") as node:
+        assert get(node.http, "/readyz")[0] == 200
+        with (small_disk / "other").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - (10 << 20))
+        _, found = until(node.http, with_code("disk-full", 503))
+        assert "the reserve is" in found["reasons"][0]["text"]
+        assert get(node.http, "/readyz?exclude=disk-full")[0] == 200
+        assert get(node.http, "/livez")[0] == 200
+        (small_disk / "other").unlink()
+        until(node.http, with_code(None, 200))
+
+
+def test_storage_that_is_away_is_reported_and_so_is_a_stop_that_flushes(tmp_path):
+    chunks = tmp_path / "chunks"
+    node = RunningNode(tmp_path / "data", "--storage", f"file://{chunks}", "--containers", "1", "--http-port", "0")
+    with node, sarit.connect(node.controller) as client:
+        client.create_scope("s")
+        client.create_stream("s/t")
+        away = chunks.rename(tmp_path / "away")
+        chunks.write_text("in its place")  # the superuser may write to any directory
+        with client.writer("s/t") as writer:
+            writer.write(b"x" * 1_000_000)
+        end = time.monotonic() + HANG_SECONDS
+        while "storage-away" not in codes(found := get(node.http, "/healthz")[1]):
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+        # It serves from its log: a short absence is no reason to restart it or to send its clients elsewhere.
+        assert get(node.http, "/readyz")[0] == 200
+        chunks.unlink()
+        away.rename(chunks)
+        while "storage-away" in codes(found := get(node.http, "/healthz")[1]):
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+        chunks.rename(away)
+        chunks.write_text("in its place")
+        with client.writer("s/t") as writer:
+            writer.write(b"x" * 1_000_000)
+        os.kill(node.pid, signal.SIGTERM)
+        until(node.http, with_code("stopping", 503))
+        assert get(node.http, "/livez")[0] == 200
+        chunks.unlink()
+        away.rename(chunks)
+    assert "Traceback" not in node.log()
+
+
+def test_damaged_container_is_reported_and_may_be_left_out(tmp_path):
+    options = ("--containers", "8", "--http-port", "0")
+    with RunningNode(tmp_path / "data", *options):
+        pass
+    lost = next(number for number in range(8) if not holds_tables(tmp_path / "data", number))
+    shutil.move(tmp_path / "data" / "log" / str(lost), tmp_path / "log")
+    with RunningNode(tmp_path / "data", *options, "--allow-damaged") as node:
+        status, found = get(node.http, "/readyz")
+        assert (status, [reason["part"] for reason in found["reasons"]]) == (503, [f"container {lost}"])
+        assert found["reasons"][0]["code"] == "damaged"
+        assert "durable log" in found["reasons"][0]["text"]
+        assert get(node.http, "/readyz?exclude=damaged")[0] == 200
+
+
+def test_damaged_chunk_is_reported_and_the_node_stays_in_service(tmp_path):
+    node = RunningNode(tmp_path / "data", "--containers", "1", "--http-port", "0").start()
+    write_both(node)
+    assert node.stop() == 0
+    chunk = damage(tmp_path / "data", "flipped").name.removesuffix(".chunk")
+    with node, sarit.connect(node.controller) as client:
+        with pytest.raises(sarit.Corrupt):
+            list(client.reader(DAMAGED, end="tail"))
+        assert get(node.http, "/readyz")[0] == 200
+        (reason,) = get(node.http, "/healthz")[1]["reasons"]
+        assert (reason["code"], reason["part"]) == ("damaged-pieces", "container 0")
+        assert chunk in reason["text"]

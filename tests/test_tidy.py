@@ -71,6 +71,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         "the blocking client's loop has a thread of its own",
     ),
     "sarit/node/child.py": ({"threading.Thread"}, "a child ends with its parent even while its event loop is busy"),
+    "sarit/node/service_manager.py": ({"socket.socket"}, "datagrams to the service manager; env.network has streams"),
     "sarit/spark/client.py": (
         {"concurrent.futures.ThreadPoolExecutor"},
         "the driver asks about many streams at the same time by the blocking client; Spark has no Env",

@@ -31,7 +31,7 @@ def routes(health: HealthPort) -> list[BaseRoute]:
 
     async def ready(request: Request) -> Response:
         excluded = request.query_params.get("exclude", "").split(",")
-        reasons = [reason for reason in health.reasons() if not reason.serves and reason.code not in excluded]
+        reasons = [reason for reason in health.reasons() if not reason.ready and reason.code not in excluded]
         status = "not ready" if reasons else "ready"
         found = [asdict(reason) for reason in reasons]
         return JSONResponse({"status": status, "reasons": found}, 503 if reasons else 200, _FRESH)
@@ -48,6 +48,6 @@ _FRESH = {"Cache-Control": "no-store"}
 def report(health: HealthPort) -> dict[str, Any]:
     """Everything that is known: what `/healthz` answers."""
     reasons = health.reasons()
-    ready = all(reason.serves for reason in reasons)
+    ready = all(reason.ready for reason in reasons)
     found = [asdict(reason) for reason in reasons]
     return {"state": health.state(), "ready": ready, "reasons": found, **health.details()}

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 class Reason:
     """Why a part does not serve, or not as it should.
 
-    `code`: one of a few words, for scripts.  `part`: of the process.  `text`: for people.  `serves`: all requests are
-    served nevertheless."""
+    `code`: one of a few words, for scripts.  `part`: of the process.  `text`: for people.  `ready`: the process should
+    get requests nevertheless."""
 
     code: str
     part: str
     text: str
-    serves: bool = False
+    ready: bool = False
 
 
 class HealthPort(Protocol):

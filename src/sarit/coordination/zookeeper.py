@@ -79,7 +79,7 @@ class ZooKeeper:
         report_sessions(self._client, env.clock, partial(self._post, self._on_session))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
-        self._connected = asyncio.Event()
+        self.connected = asyncio.Event()
         self._proven = asyncio.Event()
         self._sessions = 0
         self._heartbeat_at = _NO_TIME
@@ -91,7 +91,7 @@ class ZooKeeper:
         self._memberships: dict[SessionStates, None] = {}
 
     def __repr__(self) -> str:
-        state = "connected" if self._connected.is_set() else "not connected"
+        state = "connected" if self.connected.is_set() else "not connected"
         return f"<ZooKeeper {self.hosts} {state}>"
 
     @classmethod
@@ -222,7 +222,7 @@ class ZooKeeper:
             raise Unavailable("the session with ZooKeeper is closed")
         try:
             async with asyncio.timeout(ZOOKEEPER_WAIT_SECONDS):
-                await self._connected.wait()
+                await self.connected.wait()
         except TimeoutError:
             raise Unavailable(f"ZooKeeper cannot be reached at {self.hosts}") from None
 
@@ -234,12 +234,12 @@ class ZooKeeper:
 
     def _on_state(self, state: str, ended: bool) -> None:
         if state == "CONNECTED":
-            self._connected.set()
+            self.connected.set()
             self._beat_now.set()
             for watch in list(self._watches):
                 watch.on_connected()
             return
-        self._connected.clear()
+        self.connected.clear()
         if state == "SUSPENDED":
             self._report(MemberState.SUSPENDED)
             return
@@ -264,7 +264,7 @@ class ZooKeeper:
 
     async def _send_heartbeats(self) -> None:
         while True:
-            await self._connected.wait()
+            await self.connected.wait()
             self._beat_now.clear()
             session, sent = self._sessions, self._clock.monotonic()
             try:
@@ -293,7 +293,7 @@ class ZooKeeper:
     def _add_watch(self, path: str, changed: Callable[[], None], *, children: bool) -> ZooKeeperWatch:
         watch = ZooKeeperWatch(self._client, self._watches, partial(self._post), path, changed, children=children)
         self._watches[watch] = None
-        if self._connected.is_set():
+        if self.connected.is_set():
             watch.arm()
         return watch
 

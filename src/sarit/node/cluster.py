@@ -38,11 +38,12 @@ from sarit.node.cluster_init import check_log, check_storage, read_meta
 from sarit.node.cluster_places import log_size, open_cluster_logs, open_indexes
 from sarit.node.cluster_release import check_clock, raise_release
 from sarit.node.gc_scheduler import GcScheduler
-from sarit.node.health import Health
+from sarit.node.health import Health, reasons_of_member, reasons_of_session
 from sarit.node.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.remote_adapter import StoreConnections
+from sarit.node.service_manager import service_manager
 from sarit.node.settings import DEFAULT_CONTROLLER_PORT, DEFAULT_STORE_PORT, NodeConfig
 from sarit.node.signals import StopSignals, run_unless, serve_until_stopped
 from sarit.node.standalone import (
@@ -235,6 +236,7 @@ class ClusterStore:
         self._member = member
         member.on_failure = self._on_failure
         member.start(store, port)
+        admin.health.others.append(lambda: reasons_of_member(member, connection.zookeeper))
         self._drain_watch = connection.registers.watch(f"{DRAINED}/{name}", self._drained.set)
         follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
         self._background.spawn(follow)
@@ -403,6 +405,7 @@ class ClusterControllerProcess:
         admin.health.starting("it connects to ZooKeeper")
         connection = self._connection = await ClusterConnection.open(config, self._env)
         meta = connection.meta
+        admin.health.others.append(lambda: reasons_of_session(connection.zookeeper))
         controller = self._controller = ClusterController(
             connection.registers, connection.members, self._env, bytes.fromhex(meta.secret), meta.containers,
             config.expected, config.times, connection.zookeeper.session_seconds,
@@ -460,7 +463,8 @@ async def _serve(process: Process, admin: Admin, env: Env, reload: Reload | None
     process.notify_failure(signals.first.set)
     stoppable: Stoppable = process
     try:
-        await serve_until_stopped(stoppable, start(), signals, admin.health.stopping)
+        async with service_manager(admin.health, env.clock):
+            await serve_until_stopped(stoppable, start(), signals, admin.health.stopping)
     finally:
         await admin.close()
     if process.failure is not None:

@@ -1,4 +1,20 @@
-"""The health of a process: where it is in its life, and what its parts say."""
+"""The health of a process: where it is in its life, and what its parts say.
+
+A reason takes the process out of service (`/readyz` answers 503) while requests fail or wait because of it:
+
+| code | what | ready |
+|---|---|---|
+| starting, stopping | the process | no |
+| recovering | a container is opened; in a cluster after a failed attempt only: requests wait for the first | no |
+| damaged | a container cannot be opened | no |
+| disk-full | appends wait; or chunks are not written, which appends notice later | no; yes |
+| storage-away | chunks are not written; no as soon as appends wait for it | yes |
+| no-lease | the store is not a member of its cluster, or not any more | no |
+| zookeeper-away | the session is interrupted; no as soon as the lease is lost, and with it the containers | yes |
+| damaged-pieces | parts of some segments cannot be read | yes |
+| draining | the cluster takes its containers away | yes |
+| store-away | a store process of this node does not answer | no |
+"""
 
 from __future__ import annotations
 
@@ -9,7 +25,11 @@ from sarit.admin.reasons import Reason
 from sarit.store.health import HealthState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.coordination.zookeeper import ZooKeeper
     from sarit.env.ports import Clock
+    from sarit.node.member import Member
     from sarit.store.health import ContainerHealth
     from sarit.store.store import SegmentStore
 
@@ -17,6 +37,7 @@ STARTING = "starting"
 READY = "ready"
 STOPPING = "stopping"
 
+_SHOWN_PIECES = 5  # of damaged pieces, by their text
 _CODES = {HealthState.OPENING: "recovering", HealthState.DRAINING: "draining", HealthState.FAILED: "damaged"}
 
 
@@ -26,26 +47,32 @@ class Health:
     def __init__(self, name: str, clock: Clock) -> None:
         """`name`: of the process, for people."""
         self.store: SegmentStore | None = None
+        # What other parts say: of a cluster, of other processes.
+        self.others: list[Callable[[], list[Reason]]] = []
+        self.on_change: Callable[[], None] = lambda: None
         self._name = name
         self.clock = clock
         self._began = clock.monotonic()
         self._state = STARTING
-        self._step = "it begins"
+        self.step = "it begins"
 
     def __repr__(self) -> str:
         return f"<Health {self._name} {self._state}>"
 
     def starting(self, step: str) -> None:
         """What its start does now."""
-        self._step = step
+        self.step = step
+        self.on_change()
 
     def ready(self) -> None:
         """It serves."""
         self._state = READY
+        self.on_change()
 
     def stopping(self) -> None:
         """It stops."""
         self._state = STOPPING
+        self.on_change()
 
     def state(self) -> str:
         """See `HealthPort`."""
@@ -55,11 +82,13 @@ class Health:
         """See `HealthPort`."""
         reasons = []
         if self._state == STARTING:
-            reasons.append(Reason("starting", self._name, self._step))
+            reasons.append(Reason("starting", self._name, self.step))
         elif self._state == STOPPING:
             reasons.append(Reason("stopping", self._name, "it flushes and stops"))
         if self.store is not None:
-            reasons += [_of_container(health) for health in self.store.health() if health.state in _CODES]
+            reasons += reasons_of_store(self.store)
+        for other in self.others:
+            reasons += other()
         return reasons
 
     def details(self) -> dict[str, Any]:
@@ -69,14 +98,63 @@ class Health:
             "version": version("sarit"),
             "up_seconds": round(self.clock.monotonic() - self._began, 3),
         }
-        if self.store is not None:
+        store = self.store
+        if store is not None:
             found["containers"] = [
                 {"container": health.number, "state": health.state.value, "reason": health.reason,
-                 "attempts": health.attempts}
-                for health in self.store.health()
+                 "attempts": health.attempts, "progress": health.progress()}
+                for health in store.health()
             ]  # fmt: skip
+            found["dirty_bytes"], found["max_dirty_bytes"] = store.budget.charged_bytes, store.budget.max_dirty_bytes
+            found["appends_wait"] = store.budget.over_append_limit
         return found
 
 
-def _of_container(health: ContainerHealth) -> Reason:
-    return Reason(_CODES[health.state], f"container {health.number}", health.reason)
+def reasons_of_store(store: SegmentStore) -> list[Reason]:
+    """What is wrong with a store now."""
+    reasons = [_of_container(health, placed=store.placed) for health in store.health() if health.state in _CODES]
+    waits = store.budget.over_append_limit
+    reasons += [
+        Reason("disk-full", "disk", str(space), ready=not waits) for space in store.disks().values() if space.full
+    ]
+    for opened in store.opened():
+        container = opened.container
+        part = f"container {container.number}"
+        if opened.flusher.storage_error:
+            text = f"long-term storage takes no chunks: {opened.flusher.storage_error}"
+            reasons.append(Reason("storage-away", part, text, ready=not waits))
+        pieces = [*container.damage.chunks.values(), *container.state.unreadable.values()]
+        if pieces:
+            more = f"; and {len(pieces) - _SHOWN_PIECES} more" if len(pieces) > _SHOWN_PIECES else ""
+            text = "; ".join(pieces[:_SHOWN_PIECES]) + more
+            reasons.append(Reason("damaged-pieces", part, text, ready=True))
+    return reasons
+
+
+def _of_container(health: ContainerHealth, *, placed: bool) -> Reason:
+    passing = placed and not health.attempts and health.state is not HealthState.FAILED
+    progress = health.progress()
+    text = f"{health.reason} ({progress})" if progress else health.reason
+    return Reason(_CODES[health.state], f"container {health.number}", text, ready=passing)
+
+
+def reasons_of_member(member: Member, zookeeper: ZooKeeper) -> list[Reason]:
+    """What is wrong with the place of a store in its cluster now."""
+    reasons = []
+    if not zookeeper.connected.is_set():
+        text = "no server of ZooKeeper answers: " + (
+            "the lease of this store still runs" if member.valid() else "its lease is lost, and its containers with it"
+        )
+        reasons.append(Reason("zookeeper-away", "cluster", text, ready=member.valid()))
+    elif not member.valid():
+        reasons.append(Reason("no-lease", "cluster", "this store is not a member of its cluster (any more)"))
+    if member.leaves:
+        reasons.append(Reason("draining", "cluster", "the cluster moves its containers to other stores", ready=True))
+    return reasons
+
+
+def reasons_of_session(zookeeper: ZooKeeper) -> list[Reason]:
+    """What is wrong with the session of a controller with ZooKeeper: it serves by the last map that it has read."""
+    if zookeeper.connected.is_set():
+        return []
+    return [Reason("zookeeper-away", "cluster", "no server of ZooKeeper answers", ready=True)]

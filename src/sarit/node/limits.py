@@ -19,6 +19,9 @@ CHILD_HEARTBEAT_SECONDS: Final = 1.0
 CHILD_SILENT_SECONDS: Final = 10.0
 MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEATED_LOG_SECONDS
 
+# -- the service manager ----------------------------------------------------------------------------
+NOTIFY_RETRY_SECONDS: Final = 1.0  # between two checks that it has been sent the newest state
+
 # -- controllers on stores of other processes -------------------------------------------------------
 STORES_RETRY_SECONDS: Final = 0.5  # between two attempts to begin
 CONTROLLER_DRAIN_SECONDS: Final = 5.0  # for calls under way, when a controller stops

@@ -147,6 +147,11 @@ class Member:
             self._address = replace(self._address, weight=weight)
             await self._announce()
 
+    @property
+    def leaves(self) -> bool:
+        """Whether its containers are to move to other stores."""
+        return self._address.leaving or not self._address.weight
+
     async def stop(self) -> None:
         """End the membership now.  Containers that the store still has are then assigned to others."""
         await self._background.close()

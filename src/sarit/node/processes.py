@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
 from sarit.node.child import LIVE_COMMAND, ChildSpec
+from sarit.node.health import Health
 from sarit.node.indexes import claim_index_storage
 from sarit.node.limits import (
     CHILD_HEARTBEAT_SECONDS,
@@ -36,6 +37,7 @@ from sarit.node.limits import (
 )
 from sarit.node.logs import current_logs
 from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.standalone import say, warn_of_addresses
 from sarit.node.start_line import StartLine, limit_fact
@@ -398,14 +400,16 @@ async def _serve(config: NodeConfig, machine_bytes: int, descriptors: int, env: 
         node = ProcessNode(config, parts, env, claim)
         if reload is not None:
             reload.apply = node.take_over
-        await serve_until_stopped(node, _start(config, env, claim, node), signals)
+        health = Health("the node", env.clock)
+        async with service_manager(health, env.clock):
+            await serve_until_stopped(node, _start(config, env, claim, node, health), signals, health.stopping)
     finally:
         # Last: another node may start on the directory from here on.
         claim.lock.close()
     say("sarit stopped; everything acknowledged is on disk")
 
 
-async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: ProcessNode) -> None:
+async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: ProcessNode, health: Health) -> None:
     from sarit.storage.open import open_storage
 
     line = StartLine(env.clock, config.options)
@@ -415,9 +419,11 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Proc
         await claim_index_storage(config, env, claim)
     finally:
         await storage.close()
+    health.starting("its processes start")
     await node.start()
     divided = f"{config.containers} containers in {config.processes} store processes"
     _log.info("%s", line.text("standalone", divided, limit_fact(config)))
+    health.ready()
     say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
 
 

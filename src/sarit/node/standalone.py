@@ -23,6 +23,7 @@ from sarit.node.log_place import open_bookkeeper_logs
 from sarit.node.metrics import Metrics
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.pieces import SQLITE
+from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.start_line import StartLine, limit_fact, recovery_fact
 from sarit.node.volume import fit_to_volume, storage_directory
@@ -200,6 +201,7 @@ async def _serve(config: NodeConfig, env: Env, reload: Reload | None) -> None:
     health = Health("the node", env.clock)
     try:
         async with AsyncExitStack() as closing:
+            await closing.enter_async_context(service_manager(health, env.clock))
             admin = await closing.enter_async_context(admin_port(health, config.host, config.http_port))
             logs = None  # in the directory
             if config.log_url is not None:

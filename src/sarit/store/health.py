@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from sarit.store.phases import Phases
+
 
 class Opening(Unavailable):
     """The container of this segment may serve here soon; nothing was done."""
@@ -43,10 +45,16 @@ class ContainerHealth:
     state: HealthState = HealthState.OPENING
     reason: str = "the node starts"
     attempts: int = 0
+    # Of the attempt under way, if there is one.
+    phases: Phases | None = None
 
     def __str__(self) -> str:
         reason = f": {self.reason}" if self.reason else ""
         return f"container {self.number} {self.state.value}{reason}"
+
+    def progress(self) -> str:
+        """What its opening does now, and how far it is; empty: nothing of it is under way."""
+        return "" if self.phases is None or self.state is not HealthState.OPENING else self.phases.now()
 
     def serve(self) -> None:
         """It serves."""

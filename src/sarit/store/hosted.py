@@ -351,6 +351,7 @@ class HostedContainer:
         parts, statistics = self._store.parts, self._store.parts.statistics
         began = parts.env.clock.monotonic()
         assert self._closing is None, self
+        self.health.phases = phases = phases or Phases(parts.env.clock)
         self._closing = await open_container(
             self.number, parts.env, parts.logs, parts.indexes, parts.storage, parts.budget, parts.rate_limiters,
             parts.container_limits, parts.flush_limits, self.failed, accept_loss=accept_loss, claimed=self._give_up,

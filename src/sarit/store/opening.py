@@ -77,6 +77,8 @@ async def open_container(
         container = Container(*parts, statistics)
         # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
         with phases.phase("replay"):
+            state, to_do = container.state, log.backlog_bytes() / 1e6
+            phases.progress = lambda: f"{state.applied_frame - checkpoint.frame:,} frames of {to_do:,.1f} MB done"
             await replay_log(container, checkpoint)
         with phases.phase("record the epoch"):
             await recording

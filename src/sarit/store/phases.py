@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sarit.env.ports import Clock
 
@@ -18,16 +18,26 @@ class Phases:
         self._clock = clock
         self._began = clock.monotonic()
         self._seconds: dict[str, float] = {}
+        self._now = ""
+        # How far the phase of now is, as text.
+        self.progress: Callable[[], str] = str
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in self._seconds.items())
         return f"{self._clock.monotonic() - self._began:.3f} s ({parts})"
 
+    def now(self) -> str:
+        """What is done now, and how far it is; empty between two phases."""
+        progress = self.progress()
+        return f"{self._now}, {progress}" if self._now and progress else self._now
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the time of the block, also when it raises; a name that comes again is added up."""
         began = self._clock.monotonic()
+        self._now = name
         try:
             yield
         finally:
+            self._now, self.progress = "", str
             self._seconds[name] = self._seconds.get(name, 0.0) + self._clock.monotonic() - began

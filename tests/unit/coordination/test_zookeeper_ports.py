@@ -32,7 +32,7 @@ def test_member_does_not_join_when_its_session_ends_with_the_answer():
         answer = Answer()
         zookeeper._client = SimpleNamespace(create_async=lambda *_, **__: answer)
         zookeeper._loop = asyncio.get_running_loop()
-        zookeeper._connected.set()
+        zookeeper.connected.set()
         states = []
         joining = asyncio.ensure_future(ZooKeeperMembers(zookeeper, "/members").join("a", b"", states.append))
         await asyncio.sleep(0)

@@ -26,7 +26,7 @@ def health_result(health: HealthPort) -> dict[str, Any]:
     """Everything: the process with its parts."""
     details = health.details()
     containers = details.pop("containers", [])
-    broken = [reason for reason in health.reasons() if not reason.serves]
+    broken = [reason for reason in health.reasons() if not reason.ready]
     status = _STATES.get(health.state(), "DOWN" if broken else "UP")
     shown = {name: _text(value) for name, value in details.items()}
     for reason in health.reasons():

@@ -68,6 +68,10 @@ class FreeSpace:
     def __repr__(self) -> str:
         return f"<FreeSpace of {self.name}, {'full' if self.full else 'enough'}>"
 
+    def __str__(self) -> str:
+        left = (self.free or 0) // MIB
+        return f"{self.name} has {left} MiB left, the reserve is {self.reserve // MIB} MiB: {self.effect}"
+
     def update(self, free: int) -> bool:
         """Note how many bytes are free now.  Returns whether the disk counts as full."""
         self.free = free

@@ -103,7 +103,8 @@ class Flusher:
         self._early_reclaim: EarlyReclaim | None = None
         # Chunk numbers whose writes failed since the last commit; `Compactor` shares the set.
         self._failed_writes: set[int] = set()
-        self._storage_unavailable = False
+        # Why long-term storage takes no chunks; empty: it does, as far as is known.
+        self.storage_error = ""
         self._finishing = False
         self._hurried = False
         self._cycle_ended = asyncio.Event()
@@ -364,9 +365,9 @@ class Flusher:
 
     def _report_storage(self, error: SaritError | None) -> None:
         """Log once that long-term storage takes no chunks (writers may be throttled), and once that it does again."""
-        if self._storage_unavailable == (error is not None):
+        known, self.storage_error = self.storage_error, "" if error is None else str(error)
+        if bool(known) == bool(self.storage_error):
             return
-        self._storage_unavailable = error is not None
         if error is None:
             _log.warning("container %d: long-term storage takes chunks again", self._container.number)
         else:

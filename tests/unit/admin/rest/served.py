@@ -29,7 +29,7 @@ class FakeHealth:
 
     def reasons(self) -> list[Reason]:
         found = [Reason("damaged", f"container {n}", "rot") for n, s in enumerate(self._containers) if s == "failed"]
-        return [*found, Reason("slow", "disk", "it is slow", serves=True)]
+        return [*found, Reason("slow", "disk", "it is slow", ready=True)]
 
     def details(self):
         containers = [{"container": n, "state": s, "reason": "", "attempts": 0} for n, s in enumerate(self._containers)]
