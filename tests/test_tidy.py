@@ -66,6 +66,10 @@ BANNED: dict[str, str] = {
 ALLOWED: dict[str, tuple[set[str], str]] = {
     "sarit/env/real.py": (set(BANNED), "it is the border to the operating system"),
     "sarit/env/real_files.py": (set(BANNED), "it is the border to the operating system"),
+    "sarit/cli/top.py": (
+        {"shutil.", "concurrent.futures.ThreadPoolExecutor", "time."},
+        "it is a loop for a person at a terminal",
+    ),
     "sarit/client/blocking/loop_thread.py": (
         {"threading.Thread"},
         "the blocking client's loop has a thread of its own",

@@ -68,7 +68,7 @@ def show(command: str | None, as_json: bool, options: tuple[str, ...]) -> None:
 
     OPTIONS are those of the process, as --config FILE or --memory 2G.  Secrets are not printed.
     """
-    name = command or meant_commands(_named_file(options))[0]
+    name = command or meant_commands(named_file(options))[0]
     ctx = parse(name, list(options), required=False)
     rows = effective(ctx, os.environ)
     if as_json:
@@ -93,7 +93,7 @@ def _usual_file() -> Path | None:
     return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
 
 
-def _named_file(options: tuple[str, ...]) -> ConfigFile:
+def named_file(options: tuple[str, ...]) -> ConfigFile:
     """The file that the options name, or the usual one."""
     path = _usual_file()
     for number, option in enumerate(options):

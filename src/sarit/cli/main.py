@@ -28,6 +28,8 @@ _NOUNS = {
     "group": ("sarit.cli.group:group", "Create, list, inspect, checkpoint, reset and delete reader groups."),
     "write": ("sarit.cli.write:write", "Write events from a file or standard input."),
     "read": ("sarit.cli.read:read", "Print a stream's events."),
+    "doctor": ("sarit.cli.doctor:doctor", "Examine this machine: limits, disks, ports, addresses, storage."),
+    "top": ("sarit.cli.top:top", "Show what processes do now, live."),
     "verify": ("sarit.cli.verify:verify", "Check a node's data directory: index, chunks, log."),
     "repair": ("sarit.cli.verify:repair", "Repair the index of a stopped node as far as no guess is needed."),
     "backup": ("sarit.cli.backup:backup", "Back up a running node; list, verify and prune its backups."),

@@ -46,14 +46,7 @@ from sarit.node.remote_adapter import StoreConnections
 from sarit.node.service_manager import service_manager
 from sarit.node.settings import DEFAULT_CONTROLLER_PORT, DEFAULT_STORE_PORT, NodeConfig
 from sarit.node.signals import StopSignals, run_unless, serve_until_stopped
-from sarit.node.standalone import (
-    BACKLOG,
-    advertised_address,
-    bound_address,
-    internal_address,
-    say,
-    warn_of_addresses,
-)
+from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address, say, warn_of_addresses
 from sarit.node.start_line import ShownOption, StartLine, limit_fact
 from sarit.node.volume import storage_directory
 

@@ -70,9 +70,14 @@ async def raise_release(registers: Registers, own: str) -> None:
         return
 
 
+def clocks_apart_ms(before_ms: int, server_ms: int, after_ms: int) -> int:
+    """How far our clock is ahead of a server's, read between two readings of ours; negative: behind."""
+    return before_ms - server_ms if server_ms < before_ms else min(0, after_ms - server_ms)
+
+
 def check_clock(before_ms: int, server_ms: int, after_ms: int) -> None:
     """Warn when ZooKeeper's clock, read between two readings of ours, is far from them."""
-    apart = before_ms - server_ms if server_ms < before_ms else min(0, after_ms - server_ms)
+    apart = clocks_apart_ms(before_ms, server_ms, after_ms)
     if abs(apart) > CLOCK_WARNING_SECONDS * 1000:
         _log.warning(
             "the clock of this machine is %.0f s %s that of ZooKeeper: data and leases are safe, but retention by "

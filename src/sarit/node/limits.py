@@ -22,6 +22,13 @@ MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEAT
 # -- the service manager ----------------------------------------------------------------------------
 NOTIFY_RETRY_SECONDS: Final = 1.0  # between two checks that it has been sent the newest state
 
+# -- sarit doctor, sarit top ------------------------------------------------------------------------
+DOCTOR_SECONDS: Final = 3.0  # for an answer of whoever has a port; four times that for long-term storage
+DOCTOR_SYNCS: Final = 20
+TOP_HTTP_SECONDS: Final = 2.0  # for an answer of a process to `sarit top`
+SLOW_SYNC_SECONDS: Final = 0.02
+USUAL_DESCRIPTORS: Final = 8192
+
 # -- controllers on stores of other processes -------------------------------------------------------
 STORES_RETRY_SECONDS: Final = 0.5  # between two attempts to begin
 CONTROLLER_DRAIN_SECONDS: Final = 5.0  # for calls under way, when a controller stops

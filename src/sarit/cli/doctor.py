@@ -1,0 +1,88 @@
+"""`sarit doctor`: would a process start here, and serve well?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sarit.cli.config import for_option, meant_commands, named_file, parse
+from sarit.cli.options import http_port_of
+
+if TYPE_CHECKING:
+    from sarit.node.doctor import Finding, Plan
+
+_COLORS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@for_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def doctor(command: str | None, as_json: bool, options: tuple[str, ...]) -> None:
+    """Examine this machine for a process that is to start here, or runs here.
+
+    OPTIONS are those of the process, as --data-dir DIR or --config FILE; its variables count, too.  Each line is OK,
+    WARN or FAIL, and says what to do.  Ends with code 1 if one is FAIL.  Writes at most probes, which it deletes.
+    """
+    name = command or meant_commands(named_file(options))[0]
+    ctx = parse(name, list(options), required=True)
+    plan = _plan_of_node(ctx.params) if name == "standalone" else _plan_of_cluster(name, ctx.params)
+    found = asyncio.run(_examine(plan, as_json=as_json))
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in found]))
+    if any(finding.level == "FAIL" for finding in found):
+        sys.exit(1)
+
+
+async def _examine(plan: Plan, *, as_json: bool) -> list[Finding]:
+    from sarit.env.real import real_env
+    from sarit.node.doctor import examine
+
+    found = []
+    async for finding in examine(plan, real_env()):
+        found.append(finding)
+        if not as_json:
+            click.echo(f"{click.style(f'{finding.level:<4}', _COLORS[finding.level])}  {finding.check}: {finding.text}")
+            if finding.advice:
+                click.echo(f"      {finding.advice}")
+    return found
+
+
+def _plan_of_node(given: dict[str, Any]) -> Plan:
+    from sarit.node.doctor import Plan, ports_of
+    from sarit.node.settings import NodeConfig, default_processes
+
+    config = NodeConfig(
+        data_dir=str(Path(given["data_dir"])),
+        host=given["host"],
+        controller_port=given["controller_port"],
+        store_port=given["store_port"],
+        containers=given["containers"],
+        storage_url=given["storage"],
+        index_url=given["index_storage"],
+        log_url=given["log"],
+        memory_bytes=given["memory"],
+        processes=given["processes"] or default_processes(os.cpu_count() or 1, given["containers"]),
+        http_port=http_port_of(given["http_port"]),
+        one_port=given["one_port"],
+        advertised_host=given["advertise"],
+    ).validated()
+    return Plan(config, ports_of(config))
+
+
+def _plan_of_cluster(name: str, given: dict[str, Any]) -> Plan:
+    from sarit.node.cluster_settings import parse_cluster
+    from sarit.node.doctor import GRPC, HTTP, WIRE, Plan, Port
+    from sarit.node.settings import NodeConfig
+
+    http = http_port_of(given["http_port"])
+    config = NodeConfig("/", given["host"], memory_bytes=given.get("memory"), advertised_host=given["advertise"])
+    ports = [Port("--port", given["port"], WIRE if name == "store" else GRPC), Port("--http-port", http or 0, HTTP)]
+    return Plan(config, [port for port in ports if port.number], parse_cluster(given["cluster"]))

@@ -1,0 +1,94 @@
+"""`sarit top`: what processes do now."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
+from typing import Final
+
+import click
+
+from sarit.cli.top_view import Scrape, lines_of, parse_metrics, summary
+from sarit.node.limits import TOP_HTTP_SECONDS
+
+_AT_ONCE: Final = 16
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+
+
+@click.command()
+@click.option(
+    "--http", "addresses", multiple=True, metavar="HOST:PORT",
+    help="The HTTP port of a process; repeat it for several.  [default: 127.0.0.1:9091]",
+)  # fmt: skip
+@click.option("--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="In seconds.")
+@click.option("--once", is_flag=True, help="Print the state after one interval, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one line for each interval.")
+def top(addresses: tuple[str, ...], interval: float, once: bool, as_json: bool) -> None:
+    """Show rates, connections, dirty bytes, containers, the busiest streams and the lag of reader groups, live.
+
+    Ctrl-C ends.  With --once the exit code is 1 if a process is away or not ready.
+    """
+    targets = [_checked(address) for address in addresses or ("127.0.0.1:9091",)]
+    screen = not once and not as_json and sys.stdout.isatty()
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        before = list(threads.map(scrape, targets))
+        if screen:
+            click.echo(_ENTER, nl=False)
+        try:
+            if screen:
+                _draw([summary(found, None) for found in before], interval)
+            while True:
+                time.sleep(interval)
+                now = list(threads.map(scrape, targets))
+                rows = [summary(new, old) for new, old in zip(now, before, strict=True)]
+                before = now
+                if as_json:
+                    click.echo(json.dumps(rows))
+                elif screen:
+                    _draw(rows, interval)
+                else:
+                    click.echo("\n".join(lines_of(rows, 1000)))
+                if once:
+                    sys.exit(0 if all(row["ready"] for row in rows) else 1)
+        except KeyboardInterrupt:
+            return
+        finally:
+            if screen:
+                click.echo(_LEAVE, nl=False)
+
+
+def scrape(address: str) -> Scrape:
+    """Ask one process for its health and its metrics."""
+    found = Scrape(address, time.monotonic())
+    try:
+        connection = HTTPConnection(address, timeout=TOP_HTTP_SECONDS)
+        try:
+            connection.request("GET", "/healthz")
+            found.health = json.loads(connection.getresponse().read())
+            connection.request("GET", "/metrics")
+            found.samples = parse_metrics(connection.getresponse().read().decode())
+        finally:
+            connection.close()
+    except (OSError, HTTPException, ValueError) as error:
+        found.error = f"it does not answer: {error}"
+    return found
+
+
+def _checked(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.UsageError(f"--http {address}: write HOST:PORT")
+    return address
+
+
+def _draw(rows: list[dict[str, object]], interval: float) -> None:
+    width, height = shutil.get_terminal_size()
+    head = f"sarit top, every {interval:g} s; Ctrl-C ends  {time.strftime('%H:%M:%S')}"
+    lines = [head, "", *lines_of(rows, width)][: height - 1]
+    text = "".join(f"{line[:width]}{_CLEAR_LINE}\r\n" for line in lines)
+    click.echo(f"{_HOME}{text}{_CLEAR_BELOW}", nl=False)
