@@ -30,9 +30,15 @@ LEASE_SECONDS = 4.0
 class ClusterProcess:
     """One process of a cluster, which keeps its port over a restart."""
 
-    def __init__(self, name: str, directory: Path, command: list[str], environ: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, directory: Path, command: list[str], environ: dict[str, str], http_port: int | None = None
+    ) -> None:
         self.name = name
         self.address = ""
+        # Where it answers probes; empty: nowhere.
+        self.http = "" if http_port is None else f"127.0.0.1:{http_port}"
+        if http_port is not None:
+            command = [*command, "--http-port", str(http_port)]
         self._command = command
         self._environ = environ
         self._log = directory / f"{name}.log"
@@ -110,14 +116,17 @@ class RunningCluster:
 
     def __init__(
         self, directory: Path, stores: int = 3, controllers: int = 2, containers: int = 12, *, bookies: int = 0,
-        s3: S3Server | None = None,
+        s3: S3Server | None = None, http: bool = False,
     ) -> None:  # fmt: skip
-        """`bookies`: for the log; none: a directory.  `s3`: for index and long-term storage; None: directories."""
+        """`bookies`: for the log; none: a directory.  `s3`: for index and long-term storage; None: directories.
+
+        `http`: each process answers probes."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         self.url = f"zookeeper://{self.zookeeper.hosts}/test"
-        self._ports = consecutive_ports(stores + controllers + 3)
+        self._http = http
+        self._ports = consecutive_ports(2 * (stores + controllers) + 6)
         self._containers = containers
         self._count = stores
         self.bookkeeper = BookKeeperCluster(directory, self.zookeeper, bookies) if bookies else None
@@ -164,13 +173,17 @@ class RunningCluster:
         ]  # fmt: skip
         if self._apart:
             command += ["--machine", f"machine-{name}"]
-        process = self.stores[name] = ClusterProcess(name, self.directory, command, self.environ).begin()
+        process = self.stores[name] = self._process(name, command).begin()
         return process.wait() if wait else process
 
     def _controller(self, number: int) -> ClusterProcess:
         command = [SARIT, "controller", "--cluster", self.url, "--port", str(self._ports.pop()), "--expect",
                    str(self._count)]  # fmt: skip
-        return ClusterProcess(f"controller-{number}", self.directory, command, self.environ)
+        return self._process(f"controller-{number}", command)
+
+    def _process(self, name: str, command: list[str]) -> ClusterProcess:
+        http_port = self._ports.pop() if self._http else None
+        return ClusterProcess(name, self.directory, command, self.environ, http_port)
 
     def sarit(self, *arguments: str) -> str:
         """Run a command of this cluster; what it printed."""

@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -174,6 +175,37 @@ def check(client: LoadedClient, controllers: str) -> str:
     return ""
 
 
+def ready(http: str) -> bool:
+    """Whether a process says to a probe that it is ready."""
+    connection = HTTPConnection(http, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def roll_by_probes(cluster: RunningCluster, say: Say) -> list[tuple[float, str]]:
+    """Restart all, one by one, each when `/readyz` of the one before answers 200; when each was stopped.
+
+    As an orchestrator does: it knows nothing of containers, and does not pause."""
+    events: list[tuple[float, str]] = []
+    for process in (*cluster.stores.values(), *cluster.controllers):
+        assert ready(process.http), process.name
+        events.append((began := time.monotonic(), process.name))
+        code = process.stop()
+        assert code == 0, process.log()[-4000:]
+        process.begin()
+        while not ready(process.http):
+            assert process.running, process.log()[-4000:]
+            assert time.monotonic() < began + HANG_SECONDS, process.log()[-4000:]
+            time.sleep(0.1)
+        say(f"{process.name}: ready again {time.monotonic() - began:.1f} s after SIGTERM")
+    return events
+
+
 def roll(cluster: RunningCluster, say: Say, *, bookies: bool) -> list[tuple[float, str]]:
     """Restart all, one by one; when each was stopped."""
 
@@ -204,7 +236,9 @@ def roll(cluster: RunningCluster, say: Say, *, bookies: bool) -> list[tuple[floa
     return events
 
 
-def commands(cluster: RunningCluster, name: Name, directory: Path, rust: str | None) -> dict[str, list[str]]:
+def commands(
+    cluster: RunningCluster, name: Name, directory: Path, rust: str | None, *, java: bool
+) -> dict[str, list[str]]:
     """How each client is started."""
     python = [sys.executable, "-m", "tests.cluster.peers"]
     found = {
@@ -213,6 +247,8 @@ def commands(cluster: RunningCluster, name: Name, directory: Path, rust: str | N
         "Python, one controller": [*python, "official", cluster.controllers[1].address],
     }
     try:
+        if not java:
+            raise PeerMissing("it is not asked for")
         classes = compiled(directory, PEER)
         found["Java, both controllers"] = ["java", "-Xmx256m", "-cp", classes, "RollingPeer", cluster.controller]
     except PeerMissing as error:
@@ -223,20 +259,25 @@ def commands(cluster: RunningCluster, name: Name, directory: Path, rust: str | N
 
 
 def run(
-    cluster: RunningCluster, directory: Path, say: Say, *, bookies: bool = False, rust: str | None = None
-) -> list[LoadedClient]:
-    """Clients, the restarts, and the check of what they wrote; the clients with their errors."""
+    cluster: RunningCluster, directory: Path, say: Say, *, bookies: bool = False, rust: str | None = None,
+    probes: bool = False,
+) -> list[LoadedClient]:  # fmt: skip
+    """Clients, the restarts, and the check of what they wrote; the clients with their errors.
+
+    `probes`: restart as `roll_by_probes` does."""
     with ExitStack() as stack:
         name = Name([controller.address for controller in cluster.controllers])
         stack.callback(name.close)
         clients = []
-        for number, (who, command) in enumerate(commands(cluster, name, directory, rust).items()):
+        # Java's client is in the other test: this one is about the restarts.
+        known = commands(cluster, name, directory, rust, java=not probes)
+        for number, (who, command) in enumerate(known.items()):
             clients.append(LoadedClient(who, f"stream-{number}", command, directory))
             stack.callback(clients[-1].kill)
         for client in clients:
             client.wait_ready()
         time.sleep(PAUSE_SECONDS)
-        stops = roll(cluster, say, bookies=bookies)
+        stops = roll_by_probes(cluster, say) if probes else roll(cluster, say, bookies=bookies)
         for client in clients:
             client.stop()
             began = client.longest_until - client.longest_ms / 1000
