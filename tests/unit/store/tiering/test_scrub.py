@@ -147,6 +147,12 @@ def test_rate_of_zero_reads_nothing_until_it_is_raised():
         assert before >= sum(SIZES)
         await asyncio.sleep(0.01)
         assert scrub.chunk_bytes == before
+        assert not running.done()
+        passes = scrub.passes
+        limiter.change(FAST)
+        while scrub.passes == passes:
+            assert not running.done()
+            await asyncio.sleep(0.001)
         running.cancel()
         await store.stop()
 
