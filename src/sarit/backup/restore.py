@@ -55,8 +55,11 @@ async def restore(
             storage = await open_storage(storage_url or f"file://{directory}/{CHUNKS_FOLDER}", env)
             try:
                 claim = DirectoryClaim(lock, node, SQLITE, complete=False)
-                # Raises Invalid if the storage is another node's, or holds chunks of nobody.
-                await claim_long_term_storage(config, env, storage, claim)
+                try:
+                    await claim_long_term_storage(config, env, storage, claim)
+                except Invalid:  # it is another node's, or holds chunks of nobody: another may be named next
+                    await worker.run(lambda: _forget(env, directory))
+                    raise
                 await _Restorer(env, place, storage, config, worker, pacer, progress).run(manifest)
             finally:
                 await storage.close()
@@ -184,6 +187,13 @@ class _Restorer:
                 await log.close()
         finally:
             await index.close()
+
+
+def _forget(env: Env, directory: str) -> None:
+    """Nothing was restored yet: the directory is as good as empty."""
+    if not env.files.exists(f"{directory}/{INDEX_FOLDER}"):
+        env.files.remove(f"{directory}/{RESTORING}")
+        env.files.sync_dir(directory)
 
 
 def _complete(env: Env, config: NodeConfig, node: str) -> None:
