@@ -1,0 +1,189 @@
+"""A real Prometheus on real processes: every query of the dashboard has data, and alerts fire by their faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sarit
+from tests.cluster.processes import RunningCluster
+from tests.nodes import RunningNode, consecutive_ports
+from tests.observability.prometheus import MISSING, PROMETHEUS, Load, Prometheus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)]
+
+# Panels of the dashboard that find nothing, and why.
+NOT_IN_A_CLUSTER = {
+    "Writes / Sync of the log (local logs)": "the log is on BookKeeper",
+}
+NOT_IN_A_NODE = {
+    "Containers and cluster / Lease left": "no cluster",
+    "Containers and cluster / Age of the container map": "no cluster",
+    "Containers and cluster / Containers that move": "no cluster",
+    "Containers and cluster / Usable stores": "no cluster",
+    "Containers and cluster / Entries on BookKeeper": "its log is on its disk",
+    "Containers and cluster / Bookies": "its log is on its disk",
+}
+# These need an event that is rare in half a minute of load.
+RARE = {
+    "Reads / Latency of reads from chunks": "what was written is still in memory",
+    "Reads / Found in memory": "no block of a chunk was read",
+    "Containers and cluster / Opening a container": "all were open before the first scrape",
+    "Controller / Calls that failed": "none failed",
+    "Tier 2 / Checkpoints": "none ended in the last 15 s",
+}
+
+
+def test_dashboard_shows_data_of_a_node_with_processes(tmp_path):
+    ports = consecutive_ports(4)
+    options = ("--processes", "3", "--http-port", str(ports[0]))
+    targets = [f"127.0.0.1:{port}" for port in ports]
+    with (
+        RunningNode(tmp_path / "data", *options) as node,
+        Load(node.controller),
+        Prometheus(tmp_path / "prometheus", targets) as prometheus,
+    ):
+        _see_all(prometheus, 4, NOT_IN_A_NODE | RARE)
+        assert prometheus.firing() <= {"SaritLoopBlocked"}  # by a machine that is busy
+
+
+def _see_all(prometheus, processes, excused):
+    prometheus.until(lambda: len(prometheus.query("up == 1")) == processes, "all processes are scraped")
+    # What was seen once is no reason to fail: rates of rare events come and go.
+    missing = dict(prometheus.empty_panels())
+
+    def seen():
+        nonlocal missing
+        missing = {panel: query for panel, query in missing.items() if panel in prometheus.empty_panels()}
+        return set(missing) <= set(excused)
+
+    prometheus.until(seen, f"the dashboard has data, but for {sorted(excused)}")
+
+
+def test_alerts_fire_by_faults_of_a_node(tmp_path):
+    options = ("--http-port", "0", "--memory", "512M", "--max-connections", "20")
+    with (
+        RunningNode(tmp_path / "data", *options) as node,
+        Prometheus(tmp_path / "prometheus", [node.http]) as prometheus,
+    ):
+        with Load(node.controller):
+            prometheus.until(lambda: prometheus.query("sarit_append_events_total > 1000"), "it has load")
+            assert "SaritProcessAway" not in prometheus.firing()
+            _block_loop(prometheus, node)
+            _use_up_connections(prometheus, node)
+        _remove_readers(node)
+        prometheus.until_firing("SaritReaderGroupWithoutReaders")
+        _lose_storage(prometheus, node, tmp_path / "data" / "chunks")
+        os.kill(node.pid, signal.SIGKILL)
+        prometheus.until_firing("SaritProcessAway")
+
+
+def _block_loop(prometheus, node):
+    os.kill(node.pid, signal.SIGSTOP)
+    time.sleep(3)
+    os.kill(node.pid, signal.SIGCONT)
+    prometheus.until_firing("SaritLoopBlocked")
+
+
+def _use_up_connections(prometheus, node):
+    host, _, port = node.store.rpartition(":")
+    held = []
+    try:
+        for _ in range(40):
+            held.append(socket.create_connection((host, int(port)), timeout=30))
+            time.sleep(0.05)
+        prometheus.until_firing("SaritConnectionsRefused")
+    finally:
+        for one in held:
+            one.close()
+
+
+def _remove_readers(node):
+    with sarit.connect(node.controller) as client:
+        with client.writer("load/s") as writer:
+            writer.write(b"unread", key="1")
+        group = client.reader_groups.open("load/g")
+        for name in group.online_readers():
+            group.reader_offline(name)
+
+
+def _lose_storage(prometheus, node, chunks):
+    """Its directory is gone, as when a volume is unmounted; writers go on until memory is full."""
+    away = chunks.with_name("away")
+    os.rename(chunks, away)
+    with sarit.connect(node.controller) as client:
+        writer = client.writer("load/s", buffer_bytes=8 << 20)
+        wanted = {"SaritStorageErrors", "SaritDirtyBytesNearBound", "SaritThrottled"}
+        fired: set[str] = set()
+        end = time.monotonic() + 300
+        throttled = "sarit_throttled_appends > 0"
+        while not wanted <= fired:
+            assert time.monotonic() < end, wanted - fired
+            if not prometheus.query(throttled):
+                writer.write_many([b"z" * 10_000] * 400)
+            else:
+                time.sleep(0.5)
+            fired |= prometheus.firing()
+        os.rename(away, chunks)
+        writer.close()
+
+
+def test_alerts_fire_by_damage(tmp_path):
+    with RunningNode(tmp_path / "data") as node, sarit.connect(node.controller) as client:
+        client.create_scope("a")
+        client.create_stream("a/b", segments=1)
+        with client.writer("a/b") as writer:
+            writer.write_many([b"x" * 1000] * 20_000)
+        node.stop()
+    for chunk in (tmp_path / "data" / "chunks").rglob("*"):
+        if chunk.is_file() and chunk.stat().st_size > 100_000:
+            _flip(chunk, 50_000)
+    _flip(tmp_path / "data" / "index" / "container-1.db", 40)
+    with (
+        RunningNode(tmp_path / "data", "--http-port", "0", "--allow-damaged") as node,
+        Prometheus(tmp_path / "prometheus", [node.http]) as prometheus,
+    ):
+        prometheus.until_firing("SaritContainerFailed")
+        prometheus.until_firing("SaritContainerNotServing")
+        with sarit.connect(node.controller, retry_timeout=1) as client, pytest.raises(sarit.SaritError):
+            for _ in client.reader("a/b", end="tail"):
+                pass
+        prometheus.until_firing("SaritDamageFound")
+
+
+def _flip(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        data = file.read(16)
+        file.seek(at)
+        file.write(bytes(byte ^ 0xFF for byte in data))
+
+
+def test_dashboard_and_alerts_of_a_cluster(tmp_path):
+    cluster = RunningCluster(tmp_path / "cluster", containers=8, bookies=3)
+    cluster.environ["SARIT_HTTP_PORT"] = "0"
+    with cluster:
+        processes = [*cluster.stores.values(), *cluster.controllers]
+        with Prometheus(tmp_path / "prometheus", [process.http for process in processes]) as prometheus:
+            with Load(cluster.controller):
+                _see_all(prometheus, len(processes), NOT_IN_A_CLUSTER | RARE)
+            # A store that is paused for longer than its lease: others take its containers.
+            store = next(iter(cluster.stores.values()))
+            store.signal(signal.SIGSTOP)
+            prometheus.until_firing("SaritProcessAway")
+            cluster.until(lambda status: all(entry["store"] not in (store.name, "-") for entry in status["containers"]))
+            store.signal(signal.SIGCONT)
+            assert cluster.bookkeeper is not None
+            cluster.bookkeeper.bookies[0].kill()
+            prometheus.until_firing("SaritBookiesTooFew")
+            cluster.zookeeper.kill()
+            prometheus.until_firing("SaritZooKeeperAway")
+            prometheus.until_firing("SaritLeaseNearlyEnded")
