@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
+.PHONY: observability help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -71,6 +71,9 @@ cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS
 
 backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (3 minutes)
 	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup
+
+observability: setup  ## alert rules by promtool; real nodes and a cluster under a real Prometheus (10 minutes; needs Debian's prometheus, Java and Maven)
+	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py
 
 models: setup  ## the small models of protocols, those with many states, too (a minute)
 	@$(BIN)/pytest -m "long or not long" tests/unit/models

@@ -2,8 +2,9 @@
 
 python -m benchmarks.metrics_cost --base TREE    TREE: a checkout of a commit before the metrics
 
-The node of the base has no counters and no HTTP port.  The other one counts, and is scraped every second.  Processor
-time is compared, not throughput: the machine is seldom quiet, and the load generator has a part of it.  The order
+The node of the base has no counters and no HTTP port.  The other one counts, and is scraped once in every second of
+processor time that it uses: that is each second at full load, however little of the machine it gets.  Processor time
+is compared, not throughput: the machine is seldom quiet, and the load generator has a part of it.  The order
 alternates, so that a machine that becomes slower does so for both.
 """
 
@@ -33,8 +34,8 @@ _READY = re.compile(r"controller (\S+:\d+), store \S+:\d+(?:, HTTP (\S+:\d+))?,"
 _RUN = "from sarit.cli.main import main; main()"
 _TICKS = os.sysconf("SC_CLK_TCK")
 SMALL_WRITERS = 64
-SMALL_APPENDS = 20_000
-LARGE_BYTES = 600_000_000
+SMALL_APPENDS = 60_000
+LARGE_BYTES = 1_500_000_000
 _EVENT = b"x" * 100
 _BATCH = [_EVENT] * 5000
 
@@ -83,7 +84,7 @@ def measure(name: str, tree: Path | None, directory: Path) -> float:
         assert node.stdout is not None
         found = next(match for line in node.stdout if (match := _READY.search(line)))
         ended = threading.Event()
-        scraper = threading.Thread(target=_scrape, args=(found[2], ended))
+        scraper = threading.Thread(target=_scrape, args=(node.pid, found[2], ended))
         if tree is None:
             scraper.start()
         try:
@@ -97,10 +98,13 @@ def measure(name: str, tree: Path | None, directory: Path) -> float:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _scrape(address: str, ended: threading.Event) -> None:
-    while not ended.wait(1):
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-            answer.read()
+def _scrape(pid: int, address: str, ended: threading.Event) -> None:
+    used = _cpu_seconds(pid)
+    while not ended.wait(0.02):
+        if _cpu_seconds(pid) >= used + 1:
+            used += 1
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+                answer.read()
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import sarit
 from tests.cluster.processes import RunningCluster
-from tests.nodes import RunningNode, consecutive_ports
+from tests.nodes import SARIT, RunningNode, consecutive_ports
 from tests.observability.prometheus import MISSING, PROMETHEUS, Load, Prometheus
 
 if TYPE_CHECKING:
@@ -69,9 +69,10 @@ def _see_all(prometheus, processes, excused):
 
 
 def test_alerts_fire_by_faults_of_a_node(tmp_path):
-    options = ("--http-port", "0", "--memory", "512M", "--max-connections", "20")
+    options = ("--http-port", "0", "--memory", "512M")
+    few_files = ("prlimit", "--nofile=400:400", SARIT)
     with (
-        RunningNode(tmp_path / "data", *options) as node,
+        RunningNode(tmp_path / "data", *options, sarit=few_files) as node,
         Prometheus(tmp_path / "prometheus", [node.http]) as prometheus,
     ):
         with Load(node.controller):
@@ -97,9 +98,8 @@ def _use_up_connections(prometheus, node):
     host, _, port = node.store.rpartition(":")
     held = []
     try:
-        for _ in range(40):
-            held.append(socket.create_connection((host, int(port)), timeout=30))
-            time.sleep(0.05)
+        for _ in range(400):
+            held.append(socket.create_connection((host, int(port)), timeout=30))  # noqa: PERF401, some may be refused
         prometheus.until_firing("SaritConnectionsRefused")
     finally:
         for one in held:
@@ -146,7 +146,7 @@ def test_alerts_fire_by_damage(tmp_path):
     for chunk in (tmp_path / "data" / "chunks").rglob("*"):
         if chunk.is_file() and chunk.stat().st_size > 100_000:
             _flip(chunk, 50_000)
-    _flip(tmp_path / "data" / "index" / "container-1.db", 40)
+    (tmp_path / "data" / "index" / "container-1.db").unlink()
     with (
         RunningNode(tmp_path / "data", "--http-port", "0", "--allow-damaged") as node,
         Prometheus(tmp_path / "prometheus", [node.http]) as prometheus,

@@ -10,17 +10,16 @@ from starlette.routing import Route
 from sarit.admin.exposition import CONTENT_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
 
-def routes(collect: Callable[[], bytes]) -> list[BaseRoute]:
-    """`/metrics`; `collect`: the text for Prometheus, made for each request."""
+def routes(scrape: Callable[[], Awaitable[bytes]]) -> list[BaseRoute]:
+    """`/metrics`; `scrape`: gives the text for Prometheus, made for each request."""
 
     async def metrics(_: Request) -> Response:
-        # On the event loop: it reads counters that the loop changes.
-        return Response(collect(), media_type=CONTENT_TYPE)
+        return Response(await scrape(), media_type=CONTENT_TYPE)
 
     return [Route("/metrics", metrics, methods=["GET"])]

@@ -58,7 +58,7 @@ class Admin:
         from sarit.admin.rest.routes import health_routes
         from sarit.admin.server import AdminServer
 
-        scrape = Exposition(self.metrics.samples)
+        scrape = Exposition(self.metrics.samples).scrape
         levels = log_level.routes(LEVELS, lambda: current_logs().level, change_log_level)
         probes = [*health.routes(self.health), *health_routes(self.health)]
         self._server = AdminServer([*probes, *levels, *metrics.routes(scrape)])

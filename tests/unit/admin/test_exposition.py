@@ -46,7 +46,7 @@ def test_scrape_gives_values_types_and_help():
             ("sarit_containers", ("failed",), 0),
         ]
     )
-    (route,) = metrics.routes(exposition)
+    (route,) = metrics.routes(exposition.scrape)
     assert route.path == "/metrics"
     answer = asyncio.run(route.endpoint(None))
     assert answer.headers["content-type"].startswith("text/plain; version=")
