@@ -72,7 +72,7 @@ cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS
 backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (3 minutes)
 	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup
 
-observability: setup  ## alert rules by promtool; real nodes and a cluster under a real Prometheus (10 minutes; needs Debian's prometheus, Java and Maven)
+observability: setup  ## alert rules by promtool; real nodes, and their alerts under a real Prometheus (5 minutes; needs Debian's prometheus)
 	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py
 
 models: setup  ## the small models of protocols, those with many states, too (a minute)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sarit
-from tests.cluster.processes import RunningCluster
 from tests.nodes import SARIT, RunningNode, consecutive_ports
 from tests.observability.prometheus import MISSING, PROMETHEUS, Load, Prometheus
 
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)]
 
 # Panels of the dashboard that find nothing, and why.
-NOT_IN_A_CLUSTER = {
-    "Writes / Sync of the log (local logs)": "the log is on BookKeeper",
-}
 NOT_IN_A_NODE = {
     "Containers and cluster / Lease left": "no cluster",
     "Containers and cluster / Age of the container map": "no cluster",
@@ -165,25 +161,3 @@ def _flip(path: Path, at: int) -> None:
         data = file.read(16)
         file.seek(at)
         file.write(bytes(byte ^ 0xFF for byte in data))
-
-
-def test_dashboard_and_alerts_of_a_cluster(tmp_path):
-    cluster = RunningCluster(tmp_path / "cluster", containers=8, bookies=3)
-    cluster.environ["SARIT_HTTP_PORT"] = "0"
-    with cluster:
-        processes = [*cluster.stores.values(), *cluster.controllers]
-        with Prometheus(tmp_path / "prometheus", [process.http for process in processes]) as prometheus:
-            with Load(cluster.controller):
-                _see_all(prometheus, len(processes), NOT_IN_A_CLUSTER | RARE)
-            # A store that is paused for longer than its lease: others take its containers.
-            store = next(iter(cluster.stores.values()))
-            store.signal(signal.SIGSTOP)
-            prometheus.until_firing("SaritProcessAway")
-            cluster.until(lambda status: all(entry["store"] not in (store.name, "-") for entry in status["containers"]))
-            store.signal(signal.SIGCONT)
-            assert cluster.bookkeeper is not None
-            cluster.bookkeeper.bookies[0].kill()
-            prometheus.until_firing("SaritBookiesTooFew")
-            cluster.zookeeper.kill()
-            prometheus.until_firing("SaritZooKeeperAway")
-            prometheus.until_firing("SaritLeaseNearlyEnded")
