@@ -20,7 +20,7 @@ export function table(caption, columns, rows, empty = "There is nothing here.") 
       h("caption", { class: "unseen" }, caption),
       h("thead", {}, h("tr", {}, columns.map(([heading, , kind]) => h("th", { scope: "col", class: kind }, heading)))),
       h("tbody", {}, rows.map((row) => h("tr", {},
-        columns.map(([heading, cell, kind]) => h("td", { class: kind, "data-label": heading }, cell(row))))))));
+        columns.map(([heading, cell, kind]) => h("td", { class: kind, "data-label": heading }, h("div", {}, cell(row)))))))));
 }
 
 /** Name and value in pairs. */

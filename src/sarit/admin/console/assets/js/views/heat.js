@@ -166,7 +166,7 @@ export async function heat({ root, call, info, onEnd }) {
     fill(current, table("Active segments and their rates", [
       ["Segment", (c) => h("code", {}, c[0] || "several")], ["Keys", (c) => f.keys(c[1], c[2])],
       ["Now", (c) => f.rate(c[3]), "num"], ["Last minute", (c) => (c[0] ? f.rate(mean(c[0])) : "–"), "num"],
-    ], last ? [...last.cells].reverse() : [], "No sample yet."));
+    ], last ? last.cells.filter(([name]) => !last.changes.some((c) => c.before.includes(name))).reverse() : [], "No sample yet."));
     if (current.querySelector(".scroll")) current.querySelector(".scroll").scrollTop = top;
     const changes = columns.flatMap((c) => c.changes.map((change) => ({ ...change, at: c.end }))).reverse().slice(0, 100);
     const text = changes.map((c) => c.at + c.after.join()).join();

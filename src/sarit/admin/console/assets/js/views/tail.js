@@ -21,7 +21,7 @@ export async function tail({ root, call, info, onEnd }) {
   const clear = h("button", { type: "button", onclick: () => { fill(events); counts.shown = 0; say(); } }, "Clear");
   const said = h("p", { class: "muted num", role: "status" });
   const problem = h("div", {});
-  const events = h("ol", { class: "events", role: "log", "aria-live": "off", "aria-label": "Events, the newest first" });
+  const events = h("ol", { class: "events", "aria-label": "Events, the newest first" });
   fill(root, panel(null, h("div", { class: "filters" }, start, filter, form, pause, clear), said, problem, events));
 
   let note = "";
