@@ -33,7 +33,7 @@ class Browser:
         """A page that has loaded nothing; at its end nothing may have gone wrong."""
         size = {"width": 390, "height": 844} if phone else {"width": width, "height": height}
         context = await self._chromium.new_context(
-            viewport=size, color_scheme="dark" if dark else "light", is_mobile=phone, has_touch=phone,
+            viewport=size, color_scheme="dark" if dark else "light", is_mobile=phone,
             device_scale_factor=1, timezone_id="UTC", reduced_motion="reduce",
         )  # fmt: skip
         try:

@@ -115,7 +115,7 @@ def test_a_heat_map_shows_a_split_as_it_happens(run) -> None:
             await until(page, "document.querySelectorAll('main tbody tr code').length >= 4")
             assert await cells.count() == 2
             await world.client.stream(name).scale(1)
-            merge = page.locator("td:text-is('merge')")
+            merge = page.locator("td div:text-is('merge')")
             await merge.wait_for()
             await shot(page, "heat-split-and-merge")
             # What is drawn is more than one colour.
@@ -146,7 +146,7 @@ def test_a_stream_that_scales_by_itself_under_load_shows_its_splits(run) -> None
     async def test(world) -> None:
         async with world.browser.page(height=1000) as page, asyncio.timeout(120):
             await world.browser.open(page, "streams/iot/sensors")
-            await page.locator("td:text-is('split')").first.wait_for(timeout=100_000)
+            await page.locator("td div:text-is('split')").first.wait_for(timeout=100_000)
             await page.wait_for_timeout(30_000)  # a picture with more than one split
             await shot(page, "heat-under-load")
         async with world.browser.page(height=1000, dark=True) as page:
@@ -220,6 +220,7 @@ def test_a_payload_with_script_is_shown_as_text_and_does_not_run(run) -> None:
             await until(page, f"document.querySelectorAll('.events li').length === {len(SCRIPTS)}")
             for summary in await page.locator(".events summary").all():
                 await summary.click()
+            await until(page, f"document.querySelectorAll('.events pre').length === {len(SCRIPTS)}")
             shown = await page.locator(".events pre").all_inner_texts()
             assert SCRIPTS[0] in shown
             await world.browser.open(page, "tables/shop/hostile")

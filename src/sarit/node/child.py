@@ -49,6 +49,7 @@ from sarit.node.volume import storage_directory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.admin.console.view import NodeView
     from sarit.env.ports import Env
     from sarit.node.settings import NodeConfig
     from sarit.store.flow_control.load_meters import LoadMeters
@@ -241,12 +242,24 @@ class ControllerPart:
             )
         port: int = self._api.sockets[0].getsockname()[1]
         self._controller.advertised = (self._controller.advertised[0], port)
-        await self._admin.serve(f"{internal_address(config)}:{port}")
+        await self._admin.serve(f"{internal_address(config)}:{port}", self._view(port))
         return port
 
     def take_over(self, live: LiveSettings) -> None:
         """See `Part`."""
         self._controller.change_times(live.times)
+
+    def _view(self, port: int) -> NodeView:
+        from sarit.node.console_view import host_names, tiers_of
+        from sarit.node.placed_view import ControllerParts, PlacedView, fixed
+
+        config, stores = self._config, self._stores.addresses()
+        parts = ControllerParts(
+            "processes", self._controller, self._stores, lambda: fixed(config.containers, stores),
+            lambda: {"controller": f"{config.host}:{port}"}, {tier.name: tier.place for tier in tiers_of(config)},
+            config.options, host_names(config.host, config.advertised_host),
+        )  # fmt: skip
+        return PlacedView(parts, self._admin.health)
 
     def skip_flush(self) -> None:
         """Nothing is flushed."""

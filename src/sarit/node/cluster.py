@@ -42,6 +42,7 @@ from sarit.node.health import Health, reasons_of_member, reasons_of_session
 from sarit.node.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.member import ConfirmedLogs, Member
+from sarit.node.placed_view import view_of_cluster
 from sarit.node.remote_adapter import StoreConnections
 from sarit.node.service_manager import service_manager
 from sarit.node.settings import DEFAULT_CONTROLLER_PORT, DEFAULT_STORE_PORT, NodeConfig
@@ -416,7 +417,8 @@ class ClusterControllerProcess:
         address = advertised_address(node), int(self._api.sockets[0].getsockname()[1])
         admin.metrics.has_controller(controller.controller, listener, controller.watch)
         controller.serves(address)
-        await admin.serve(f"{internal_address(node)}:{address[1]}")
+        view = view_of_cluster(controller, meta, config, admin.health)
+        await admin.serve(f"{internal_address(node)}:{address[1]}", view)
         _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}{admin.where()}")
 

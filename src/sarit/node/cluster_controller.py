@@ -47,11 +47,11 @@ class ClusterController:
         self.leader = Leader(registers, members(STORES), env.clock, containers, expected, lease_seconds)
         self.watch = MapWatch(registers, env.clock)
         self.members = ControllerMembers(members(CONTROLLERS), env)
-        self._stores = StoreConnections(env, self.watch, secret)
+        self.stores = StoreConnections(env, self.watch, secret)
         self.controller = Controller(
-            RemoteTables(self._stores), RemoteSegments(self._stores), env, ("", 0), times, self.members.addresses
+            RemoteTables(self.stores), RemoteSegments(self.stores), env, ("", 0), times, self.members.addresses
         )
-        self._scaling = ScaleRequestWatch(self._stores, env, self.controller.autoscale.request)
+        self._scaling = ScaleRequestWatch(self.stores, env, self.controller.autoscale.request)
         self._background = Background(self._on_failed)
         # Why it cannot go on; `on_failure` is called then.
         self.failure: SaritError | None = None
@@ -88,7 +88,7 @@ class ClusterController:
         await self.members.stop()
         await self._background.close()
         await self.controller.stop()
-        await self._stores.close()
+        await self.stores.close()
 
     def _on_failed(self, _: asyncio.Task[Any], error: BaseException) -> None:
         """Its background work runs until it is cancelled: others would rely on a controller that does none."""

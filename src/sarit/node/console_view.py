@@ -24,12 +24,13 @@ from sarit.store.health import HealthState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sarit.admin.reasons import HealthPort
+    from sarit.admin.reasons import HealthPort, Reason
     from sarit.controller.server import Controller
     from sarit.core.names import StreamName
     from sarit.env.ports import Clock
     from sarit.node.settings import NodeConfig
     from sarit.node.standalone import Node
+    from sarit.node.start_line import ShownOption
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.store import SegmentStore
 
@@ -115,11 +116,21 @@ def tiers_of(config: NodeConfig) -> list[TierView]:
     return [TierView(name, hidden_in(name, place)) for name, place in places.items()]
 
 
+def reason_text(reason: Reason) -> str:
+    """For people."""
+    return f"{reason.part}: {reason.code}" + (f", {reason.text}" if reason.text else "")
+
+
+def shown_settings(options: Sequence[ShownOption]) -> list[Setting]:
+    """The options of the command line; they come without secrets."""
+    return [Setting(option.option, hidden_in(option.option, option.value), option.origin) for option in options]
+
+
 def health_of(health: HealthPort, memory: MemoryView, disks: Sequence[DiskView]) -> tuple[str, list[str]]:
     """In one word, and what is wrong, for people."""
     found = health.reasons()
     codes = " ".join(reason.code for reason in found)
-    reasons = [f"{reason.part}: {reason.code}" + (f", {reason.text}" if reason.text else "") for reason in found]
+    reasons = list(map(reason_text, found))
     if "disk" not in codes:
         reasons += [f"the disk of {disk.directory} is full: {disk.waits}" for disk in disks if disk.full]
     if memory.throttled and not any(disk.full for disk in disks):
@@ -168,10 +179,8 @@ class StandaloneView:
 
     async def settings(self) -> Sequence[Setting]:
         """See `NodeView`."""
-        config = self._node.config
-        # As the operator wrote them, with their origins; a node of a test has none.
-        shown = [Setting(option.option, option.value, option.origin) for option in config.options]
-        return shown or settings_of(config)
+        # A node that a program started has no options: what it runs with is shown then.
+        return shown_settings(self._node.config.options) or settings_of(self._node.config)
 
     async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
         """See `NodeView`."""

@@ -72,6 +72,8 @@ GROUP_LAG_INTERVAL_SECONDS: Final = 15.0
 # -- the HTTP port ----------------------------------------------------------------------------------
 # What it asks of the controller of its process is repeated for so long.
 HTTP_RETRY_SECONDS: Final = 10.0
+# A store that the console asks for a sign of life answers within that time.
+STORE_SIGN_OF_LIFE_SECONDS: Final = 1.5
 
 # -- backup -----------------------------------------------------------------------------------
 

@@ -42,10 +42,11 @@ async function show() {
   const name = rest.length ? rest.slice(0, 2).join("/") : PLACES.find(([id]) => id === place)?.[1] ?? place;
   document.title = `${name} · Sarit`;
   fill(main, root);
-  // A new page, for who cannot see it: focus goes to its heading, unless only its parameters changed.
+  // A new page, for who cannot see it: focus goes to it, and to its heading when that is there.
   const where = parts.slice(0, 3).join("/");
   const moved = shown && shown !== where;
   shown = where;
+  if (moved) { scrollTo(0, 0); main.focus({ preventScroll: true }); }
   if (!view) { fill(root, h("h1", {}, "Not found"), h("p", {}, "There is no such page. ", h("a", { href: "#/overview" }, "Overview"))); return; }
   try {
     const session = await api.getSession();
@@ -55,8 +56,8 @@ async function show() {
   } catch (error) {
     fill(root, h("h1", {}, name), failure(error));
   }
-  if (moved) {
-    scrollTo(0, 0);
+  // Unless it has moved on while the view was loading.
+  if (moved && document.activeElement === main) {
     const heading = root.querySelector("h1");
     heading?.setAttribute("tabindex", "-1");
     heading?.focus({ preventScroll: true });

@@ -8,7 +8,7 @@ export const badge = (kind, text) => h("span", { class: `badge ${kind}` }, text)
 const STATES = {
   serving: "good", ok: "good", assigned: "good", open: "info", committed: "good", opening: "warn", draining: "warn",
   degraded: "warn", committing: "warn", aborting: "warn", unassigned: "warn", failed: "bad", absent: "", aborted: "",
-  later: "", sealed: "",
+  later: "", sealed: "", moving: "warn", leaving: "warn", away: "bad",
 };
 export const state = (text) => badge(STATES[text] ?? "", text);
 

@@ -53,8 +53,8 @@ export async function heat({ root, call, info, onEnd }) {
   // -- scales ----------------------------------------------------------------------------------
   let most = 1;
   const newest = () => (columns.length ? columns[columns.length - 1].end : Date.now());
-  // Logarithmic, from a thousandth of the highest rate: one hot segment does not hide the others.
-  const level = (rate) => (rate <= 0 ? 0 : Math.max(0.06, 1 + Math.log10(rate / most) / 3));
+  // Logarithmic, from a hundredth of the highest rate: one hot segment does not hide the others.
+  const level = (rate) => (rate <= 0 ? 0 : Math.max(0.08, 1 + Math.log10(rate / most) / 2));
   const x = (time, width) => PAD.left + ((time - (newest() - span * 1000)) / (span * 1000)) * (width - PAD.left - PAD.right);
   const y = (key, height) => PAD.top + (1 - key) * (height - PAD.top - PAD.bottom);
   const shown = () => columns.filter((c) => c.end > newest() - span * 1000);
@@ -131,7 +131,7 @@ export async function heat({ root, call, info, onEnd }) {
 
   let drawnLegend = "";
   function drawLegend(ramp) {
-    const marks = [0, most / 1000, most / 100, most / 10, most];
+    const marks = [0, most / 100, most / 10, most / 3, most];
     const { scaling } = info;
     const text = `${marks}${ramp}`;
     if (text === drawnLegend) return;

@@ -41,13 +41,15 @@ function reasons(found) {
 }
 
 function figures(found) {
-  const serving = found.containers.filter((c) => c.state === "serving").length;
+  // A controller of other processes knows where containers are, not what they do.
+  const serving = found.containers.filter((c) => ["serving", "assigned", "moving"].includes(c.state)).length;
+  const measured = Object.keys(found.rates).length > 0;
   const moving = found.containers.filter((c) => c.moving_to);
   return h("div", { class: "figures" },
-    figure("Written", f.rate(found.rates.bytes), spark(history.bytes, "bytes written per second")),
-    figure("Events", `${f.count(found.rates.events)}/s`, spark(history.events, "events written per second")),
+    measured && figure("Written", f.rate(found.rates.bytes), spark(history.bytes, "bytes written per second")),
+    measured && figure("Events", `${f.count(found.rates.events)}/s`, spark(history.events, "events written per second")),
     figure("Containers", `${serving} / ${found.containers.length}`, moving.length ? `${moving.length} moving` : "serving"),
-    figure("Stores", f.count(found.stores.length), Object.entries(found.connections).map(([, n]) => `${f.count(n)} connections`).join(", ")),
+    figure("Stores", f.count(found.stores.length), Object.values(found.connections).map((n) => `${f.count(n)} connections`).join(", ")),
     figure("Up", f.duration(Date.now() - found.since_ms), `version ${found.version}`));
 }
 
@@ -85,13 +87,15 @@ const tiers = (found) => panel("Where data is",
   facts(...found.tiers.map((tier) => [TIERS[tier.name] ?? tier.name, h("code", {}, tier.place)]),
     ...Object.entries(found.addresses).map(([name, address]) => [`Address of the ${name}`, h("code", {}, address)])));
 
+const known = (found, name) => found.containers.some((c) => c[name] !== null);
+
 const containers = (found) => panel("Containers", table("Containers", [
   ["Container", (c) => c.number, "num"],
   ["State", (c) => [state(c.state), c.reason && h("span", { class: "why" }, c.reason)]],
   ["Store", (c) => (c.moving_to ? `${c.store} → ${c.moving_to}` : c.store || "–")],
-  ["Segments in memory", (c) => f.count(c.segments), "num"],
-  ["Dirty", (c) => f.bytes(c.dirty_bytes), "num"],
-], found.containers));
+  known(found, "segments") && ["Segments in memory", (c) => f.count(c.segments), "num"],
+  known(found, "dirty_bytes") && ["Dirty", (c) => f.bytes(c.dirty_bytes), "num"],
+].filter(Boolean), found.containers));
 
 const stores = (found) => found.stores.length > 1 && panel("Stores", table("Stores", [
   ["Store", (s) => s.name], ["Address", (s) => h("code", {}, s.address)], ["Containers", (s) => f.count(s.containers), "num"],

@@ -8,6 +8,7 @@ import { heat } from "./heat.js";
 import { policyFields } from "./policies.js";
 import { tail, writeEvent } from "./tail.js";
 
+const REFRESH_MS = 5000;
 const TABS = [["heat", "Heat map"], ["events", "Events"], ["config", "Configuration"], ["transactions", "Transactions"]];
 
 export async function stream(context) {
@@ -18,12 +19,20 @@ export async function stream(context) {
   const info = await api.get(call);
   const write = h("button", { type: "button", disabled: !writes || info.sealed, onclick: () => writeEvent(call) }, "Write an event");
   const body = h("div", {});
+  const figures = h("div", { class: "figures" });
+  const draw = (now) => fill(figures,
+    one("Size", f.bytes(now.bytes)), one("Segments", now.sealed ? "0, sealed" : f.count(now.segments.length)), one("Epoch", f.count(now.epoch)),
+    one("Scaling", f.scaling(now.scaling)), one("Retention", f.retention(now.retention)));
+  draw(info);
+  const timer = setInterval(async () => {
+    // What nobody sees costs the node nothing.  A failure shows at the foot of the page, which is always connected.
+    try { if (!document.hidden) draw(await api.get(call)); } catch { /* the next one may succeed */ }
+  }, REFRESH_MS);
+  onEnd(() => clearInterval(timer));
   fill(root,
     h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, link("#/streams", "Streams"), " / ", link(`#/streams?scope=${encodeURIComponent(scope)}`, scope)),
     h("div", { class: "head" }, h("h1", {}, name, " ", info.sealed && badge("", "sealed")), h("div", { class: "actions" }, write)),
-    h("div", { class: "figures" },
-      one("Size", f.bytes(info.bytes)), one("Segments", info.sealed ? "0, sealed" : f.count(info.segments.length)), one("Epoch", f.count(info.epoch)),
-      one("Scaling", f.scaling(info.scaling)), one("Retention", f.retention(info.retention))),
+    figures,
     h("nav", { class: "tabs", "aria-label": "Parts of the stream" }, TABS.map(([id, text]) =>
       h("a", { href: `${hash}/${id}`, "aria-current": id === tab ? "page" : null }, text))),
     body);

@@ -49,8 +49,9 @@ export async function list({ root, params, onEnd }, { title, place, call, draw, 
 }
 
 export async function streams(context) {
-  const create = h("button", { type: "button", class: "primary", disabled: !context.writes }, "Create stream");
-  const made = await list(context, {
+  // It can be pressed while the list still loads.
+  const create = h("button", { type: "button", class: "primary", disabled: !context.writes, onclick: async () => createStream(await made) }, "Create stream");
+  const made = list(context, {
     title: "Streams", place: "streams", call: "/streams", actions: [create],
     draw: (rows) => table("Streams", [
       ["Stream", (s) => link(`#/streams/${encodeURIComponent(s.scope)}/${encodeURIComponent(s.stream)}`, h("span", { class: "muted" }, `${s.scope}/`), s.stream)],
@@ -60,7 +61,7 @@ export async function streams(context) {
       ["Tags", (s) => s.tags?.map((tag) => badge("tag", tag))],
     ], rows, "No stream has this name."),
   });
-  create.addEventListener("click", () => createStream(made));
+  await made;
 }
 
 function createStream({ scopes, scope, reload }) {

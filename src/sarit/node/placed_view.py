@@ -1,0 +1,169 @@
+"""What the console shows of a controller whose stores are other processes (`admin/console/view.py`).
+
+It knows where each container is placed, and asks each store for a sign of life.  What is inside of a store (memory,
+recoveries, disks) the store itself reports on its own HTTP port."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from sarit.admin.console.view import ContainerView, Overview, Setting, StoreView, TierView
+from sarit.core.errors import SaritError
+from sarit.node.console_view import DAMAGED, hidden_in, host_names, open_transactions, reason_text, shown_settings
+from sarit.node.limits import STORE_SIGN_OF_LIFE_SECONDS
+from sarit.wire.commands import GetRates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sarit.admin.console.view import OpenTransaction
+    from sarit.controller.server import Controller
+    from sarit.coordination.container_map import ContainerMap
+    from sarit.core.names import StreamName
+    from sarit.node.cluster import ProcessConfig
+    from sarit.node.cluster_controller import ClusterController
+    from sarit.node.cluster_settings import ClusterMeta
+    from sarit.node.health import Health
+    from sarit.node.remote_adapter import StoreConnections
+    from sarit.node.start_line import ShownOption
+
+PLACED, MOVING, UNPLACED = "assigned", "moving", "unassigned"
+ANSWERS, LEAVING, SILENT = "ok", "leaving", "away"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a container is: the store that serves it, None while there is none; `moving_to`: its next one."""
+
+    store: str | None
+    moving_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """All containers by number; stores by name, with their addresses.  `leaving`: those that stop soon."""
+
+    places: Sequence[Place]
+    stores: Mapping[str, tuple[str, int]]
+    leaving: frozenset[str] = frozenset()
+
+
+def fixed(containers: int, addresses: Sequence[tuple[str, int]]) -> Placement:
+    """Container c on store c mod N."""
+    stores = {f"store {number}": address for number, address in enumerate(addresses)}
+    return Placement([Place(f"store {number % len(addresses)}") for number in range(containers)], stores)
+
+
+def mapped(record: ContainerMap | None) -> Placement:
+    """As a container map says; None: there is none yet."""
+    if record is None:
+        return Placement((), {})
+    places = [
+        Place(record.serving(number), owner if number in record.moving else None)
+        for number, owner in enumerate(record.owners)
+    ]
+    stores = {name: (store.host, store.port) for name, store in record.stores.items()}
+    return Placement(places, stores, frozenset(name for name, store in record.stores.items() if store.leaving))
+
+
+def summary(placement: Placement, answering: frozenset[str]) -> tuple[list[ContainerView], list[StoreView], list[str]]:
+    """Containers, stores, and what is wrong; `answering`: the stores that gave a sign of life."""
+    containers, reasons = [], []
+    counts = dict.fromkeys(placement.stores, 0)
+    for number, place in enumerate(placement.places):
+        if place.store in counts:
+            counts[place.store] += 1
+        state = UNPLACED if place.store is None else MOVING if place.moving_to else PLACED
+        containers.append(ContainerView(number, state, "", place.store or "", place.moving_to or ""))
+    lost = [container.number for container in containers if container.state == UNPLACED]
+    if lost:
+        reasons.append(f"no store has container {', '.join(map(str, lost))}")
+    stores = []
+    for name, (host, port) in placement.stores.items():
+        state = SILENT if name not in answering else LEAVING if name in placement.leaving else ANSWERS
+        stores.append(StoreView(name, f"{host}:{port}", counts[name], state))
+        if state == SILENT:
+            reasons.append(f"{name} at {host}:{port} does not answer")
+    if not placement.places:
+        reasons.append("there is no container map yet")
+    return containers, stores, reasons
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerParts:
+    """What a controller has, for the console.  `tiers`: where data is, by name.  `names`: see `NodeView`."""
+
+    kind: str
+    controller: Controller
+    stores: StoreConnections
+    placement: Callable[[], Placement]
+    addresses: Callable[[], Mapping[str, str]]
+    tiers: Mapping[str, str]
+    options: Sequence[ShownOption]
+    names: frozenset[str]
+
+
+class PlacedView:
+    """A controller on stores of other processes."""
+
+    def __init__(self, parts: ControllerParts, health: Health) -> None:
+        self._parts = parts
+        self._health = health
+        self._began_ms = health.clock.wall_ms()
+
+    def __repr__(self) -> str:
+        return f"<PlacedView of {self._parts.controller!r}>"
+
+    def names(self) -> frozenset[str]:
+        """See `NodeView`."""
+        return self._parts.names
+
+    async def overview(self) -> Overview:
+        """See `NodeView`."""
+        parts, placement = self._parts, self._parts.placement()
+        answers = await asyncio.gather(*(self._answers(address) for address in placement.stores.values()))
+        answering = frozenset(name for name, found in zip(placement.stores, answers, strict=True) if found)
+        containers, stores, reasons = summary(placement, answering)
+        found = self._health.reasons()
+        reasons = [*map(reason_text, found), *reasons]
+        failed = not answering or any(reason.code == DAMAGED for reason in found)
+        return Overview(
+            kind=parts.kind, version=version("sarit"),
+            health="failed" if failed else "degraded" if reasons else "ok", reasons=reasons, since_ms=self._began_ms,
+            addresses=parts.addresses(), containers=containers, stores=stores,
+            tiers=[TierView(name, hidden_in(name, place)) for name, place in parts.tiers.items()],
+        )  # fmt: skip
+
+    async def _answers(self, address: tuple[str, int]) -> bool:
+        try:
+            async with asyncio.timeout(STORE_SIGN_OF_LIFE_SECONDS):
+                await self._parts.stores.ask_at(address, partial(GetRates, segments=()), "console")
+        except (SaritError, TimeoutError):
+            return False
+        return True
+
+    async def settings(self) -> Sequence[Setting]:
+        """See `NodeView`."""
+        return shown_settings(self._parts.options)
+
+    async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
+        """See `NodeView`."""
+        return await open_transactions(self._parts.controller, self._health.clock, stream, most)
+
+
+def view_of_cluster(
+    controller: ClusterController, meta: ClusterMeta, config: ProcessConfig, health: Health
+) -> PlacedView:
+    """The view of a controller of a cluster."""
+    parts = ControllerParts(
+        "cluster", controller.controller, controller.stores, lambda: mapped(controller.watch.map),
+        lambda: {f"controller {number}": f"{host}:{port}"
+                 for number, (host, port) in enumerate(controller.members.addresses(), 1)},
+        {"log": meta.log, "chunks": meta.storage, "index": meta.index}, config.options,
+        host_names(config.host, config.advertised_host),
+    )  # fmt: skip
+    return PlacedView(parts, health)
