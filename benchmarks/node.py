@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sarit.log.port import LogProvider
     from sarit.node.metrics import Metrics
     from sarit.node.ownership import DirectoryClaim
+    from sarit.node.security import Security
     from sarit.node.settings import NodeConfig
 
 _flushers: list[Flusher] = []
@@ -67,10 +68,10 @@ def watch(path: str) -> None:
 
     async def open_node(
         config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None,
-        metrics: Metrics | None = None,
+        metrics: Metrics | None = None, security: Security | None = None,
     ) -> standalone.Node:  # fmt: skip
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _report, path)
-        return await _plain_open(config, env, claim, logs, metrics)
+        return await _plain_open(config, env, claim, logs, metrics, security)
 
     standalone.open_node = open_node
     Flusher.run = _run  # type: ignore[method-assign]

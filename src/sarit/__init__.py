@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
     from sarit.client.blocking.tables import Table
     from sarit.client.blocking.transactions import Transaction, TransactionalWriter
+    from sarit.client.core.login import BearerToken, Tls, UserPassword
     from sarit.client.core.values import TransactionStatus
     from sarit.client.groups.position import Checkpoint, Position
     from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
         Corrupt,
         Exists,
         Fenced,
+        Forbidden,
         Invalid,
         NotFound,
         SaritError,
         Sealed,
         Truncated,
+        Unauthenticated,
         Unavailable,
     )
     from sarit.core.names import SegmentId, StreamName
@@ -71,6 +74,7 @@ _HOMES = {
     "sarit.client.blocking.transactions": ("Transaction", "TransactionalWriter"),
     "sarit.client.blocking.tables": ("Table",),
     "sarit.client.tables.changes": ("Insert", "Put", "Remove", "Replace"),
+    "sarit.client.core.login": ("BearerToken", "Tls", "UserPassword"),
     "sarit.client.core.values": ("TransactionStatus",),
     "sarit.client.blocking.streams": ("ByteReader", "ByteWriter", "EventReader", "EventWriter"),
     "sarit.core.cuts": ("StreamCut",),
@@ -80,11 +84,13 @@ _HOMES = {
         "Corrupt",
         "Exists",
         "Fenced",
+        "Forbidden",
         "Invalid",
         "NotFound",
         "SaritError",
         "Sealed",
         "Truncated",
+        "Unauthenticated",
         "Unavailable",
     ),
     "sarit.core.names": ("SegmentId", "StreamName"),
@@ -95,6 +101,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "ArrowBatch",
     "BatchReader",
+    "BearerToken",
     "ByteReader",
     "ByteWriter",
     "Checkpoint",
@@ -109,6 +116,7 @@ __all__ = [
     "EventWriter",
     "Exists",
     "Fenced",
+    "Forbidden",
     "GroupEvent",
     "GroupReader",
     "Insert",
@@ -138,11 +146,14 @@ __all__ = [
     "StreamName",
     "Table",
     "TimeWindows",
+    "Tls",
     "Transaction",
     "TransactionStatus",
     "TransactionalWriter",
     "Truncated",
+    "Unauthenticated",
     "Unavailable",
+    "UserPassword",
     "connect",
 ]
 

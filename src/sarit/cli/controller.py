@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sarit.cli.configured import Configured, is_check
@@ -16,7 +18,11 @@ from sarit.cli.process_options import (
     shown_options,
     start_logs,
 )
+from sarit.cli.security_options import security_options
 from sarit.cli.time_options import Windows, background_options, scaling_options, times_of
+
+if TYPE_CHECKING:
+    from sarit.node.security import SecurityConfig
 
 
 @click.command(cls=Configured)
@@ -32,6 +38,7 @@ from sarit.cli.time_options import Windows, background_options, scaling_options,
     help="A new cluster waits for so many stores, 5 seconds at most, before it gives containers to them.",
 )
 @scaling_options
+@security_options
 @background_options
 @log_options
 def controller(
@@ -48,6 +55,7 @@ def controller(
     watermark_interval: float,
     log_level: str,
     log_format: str,
+    security: SecurityConfig,
 ) -> None:
     """Run a controller of a cluster.  Any number may run; each answers every call.
 
@@ -66,6 +74,7 @@ def controller(
         http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
+        security=security,
     )
     if is_check():
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +12,12 @@ from sarit.cli.configured import Configured, OneStart, config_option, is_check
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.process_options import log_options, reload_of, shown_options, start_logs
+from sarit.cli.security_options import security_options
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.core import limits
+
+if TYPE_CHECKING:
+    from sarit.node.security import SecurityConfig
 
 
 @click.command(cls=Configured)
@@ -87,6 +92,7 @@ from sarit.core import limits
 @click.option("--advertise", type=Host(), metavar="HOST", help="The address that clients get.  [default: --host]")
 @scaling_options
 @background_options
+@security_options
 @click.option(
     "--allow-damaged/--no-allow-damaged",
     help="Start although containers are damaged or miss a piece; requests for their segments fail with the reason.",
@@ -122,6 +128,7 @@ def standalone(
     accept_data_loss: bool,
     log_level: str,
     log_format: str,
+    security: SecurityConfig,
 ) -> None:
     """Run controller and segment store on one data directory.
 
@@ -150,6 +157,7 @@ def standalone(
         http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
+        security=security,
     )
     if is_check():
         config.check()

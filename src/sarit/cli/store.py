@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sarit.cli.configured import Configured, is_check
@@ -17,8 +19,12 @@ from sarit.cli.process_options import (
     shown_options,
     start_logs,
 )
+from sarit.cli.security_options import security_options
 from sarit.cli.time_options import Windows, scaling_options, times_of
 from sarit.core import limits
+
+if TYPE_CHECKING:
+    from sarit.node.security import SecurityConfig
 
 
 @click.command(cls=Configured)
@@ -44,6 +50,7 @@ from sarit.core import limits
     help="Bound on its memory, as 512M, 2G or bytes.  [default: a quarter of the machine's, at most 2G]",
 )
 @scaling_options
+@security_options
 @click.option(
     "--containers",
     type=click.IntRange(1, limits.MAX_CONTAINERS),
@@ -71,6 +78,7 @@ def store(
     storage: str | None,
     log_level: str,
     log_format: str,
+    security: SecurityConfig,
 ) -> None:
     """Run a store of a cluster: it serves the containers that the cluster gives it.
 
@@ -93,6 +101,7 @@ def store(
         times=times_of(scaling_windows, scaling_cool_down),
         given={"containers": containers, "log": log, "index": index, "storage": storage},
         options=shown_options(),
+        security=security,
     )
     if is_check():
         return

@@ -21,6 +21,7 @@ from sarit.client.core import listing, segments
 from sarit.client.core.addresses import default_address, parse_addresses
 from sarit.client.core.controller import ControllerClient
 from sarit.client.core.guard import check_call, guarded
+from sarit.client.core.login import Credentials, Tls, default_credentials, default_tls
 from sarit.client.core.retry import RetryPolicy
 from sarit.client.core.session import Session
 from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
@@ -75,6 +76,8 @@ async def connect(
     *,
     retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
+    credentials: Credentials | None = None,
+    tls: Tls | None = None,
     env: Env | None = None,
     **retired: Never,
 ) -> Client:
@@ -86,19 +89,32 @@ async def connect(
     `retry_timeout`: for how many seconds every call of the client goes on trying while the node does not answer, before
     it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as
     while it starts; without it the first failure is raised, so that a wrong address shows at once.
+    `credentials`, `tls`: who we are, and how to know the server; without them the environment says so
+    (`client/core/login.py`).  `tls://` before the address asks for TLS, too.
     """
     refuse_retired(retired)
     check_call(connect, address, retry_timeout=retry_timeout, wait=wait)
     real = env is None
+    address = default_address() if address is None else address
+    if credentials is None:
+        credentials = default_credentials()
+    if tls is None:
+        tls = default_tls(address)
+    context = tls.context() if tls is not None else None
     if env is None:
         from sarit.env.real import real_env
 
-        env = real_env()
+        env = real_env(client_tls=context)
     policy = RetryPolicy(retry_timeout)
-    addresses = parse_addresses(default_address() if address is None else address)
-    controller = ControllerClient(addresses, policy.attempt_of(len(addresses)), policy.keep_alive_seconds)
+    addresses = parse_addresses(address)
+    attempt_seconds = policy.attempt_of(len(addresses))
+    controller = ControllerClient(
+        addresses, attempt_seconds, policy.keep_alive_seconds, credentials, context, env.clock
+    )
     session = Session(env, controller, policy)
     session.parts.holds_readers = not real
+    if controller.tokens is not None:
+        session.connections.token_refused = controller.tokens.forget
     try:
         # Not by `retry_timeout`: a wrong address must show at once.
         once_each = RetryPolicy(wait, min_attempt=CONTROLLER_PING_SECONDS * len(addresses))

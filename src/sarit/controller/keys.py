@@ -8,6 +8,7 @@
                                         x/<scope>/<stream>/<txn>     pending: a transaction that has not ended
     _system/_tables/watched             r/<scope>/<stream>           maintained: a stream with a retention policy
                                         w/<scope>/<stream>           maintained: a stream whose writers note times
+    _system/_tables/access              <subject> 00 <resource>      permission: a rule of access
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
@@ -45,6 +46,7 @@ from sarit.core.names import SYSTEM_SCOPE, StreamName
 SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"
 WORK_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/work"
 MAINTENANCE_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/watched"
+RULES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/access"
 STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"

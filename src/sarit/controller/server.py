@@ -12,6 +12,7 @@ from sarit.controller.background.recovery_sweeper import RecoverySweeper
 from sarit.controller.background.retention import Retention
 from sarit.controller.background.timeline import Timeline
 from sarit.controller.background.watermarks import Watermarks
+from sarit.controller.calls.access import AccessCalls
 from sarit.controller.calls.cuts import CutCalls
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.inspection import InspectionCalls
@@ -22,6 +23,7 @@ from sarit.controller.calls.transactions import TransactionCalls
 from sarit.controller.catalog import Catalog
 from sarit.controller.groups import Groups
 from sarit.controller.key_value_tables import KeyValueTables
+from sarit.controller.rules import RuleTable
 from sarit.controller.runner import EffectRunner
 from sarit.controller.scopes import Scopes
 from sarit.controller.service import PRAVEGA, SARIT, Service
@@ -38,6 +40,7 @@ from sarit.rpc.statistics import CallStatistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sarit.controller.access import Access
     from sarit.controller.assignment import Address
     from sarit.controller.ports import Segments, Tables
     from sarit.controller.statistics import ControllerStatistics
@@ -56,9 +59,13 @@ class Controller:
 
     def __init__(
         self, tables: Tables, segments: Segments, env: Env, advertised: Address, times: Times = DEFAULT_TIMES,
-        members: Callable[[], Sequence[Address]] | None = None,
+        members: Callable[[], Sequence[Address]] | None = None, access: Access | None = None,
     ) -> None:  # fmt: skip
-        """`members`: the addresses of all controllers on these tables as known now; None: there is this one."""
+        """`members`: the addresses of all controllers on these tables as known now; None: there is this one.
+
+        `access`: checks every call; None: everybody may do everything."""
+        self._access = access
+        self._rules = RuleTable(tables, env, access.use) if access is not None else None
         self.advertised = advertised
         self.assignment = assignment = Assignment(lambda: self.advertised, members)
         self.segments = segments
@@ -102,6 +109,9 @@ class Controller:
             pass
         except Corrupt as error:
             _log.error("the record of scope %s is damaged: %s", SYSTEM_SCOPE, error)
+        if self._rules is not None:
+            await self._rules.start()
+            self._background.spawn(self._rules.run())
         work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run(), self.timeline.run())
         for each in work:
             self._background.spawn(each)
@@ -130,5 +140,5 @@ class Controller:
         )
         # One for both services: what a caller may have in progress is bounded for the controller as a whole.
         limiter = RequestLimiter(statistics=self.calls)
-        own = (CutCalls(self.timeline), InspectionCalls(self.catalog))
-        return [Service(PRAVEGA, families, limiter), Service(SARIT, own, limiter)]
+        own = (CutCalls(self.timeline), InspectionCalls(self.catalog), AccessCalls(self._rules))
+        return [Service(PRAVEGA, families, limiter, self._access), Service(SARIT, own, limiter, self._access)]

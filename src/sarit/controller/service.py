@@ -11,12 +11,15 @@ from google.protobuf.message_factory import GetMessageClass
 from grpclib.const import Cardinality, Handler
 
 from sarit.rpc.generated import controller_pb2, sarit_pb2
-from sarit.rpc.grpc_server import RequestLimiter, rpc_handler
+from sarit.rpc.handlers import rpc_handler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from google.protobuf.descriptor import ServiceDescriptor
+
+    from sarit.rpc.grpc_server import RequestLimiter
+    from sarit.rpc.handlers import AccessCheck
 
 PRAVEGA: Final = controller_pb2.DESCRIPTOR.services_by_name["ControllerService"]
 SARIT: Final = sarit_pb2.DESCRIPTOR.services_by_name["SaritService"]
@@ -25,10 +28,16 @@ SARIT: Final = sarit_pb2.DESCRIPTOR.services_by_name["SaritService"]
 class Service:
     """A service object of a grpclib server: `service` describes it."""
 
-    def __init__(self, service: ServiceDescriptor, families: Sequence[object], limiter: RequestLimiter) -> None:
+    def __init__(
+        self,
+        service: ServiceDescriptor,
+        families: Sequence[object],
+        limiter: RequestLimiter,
+        access: AccessCheck | None = None,
+    ) -> None:
         self._mapping = {
             f"/{service.full_name}/{method.name}": Handler(
-                rpc_handler(_method(families, method.name), limiter),
+                rpc_handler(_method(families, method.name), limiter, access),
                 Cardinality.UNARY_UNARY,
                 GetMessageClass(method.input_type),
                 GetMessageClass(method.output_type),

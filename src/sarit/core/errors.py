@@ -60,3 +60,11 @@ class Unavailable(SaritError):
 
 class Corrupt(SaritError):
     """Stored bytes are not what was written: stop and raise an alarm; never guess a repair."""
+
+
+class Unauthenticated(SaritError):
+    """Who makes the call is not known: log in with a user and password, or a token, that the server knows."""
+
+
+class Forbidden(SaritError):
+    """The caller is known, and may not do this: ask an administrator for the permission that the text names."""

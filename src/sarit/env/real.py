@@ -25,6 +25,11 @@ from sarit.env.ports import Env
 if TYPE_CHECKING:
     from sarit.env.ports import Files
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from sarit.env.tls import Handshakes, ServerTls
+
 T = TypeVar("T")
 
 _BACKLOG: Final = 4096
@@ -173,7 +178,12 @@ class RealThreads:
 
 
 class RealNetwork:
-    """TCP on the running loop."""
+    """TCP on the running loop, with TLS where it is given one."""
+
+    def __init__(self, server_tls: ServerTls | None = None, client_tls: SSLContext | None = None) -> None:
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._handshakes: Handshakes | None = None
 
     async def serve(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
@@ -192,7 +202,14 @@ class RealNetwork:
             _tune(listener)
             listener.setblocking(False)
             listener.bind(address)
-            return await loop.create_server(factory, sock=listener, backlog=_BACKLOG)
+            if self._server_tls is None:
+                return await loop.create_server(factory, sock=listener, backlog=_BACKLOG)
+            from sarit.env.tls import Handshakes, listening
+
+            if self._handshakes is None:
+                self._handshakes = Handshakes()
+            before = self._handshakes.before(factory)
+            return await loop.create_server(before, sock=listener, backlog=_BACKLOG, **listening(self._server_tls))
         except BaseException:
             listener.close()
             raise
@@ -202,7 +219,7 @@ class RealNetwork:
     ) -> tuple[asyncio.Transport, Any]:
         """Open a connection."""
         loop = asyncio.get_running_loop()
-        transport, protocol = await loop.create_connection(factory, host, port)
+        transport, protocol = await loop.create_connection(factory, host, port, ssl=self._client_tls)
         # After the handshake, so the buffers do not raise the window scale, unlike in `serve`.
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -236,9 +253,9 @@ def _big_buffers_allowed() -> bool:
     return True
 
 
-def real_env() -> Env:
-    """The ports of this machine."""
-    return Env(RealClock(), RealRandom(), _files(), RealThreads(), RealNetwork())
+def real_env(server_tls: ServerTls | None = None, client_tls: SSLContext | None = None) -> Env:
+    """The ports of this machine; `server_tls`, `client_tls`: of the connections that are accepted, and made."""
+    return Env(RealClock(), RealRandom(), _files(), RealThreads(), RealNetwork(server_tls, client_tls))
 
 
 def _files() -> Files:

@@ -42,8 +42,9 @@ from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, STORES_RETRY_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.logs import LogSettings, set_up_logs
 from sarit.node.reload import LiveSettings, decode_live, take_logs
+from sarit.node.security import Security
 from sarit.node.signals import serve_until_stopped
-from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address
+from sarit.node.standalone import advertised_address, internal_address, serve_api
 from sarit.node.volume import storage_directory
 
 if TYPE_CHECKING:
@@ -114,10 +115,11 @@ class Part(Protocol):
 class StorePart:
     """A store that serves some containers."""
 
-    def __init__(self, spec: ChildSpec, env: Env, admin: Admin) -> None:
+    def __init__(self, spec: ChildSpec, env: Env, admin: Admin, security: Security) -> None:
         self._spec = spec
         self._env = env
         self._admin = admin
+        self._security = security
         self._store: SegmentStore | None = None
         self._server: Any = None
         self._meters: LoadMeters | None = None
@@ -158,7 +160,13 @@ class StorePart:
         meters = self._meters = LoadMeters(self._store, self._env.clock, config.times.scaling)
         internal = InternalHandler(self._store, self._spec.secret, meters)
         meters.request_scaling = internal.request_scaling
-        self._server = StoreListener(self._store, max_connections=config.max_connections, internal=internal)
+        self._security.start(self._env)
+        self._server = StoreListener(
+            self._store,
+            max_connections=config.max_connections,
+            internal=internal,
+            checks=self._security.checks(self._env),
+        )
         with naming_port("--store-port", config.host, config.store_port):
             port: int = await self._server.listen(config.host, config.store_port)
         self._metering = asyncio.ensure_future(meters.run())
@@ -187,12 +195,13 @@ class StorePart:
             await self._server.close()
         if self._store is not None:
             await self._store.stop()
+        await self._security.stop()
 
 
 class ControllerPart:
     """The controller, on the stores of other processes."""
 
-    def __init__(self, spec: ChildSpec, env: Env, admin: Admin) -> None:
+    def __init__(self, spec: ChildSpec, env: Env, admin: Admin, security: Security) -> None:
         from sarit.controller.server import Controller
         from sarit.node.remote_adapter import (
             FixedRouter,
@@ -204,13 +213,14 @@ class ControllerPart:
 
         self._env = env
         self._admin = admin
+        self._security = security
         self._config = config = spec.config
         stores = [(internal_address(config), port) for port in spec.stores]
         self._stores = StoreConnections(env, FixedRouter(config.containers, stores), spec.secret)
         host = advertised_address(config)
         self._controller = Controller(
             RemoteTables(self._stores), RemoteSegments(self._stores, host), env, (host, config.controller_port),
-            config.times,
+            config.times, access=security.access(env),
         )  # fmt: skip
         self._watch = ScaleRequestWatch(self._stores, env, self._controller.autoscale.request)
         self._watching: asyncio.Task[None] | None = None
@@ -234,12 +244,11 @@ class ControllerPart:
         from sarit.rpc.grpc_server import GrpcListener
 
         config = self._config
+        self._security.start(self._env)
         listener = GrpcListener(self._controller.services(), config.max_api_connections)
         self._admin.metrics.has_controller(self._controller, listener)
         with naming_port("--controller-port", config.host, config.controller_port):
-            self._api = await asyncio.get_running_loop().create_server(
-                listener.connection, bound_address(config.host), config.controller_port, backlog=BACKLOG
-            )
+            self._api = await serve_api(listener.connection, config, self._security)
         port: int = self._api.sockets[0].getsockname()[1]
         self._controller.advertised = (self._controller.advertised[0], port)
         await self._admin.serve(f"{internal_address(config)}:{port}", self._view(port))
@@ -273,6 +282,7 @@ class ControllerPart:
             await asyncio.gather(self._watching, return_exceptions=True)
         await self._controller.stop()
         await self._stores.close()
+        await self._security.stop()
 
 
 class Parent:
@@ -355,11 +365,12 @@ async def _run(spec: ChildSpec, reports: int) -> None:
 
     parent = Parent(sys.stdin.fileno(), reports)
     parent.listen()
-    env = real_env()
     make: Callable[..., Part] = ControllerPart if spec.number is None else StorePart
     try:
+        security = Security(spec.config.security)
+        env = real_env(security.server_tls, security.client_tls())
         async with admin_port(Health(spec.name, env.clock), spec.config.host, spec.config.http_port) as admin:
-            await run_part(make(spec, env, admin), parent, admin)
+            await run_part(make(spec, env, admin, security), parent, admin)
     except (SaritError, OSError) as error:
         parent.report("failed", error=type(error).__name__, text=str(error))
         sys.exit(1)

@@ -10,11 +10,10 @@ import asyncio
 import logging
 import sys
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.controller.times import Times
 from sarit.coordination.container_map import StoreAddress, decode_store
 from sarit.coordination.map_register import STORES
 from sarit.coordination.polling import poll, woken
@@ -23,9 +22,6 @@ from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegist
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import (
     COORDINATION_POLL_SECONDS,
-    MAX_API_CONNECTIONS,
-    MAX_CONNECTIONS,
-    SCRUB_BYTES_PER_SECOND,
     STORE_INCARNATION_BYTES,
     STORE_LEASE_MARGIN_SECONDS,
     STORE_LEASE_SECONDS,
@@ -43,12 +39,14 @@ from sarit.node.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.placed_view import view_of_cluster
+from sarit.node.process_config import ProcessConfig
 from sarit.node.remote_adapter import StoreConnections
+from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
-from sarit.node.settings import DEFAULT_CONTROLLER_PORT, DEFAULT_STORE_PORT, NodeConfig
+from sarit.node.settings import DEFAULT_CONTROLLER_PORT, NodeConfig
 from sarit.node.signals import StopSignals, run_unless, serve_until_stopped
-from sarit.node.standalone import BACKLOG, advertised_address, bound_address, internal_address, say, warn_of_addresses
-from sarit.node.start_line import ShownOption, StartLine, limit_fact
+from sarit.node.standalone import advertised_address, internal_address, say, serve_api, warn_of_addresses
+from sarit.node.start_line import StartLine, limit_fact
 from sarit.node.volume import storage_directory
 
 if TYPE_CHECKING:
@@ -68,50 +66,6 @@ _log = logging.getLogger("sarit.node")
 
 DRAINED: Final = "drained"
 _FORWARDED: Final = "forwarded"
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessConfig:
-    """One process of a cluster.  Port 0 picks a free one.
-
-    `name`: of a store, its id; None is `machine` and the port.  `given`: options that the cluster was made with, to
-    compare.  `machine`: what fails together.  `weight`: this store's part of the containers in relation to others.
-    `expected`: the first map waits for so many stores.  The rest: see `NodeConfig`."""
-
-    cluster: ClusterAddress
-    machine: str
-    port: int = DEFAULT_STORE_PORT
-    host: str = "127.0.0.1"
-    name: str | None = None
-    advertised_host: str | None = None
-    weight: int = 1
-    memory_bytes: int | None = None
-    expected: int | None = None
-    given: dict[str, object] = field(default_factory=dict)
-    times: Times = field(default_factory=Times)
-    max_connections: int = MAX_CONNECTIONS
-    max_api_connections: int = MAX_API_CONNECTIONS
-    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
-    http_port: int | None = None
-    options: tuple[ShownOption, ...] = ()
-
-    def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
-        """The configuration of a node that could serve all containers.  Raises Invalid."""
-        config = NodeConfig(
-            meta.log_directory or "/",
-            self.host,
-            controller_port=0,
-            store_port=self.port,
-            containers=meta.containers,
-            storage_url=meta.storage,
-            advertised_host=self.advertised_host,
-            memory_bytes=self.memory_bytes,
-            max_connections=self.max_connections,
-            max_api_connections=self.max_api_connections,
-            scrub_bytes_per_second=self.scrub_bytes_per_second,
-            times=self.times,
-        )
-        return config.validated().on_machine(machine_bytes).within(descriptors)
 
 
 class ClusterConnection:
@@ -172,8 +126,11 @@ async def read_cluster(cluster: ClusterAddress, env: Env) -> ClusterMeta:
 class ClusterStore:
     """A store: a member that serves what the container map gives it."""
 
-    def __init__(self, config: ProcessConfig, env: Env, machine_bytes: int, descriptors: int) -> None:
+    def __init__(
+        self, config: ProcessConfig, env: Env, machine_bytes: int, descriptors: int, security: Security | None = None
+    ) -> None:
         self._metrics: Metrics  # from the start on
+        self._security = security or Security(config.security)
         self._config = config
         self._env = env
         self._machine_bytes = machine_bytes
@@ -296,8 +253,10 @@ class ClusterStore:
         internal = InternalHandler(store, secret, meters)
         meters.request_scaling = internal.request_scaling
         self._server = StoreListener(
-            store, max_connections=node.max_connections, internal=internal, ask_owner=self._ask_owner
-        )
+            store, max_connections=node.max_connections, internal=internal, ask_owner=self._ask_owner,
+            checks=self._security.checks(self._env),
+        )  # fmt: skip
+        self._security.start(self._env)
         with naming_port("--port", node.host, node.store_port):
             port: int = await self._server.listen(node.host, node.store_port)
         self._server.start_reaper()
@@ -348,6 +307,7 @@ class ClusterStore:
             await self._owners.close()
         if self._store is not None:
             await self._store.stop()
+        await self._security.stop()
         await self._closing.aclose()
         if self._connection is not None:
             await self._connection.close()
@@ -369,9 +329,10 @@ class ClusterStore:
 class ClusterControllerProcess:
     """A controller: it holds nothing, reaches stores where the container map says, and leads if it is quicker."""
 
-    def __init__(self, config: ProcessConfig, env: Env) -> None:
+    def __init__(self, config: ProcessConfig, env: Env, security: Security | None = None) -> None:
         self._config = config
         self._env = env
+        self._security = security or Security(config.security)
         self._connection: ClusterConnection | None = None
         self._controller: ClusterController | None = None
         self._api: asyncio.Server | None = None
@@ -402,18 +363,19 @@ class ClusterControllerProcess:
         admin.health.others.append(lambda: reasons_of_session(connection.zookeeper))
         controller = self._controller = ClusterController(
             connection.registers, connection.members, self._env, bytes.fromhex(meta.secret), meta.containers,
-            config.expected, config.times, connection.zookeeper.session_seconds,
+            config.expected, config.times, connection.zookeeper.session_seconds, self._security.access(self._env),
         )  # fmt: skip
+        self._security.start(self._env)
         controller.on_failure = self._on_failure
-        node = NodeConfig("/", config.host, config.port, advertised_host=config.advertised_host)
+        node = NodeConfig(
+            "/", config.host, config.port, advertised_host=config.advertised_host, security=config.security
+        )
         warn_of_addresses(node)
         admin.health.starting("it waits for the stores of its tables")
         await controller.open()
         listener = self._listener = GrpcListener(controller.services(), config.max_api_connections)
         with naming_port("--port", config.host, config.port):
-            self._api = await asyncio.get_running_loop().create_server(
-                listener.connection, bound_address(config.host), config.port, backlog=BACKLOG
-            )
+            self._api = await serve_api(listener.connection, node, self._security)
         address = advertised_address(node), int(self._api.sockets[0].getsockname()[1])
         admin.metrics.has_controller(controller.controller, listener, controller.watch)
         controller.serves(address)
@@ -441,6 +403,7 @@ class ClusterControllerProcess:
             await self._controller.stop()
         if self._connection is not None:
             await self._connection.close()
+        await self._security.stop()
 
 
 async def _serve(process: Process, admin: Admin, env: Env, reload: Reload | None) -> None:
@@ -472,7 +435,12 @@ def run_store(config: ProcessConfig, reload: Reload | None = None) -> None:
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
     allowed = raise_descriptor_limit()
-    _run(config, "the store", lambda env: ClusterStore(config, env, machine_memory(), allowed), reload)
+    _run(
+        config,
+        "the store",
+        lambda env, security: ClusterStore(config, env, machine_memory(), allowed, security),
+        reload,
+    )
 
 
 def run_controller(config: ProcessConfig, reload: Reload | None = None) -> None:
@@ -480,7 +448,7 @@ def run_controller(config: ProcessConfig, reload: Reload | None = None) -> None:
     from sarit.env.real_limits import raise_descriptor_limit
 
     raise_descriptor_limit()
-    _run(config, "the controller", lambda env: ClusterControllerProcess(config, env), reload)
+    _run(config, "the controller", lambda env, security: ClusterControllerProcess(config, env, security), reload)
 
 
 def _run(config: ProcessConfig, name: str, make: Any, reload: Reload | None) -> None:
@@ -488,9 +456,12 @@ def _run(config: ProcessConfig, name: str, make: Any, reload: Reload | None) -> 
 
     from sarit.env.real import real_env
 
+    security = Security(config.security)
+
     async def main() -> None:
-        env = real_env()
-        await _serve(make(env), Admin(Health(name, env.clock), config.host, config.http_port), env, reload)
+        env = real_env(security.server_tls, security.client_tls())
+        admin = Admin(Health(name, env.clock), config.host, config.http_port)
+        await _serve(make(env, security), admin, env, reload)
 
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     uvloop.run(main())

@@ -26,6 +26,7 @@ from sarit.node.remote_adapter import RemoteSegments, RemoteTables, ScaleRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.controller.access import Access
     from sarit.controller.times import Times
     from sarit.coordination.port import Members, Registers
     from sarit.env.ports import Env
@@ -42,6 +43,7 @@ class ClusterController:
     def __init__(
         self, registers: Registers, members: Callable[[str], Members], env: Env, secret: bytes, containers: int,
         expected: int | None = None, times: Times = DEFAULT_TIMES, lease_seconds: float = STORE_LEASE_SECONDS,
+        access: Access | None = None,
     ) -> None:  # fmt: skip
         self._env = env
         self.leader = Leader(registers, members(STORES), env.clock, containers, expected, lease_seconds)
@@ -49,8 +51,9 @@ class ClusterController:
         self.members = ControllerMembers(members(CONTROLLERS), env)
         self.stores = StoreConnections(env, self.watch, secret)
         self.controller = Controller(
-            RemoteTables(self.stores), RemoteSegments(self.stores), env, ("", 0), times, self.members.addresses
-        )
+            RemoteTables(self.stores), RemoteSegments(self.stores), env, ("", 0), times, self.members.addresses,
+            access,
+        )  # fmt: skip
         self._scaling = ScaleRequestWatch(self.stores, env, self.controller.autoscale.request)
         self._background = Background(self._on_failed)
         # Why it cannot go on; `on_failure` is called then.

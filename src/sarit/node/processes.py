@@ -37,6 +37,7 @@ from sarit.node.limits import (
 )
 from sarit.node.logs import current_logs
 from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.standalone import say, warn_of_addresses
@@ -435,6 +436,7 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
     warn_of_addresses(config)
+    Security(config.security)  # the children read the files again: what is wrong with one is said once, here
     # Children inherit the limit.
     descriptors = raise_descriptor_limit()
     uvloop.run(_serve(config.validated(), machine_memory(), descriptors, real_env(), reload))

@@ -23,6 +23,7 @@ from sarit.core.limits import (
 from sarit.index.limits import INDEX_CACHE_BYTES
 from sarit.node.limits import OBJECT_STORE_FLUSH_INTERVAL_SECONDS, PACKED_SEGMENTS
 from sarit.node.log_place import parse_log_url
+from sarit.node.security import SecurityConfig
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
 from sarit.storage.layout import JOIN_EXTENTS
 from sarit.storage.open import parse_s3
@@ -151,6 +152,7 @@ class NodeConfig:
     `accept_data_loss`: go on without pieces of the directory that are missing or damaged.
     `allow_damaged`: serve the containers that are not damaged.
     `scrub_bytes_per_second`: how fast chunks are read to find damage; 0: not at all.
+    `security`: TLS, users, tokens; without it everybody who reaches a port may do everything.
     `options`: all of the above as the command line shows them.  `open_files`: that this process may have; None: not
     known yet."""
 
@@ -176,6 +178,7 @@ class NodeConfig:
     http_port: int | None = None
     options: tuple[ShownOption, ...] = ()
     open_files: int | None = None
+    security: SecurityConfig = field(default_factory=SecurityConfig)
 
     def on_machine(self, machine_bytes: int) -> NodeConfig:
         """This configuration with limits that keep the node within its memory.  Raises Invalid (see `choose_memory`).
@@ -234,6 +237,7 @@ class NodeConfig:
                 )
         self._check_http_port()
         self.times.check()
+        self.security.check()
         return replace(
             self, data_dir=os.path.abspath(self.data_dir), limits=replace(self.limits, containers=self.containers)
         )

@@ -23,6 +23,7 @@ from sarit.node.log_place import open_bookkeeper_logs
 from sarit.node.metrics import Metrics
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.pieces import SQLITE
+from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.start_line import StartLine, limit_fact, recovery_fact
@@ -33,7 +34,7 @@ from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, StartPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
@@ -55,21 +56,24 @@ class Node:
 
     def __init__(
         self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage,
-        damaged: Mapping[int, str] | None = None,
+        damaged: Mapping[int, str] | None = None, security: Security | None = None,
     ) -> None:  # fmt: skip
         self.config = config
+        self.security = security or Security(config.security)
         self.env = env
         self.storage = storage
         policy = StartPolicy(config.accept_data_loss, config.allow_damaged, damaged or {})
         directories = config.data_dir, policy, storage_directory(config)
         self.store = SegmentStore(env, logs, indexes, storage, config.limits, *directories)
-        self.server = StoreListener(self.store, max_connections=config.max_connections)
+        checks = self.security.checks(env)
+        self.server = StoreListener(self.store, max_connections=config.max_connections, checks=checks)
         self.meters = LoadMeters(self.store, env.clock, config.times.scaling)
         address = advertised_address(config)
         self.segments = InProcessSegments(self.store, address, self.meters)
         self.controller = Controller(
-            InProcessTables(self.store), self.segments, env, (address, config.controller_port), config.times
-        )
+            InProcessTables(self.store), self.segments, env, (address, config.controller_port), config.times,
+            access=self.security.access(env),
+        )  # fmt: skip
         self.meters.request_scaling = self.controller.autoscale.request
         self.controller_port = config.controller_port
         self.store_port = config.store_port
@@ -94,6 +98,7 @@ class Node:
         from sarit.node.port_mux import PortMux
         from sarit.rpc.grpc_server import GrpcListener
 
+        self.security.start(self.env)
         # In order of use: the controller's tables are segments of the store, and both work before a port is open.
         began = self.env.clock.monotonic()
         await self.store.start()
@@ -111,9 +116,7 @@ class Node:
         if self.config.one_port:
             factory = PortMux(self.server.connection, listener.connection, self.config.max_api_connections).connection
         with naming_port("--controller-port", self.config.host, self.config.controller_port):
-            self._api = await asyncio.get_running_loop().create_server(
-                factory, bound_address(self.config.host), self.config.controller_port, backlog=BACKLOG
-            )
+            self._api = await serve_api(factory, self.config, self.security)
         # Port 0: the system has picked one.
         if not self.config.controller_port:
             self.controller_port = self._api.sockets[0].getsockname()[1]
@@ -135,6 +138,7 @@ class Node:
         await self.controller.stop()
         await self.server.close()
         await self.store.stop()
+        await self.security.stop()
 
     def skip_flush(self) -> None:
         """Let `stop` end its flush."""
@@ -148,12 +152,29 @@ class Node:
         self.controller.change_times(live.times)
 
 
+async def serve_api(
+    factory: Callable[[], asyncio.BaseProtocol], config: NodeConfig, security: Security
+) -> asyncio.Server:
+    """Listen on the controller's port.  Raises OSError, Invalid."""
+    options = {}
+    if security.server_tls is not None:
+        from sarit.env.tls import Handshakes, listening
+
+        factory, options = Handshakes().before(factory), listening(security.server_tls)
+    return await asyncio.get_running_loop().create_server(
+        factory, bound_address(config.host), config.controller_port, backlog=BACKLOG, **options
+    )
+
+
 def advertised_address(config: NodeConfig) -> str:
-    """The address that clients get: an address, not a name."""
+    """The address that clients get: an address, not a name, except for TLS.
+
+    Certificates are for names, and official clients accept no others."""
     host = config.advertised_host or config.host
     if host in EVERY_ADDRESS:
         host = "127.0.0.1"
-    return bound_address(host)
+    address = bound_address(host)  # it must resolve in either case
+    return host if config.security.certificate is not None else address
 
 
 def internal_address(config: NodeConfig) -> str:
@@ -172,7 +193,7 @@ def bound_address(host: str) -> str:
 
 async def open_node(
     config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None,
-    metrics: Metrics | None = None,
+    metrics: Metrics | None = None, security: Security | None = None,
 ) -> Node:  # fmt: skip
     """A node on real disks, not started yet.  The directory is claimed.  `logs`: None are those in the directory."""
     from sarit.log.local import LocalLogProvider
@@ -187,10 +208,11 @@ async def open_node(
         open_indexes(config, env),
         metrics.metered(await open_storage(url, env)),
         claim.damaged if claim is not None else None,
+        security,
     )
 
 
-async def _serve(config: NodeConfig, env: Env, reload: Reload | None) -> None:
+async def _serve(config: NodeConfig, env: Env, security: Security, reload: Reload | None) -> None:
     signals = StopSignals(env.clock)
     signals.listen()
     if reload is not None:
@@ -209,7 +231,7 @@ async def _serve(config: NodeConfig, env: Env, reload: Reload | None) -> None:
                     open_bookkeeper_logs(config.log_url, env, claim.node, admin.metrics.log)
                 )
             # Its storage has threads from here on, even if it never starts.
-            node = await open_node(config, env, claim, logs, admin.metrics)
+            node = await open_node(config, env, claim, logs, admin.metrics, security)
             health.store = admin.metrics.store = node.store
             if reload is not None:
                 reload.apply = node.take_over
@@ -285,7 +307,8 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
             "only %d files may be open: %d connections to the store and %d to the controller at most (see ulimit -n)",
             allowed, config.max_connections, config.max_api_connections,
         )  # fmt: skip
-    uvloop.run(_serve(config, real_env(), reload))
+    security = Security(config.security)
+    uvloop.run(_serve(config, real_env(security.server_tls, security.client_tls()), security, reload))
 
 
 __all__ = ["Node", "SaritError", "claim_directory", "open_node", "run"]

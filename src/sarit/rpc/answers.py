@@ -1,7 +1,7 @@
 """How a method of the API answers: its reply, or the gRPC status of its error.
 
-Clients retry most statuses for a long time, FAILED_PRECONDITION too.  They do not retry NOT_FOUND, ALREADY_EXISTS and
-INVALID_ARGUMENT: an error that waiting cannot resolve must be one of these.
+Clients retry most statuses for a long time, FAILED_PRECONDITION too.  They do not retry NOT_FOUND, ALREADY_EXISTS,
+INVALID_ARGUMENT, PERMISSION_DENIED and UNAUTHENTICATED: an error that waiting cannot resolve must be one of these.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from sarit.core.errors import (
     Corrupt,
     Exists,
     Fenced,
+    Forbidden,
     Invalid,
     Moved,
     NotFound,
     SaritError,
     Sealed,
+    Unauthenticated,
     Unavailable,
 )
 
@@ -40,6 +42,8 @@ _STATUS: dict[type[SaritError], Status] = {
     Fenced: Status.UNAVAILABLE,
     Moved: Status.UNAVAILABLE,
     Corrupt: Status.DATA_LOSS,
+    Unauthenticated: Status.UNAUTHENTICATED,
+    Forbidden: Status.PERMISSION_DENIED,
 }
 
 

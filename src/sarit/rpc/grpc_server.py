@@ -32,7 +32,6 @@ knows no limit here: a call beyond ours is refused by itself (REFUSED_STREAM, wh
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import struct
 from contextlib import contextmanager, suppress
@@ -65,12 +64,10 @@ from sarit.core.limits import (
     MAX_CALLS_PER_CONNECTION,
     REQUEST_PIECE_BYTES,
 )
-from sarit.core.request_ids import clean_request_id, current_request_id
-from sarit.rpc.answers import answer
 from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 _log = logging.getLogger("sarit.controller.connection")
 
@@ -427,33 +424,3 @@ class RequestLimiter:
             return b"".join(pieces)
         finally:
             self._buffered_bytes -= held
-
-
-_REQUEST_ID: Final = "requestid"  # under which Pravega's clients send the id of a call
-
-
-def rpc_handler(
-    method: Callable[[Any], Awaitable[Any]], limiter: RequestLimiter
-) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    """A grpclib handler for a method that takes a request and returns the reply."""
-
-    counted, name, now = limiter.statistics, getattr(method, "__name__", "?"), limiter.statistics.now
-
-    @functools.wraps(method)
-    async def call(stream: Any) -> None:
-        began, status = now(), Status.CANCELLED  # unless it ends otherwise
-        # Each call has a task, and so a context, of its own.
-        if request_id := (stream.metadata or {}).get(_REQUEST_ID):
-            current_request_id.set(clean_request_id(str(request_id)))
-        try:
-            with limiter.call():
-                reply = await answer(method, await limiter.receive(stream))
-                await limiter.deliver(stream, reply)
-            status = Status.OK
-        except GRPCError as error:
-            status = error.status
-            raise
-        finally:
-            counted.ended(name, status.name, now() - began)
-
-    return call

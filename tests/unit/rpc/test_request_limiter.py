@@ -10,6 +10,7 @@ from grpclib.exceptions import GRPCError
 
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.grpc_server import MAX_API_REQUEST_BYTES, RequestLimiter
+from sarit.rpc.statistics import CallStatistics
 
 
 class Stream:
@@ -105,7 +106,7 @@ def test_connection_that_does_not_take_replies_is_closed_with_one_log_line(caplo
 
 
 def test_calls_under_way_are_bounded():
-    limiter = RequestLimiter(max_calls=2)
+    limiter = RequestLimiter(max_calls=2, statistics=CallStatistics(lambda: 0.0))
     with limiter.call():
         with limiter.call(), pytest.raises(GRPCError) as error, limiter.call():
             pass

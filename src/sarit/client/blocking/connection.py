@@ -13,12 +13,16 @@ from sarit.core.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
 if TYPE_CHECKING:
     from typing import Never
 
+    from sarit.client.core.login import Credentials, Tls
+
 
 def connect(
     address: str | None = None,
     *,
     retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
+    credentials: Credentials | None = None,
+    tls: Tls | None = None,
     **retired: Never,
 ) -> Client:
     """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
@@ -29,12 +33,16 @@ def connect(
     `retry_timeout`: for how many seconds every call of the client goes on trying while the node does not answer, before
     it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as
     while it starts; without it the first failure is raised, so that a wrong address shows at once.
+    `credentials`, `tls`: who we are, and how to know the server; without them the environment says so
+    (`client/core/login.py`).  `tls://` before the address asks for TLS, too.
     """
     aio.refuse_retired(retired)
     check_call(aio.connect, address, retry_timeout=retry_timeout, wait=wait)  # before there is a thread
     thread = LoopThread()
     try:
-        inner = thread.run(aio.connect(address, retry_timeout=retry_timeout, wait=wait))
+        inner = thread.run(
+            aio.connect(address, retry_timeout=retry_timeout, wait=wait, credentials=credentials, tls=tls)
+        )
         inner.session.shared_by_threads = True
         thread.running.session = inner.session
         return Client(thread, inner)

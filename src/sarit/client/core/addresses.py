@@ -18,7 +18,7 @@ def default_address() -> str:
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """Hosts and ports of `HOST:PORT`, or of several with commas; `tcp://` may come first.  Raises Invalid.
+    """Hosts and ports of `HOST:PORT`, or of several with commas; `tcp://` or `tls://` may come first.  Raises Invalid.
 
     The port is 9090 if it is missing.  An address that is named twice counts once."""
     listed = text.partition("://")[2] or text

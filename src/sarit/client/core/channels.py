@@ -20,7 +20,9 @@ from sarit.core.limits import MAX_CONTROLLER_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from ssl import SSLContext
 
+    from sarit.client.core.login import Credentials
     from sarit.core.errors import SaritError
 
 _log = logging.getLogger(__name__)
@@ -31,9 +33,14 @@ _NO_LIMIT: Final = 0
 class Channels:
     """One channel at a time; `addresses`: hosts and ports of the controllers."""
 
-    def __init__(self, addresses: Sequence[tuple[str, int]], keep_alive_seconds: float) -> None:
+    def __init__(
+        self, addresses: Sequence[tuple[str, int]], keep_alive_seconds: float, credentials: Credentials | None = None,
+        tls: SSLContext | None = None,
+    ) -> None:  # fmt: skip
         """`keep_alive_seconds`: of silence before an echo is asked for, and for its answer; of several alone."""
         assert addresses
+        self._credentials = credentials
+        self._tls = tls
         self.addresses = tuple(addresses)
         self._keep_alive_seconds = keep_alive_seconds
         self._used = 0
@@ -45,7 +52,8 @@ class Channels:
 
     def _open(self) -> CountingChannel:
         several = len(self.addresses) > 1
-        return CountingChannel(*self.addresses[self._used], self._keep_alive_seconds if several else None)
+        seconds = self._keep_alive_seconds if several else None
+        return CountingChannel(*self.addresses[self._used], seconds, self._credentials, self._tls)
 
     def replace(self, channel: CountingChannel) -> None:
         """Give later calls a new channel to the same controller, if `channel` is still in use."""
@@ -81,7 +89,10 @@ class CountingChannel(Channel):
 
     At most MAX_CONTROLLER_CALLS of these are given to grpclib."""
 
-    def __init__(self, host: str, port: int, keep_alive_seconds: float | None) -> None:
+    def __init__(
+        self, host: str, port: int, keep_alive_seconds: float | None, credentials: Credentials | None = None,
+        tls: SSLContext | None = None,
+    ) -> None:  # fmt: skip
         config = None
         if keep_alive_seconds is not None:
             config = Configuration(
@@ -90,7 +101,8 @@ class CountingChannel(Channel):
                 _http2_max_pings_without_data=_NO_LIMIT,
                 _http2_min_sent_ping_interval_without_data=keep_alive_seconds / 2,
             )
-        super().__init__(host, port, config=config)
+        super().__init__(host, port, config=config, ssl=tls)
+        self._credentials = credentials
         self.endpoint = host, port
         self.address = f"{host}:{port}"
         self.pieces_received = 0
@@ -101,6 +113,8 @@ class CountingChannel(Channel):
         """Call a method of a stub, of whatever channel, within `seconds`.  Raises what grpclib does."""
         here: Any = UnaryUnaryMethod(self, method.name, method.request_type, method.reply_type)
         left = seconds
+        # Before each call: a token may have been renewed.
+        metadata = {"authorization": self._credentials.authorization()} if self._credentials is not None else None
         if self._free.locked():
             deadline = self._loop.time() + seconds
             async with asyncio.timeout_at(deadline):
@@ -109,7 +123,7 @@ class CountingChannel(Channel):
         else:
             await self._free.acquire()  # at once
         try:
-            return await here(request, timeout=left)
+            return await here(request, timeout=left, metadata=metadata)
         finally:
             self._free.release()
 

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from sarit.client.core.login import untrusted
 from sarit.client.core.retry import RetryPolicy, Silent
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import (
@@ -31,7 +33,7 @@ from sarit.core.limits import (
     OLDEST_WIRE_VERSION,
     WIRE_VERSION,
 )
-from sarit.wire.commands import Hello, KeepAlive, decode, encode
+from sarit.wire.commands import AuthTokenCheckFailed, Hello, KeepAlive, decode, encode
 from sarit.wire.frames import DATA_APPENDED, FrameReader, Window, read_data_appended
 
 if TYPE_CHECKING:
@@ -59,12 +61,13 @@ class ReplySink(Protocol):
 class ReplyRouter:
     """The handshake of one connection, and which sink waits for which request id (pure)."""
 
-    __slots__ = ("_next_id", "_sinks", "greeted")
+    __slots__ = ("_next_id", "_sinks", "greeted", "token_refused")
 
     def __init__(self) -> None:
         self.greeted = False
         self._next_id = 1
         self._sinks: dict[int, ReplySink] = {}
+        self.token_refused: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
         return f"ReplyRouter({'greeted' if self.greeted else 'new'}, {len(self._sinks)} sinks)"
@@ -97,6 +100,8 @@ class ReplyRouter:
                 raise Unavailable("the peer did not say Hello first: is this the port of a segment store?")
             if kind is KeepAlive:
                 continue
+            if kind is AuthTokenCheckFailed:
+                self.token_refused()
             request_id: int = command.request_id  # type: ignore[attr-defined]
             sink = self._sinks.get(request_id)
             if sink is None:
@@ -292,6 +297,7 @@ class ConnectionPool:
         self._introduce = introduce
         self._policy = policy or RetryPolicy()
         self._window = Window()
+        self.token_refused: Callable[[], None] = lambda: None
         self._open: dict[tuple[str, int, str], asyncio.Task[Connection]] = {}
         self._closed = False
 
@@ -317,11 +323,15 @@ class ConnectionPool:
         name = f"segment store {host}:{port} ({purpose})"
         connection: Connection | None = None
         keep_alive = self._policy.keep_alive_seconds
+
+        def make() -> Connection:
+            made = Connection(name, self._window, keep_alive)
+            made.replies.token_refused = self.token_refused
+            return made
+
         try:
             async with asyncio.timeout(min(CONNECT_TIMEOUT_SECONDS, self._policy.attempt_seconds)):
-                _, connection = await self._network.connect(
-                    lambda: Connection(name, self._window, keep_alive), host, port
-                )
+                _, connection = await self._network.connect(make, host, port)
                 assert connection is not None
                 await connection.greeted
                 if self._introduce is not None:
@@ -331,6 +341,8 @@ class ConnectionPool:
                 # The socket is open, but no Hello came within the time.
                 connection.abort(f"{name}: no greeting")
             raise Unavailable(f"{name} does not answer: is the node running and the port right?") from None
+        except ssl.SSLCertVerificationError as error:
+            raise Invalid(untrusted(name, error)) from None
         except (OSError, ValueError, OverflowError) as error:  # also a host or a port that cannot be
             raise Unavailable(f"{name} cannot be reached ({error}): is the node running?") from None
         return connection

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from grpclib.const import Status
@@ -21,9 +22,21 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from h2.exceptions import H2Error
 
 from sarit.client.core.channels import Channels
+from sarit.client.core.delegation import DelegationTokens
+from sarit.client.core.login import untrusted
 from sarit.client.core.retry import NotSent
 from sarit.client.core.values import ScalingEvent, SegmentRange, Successor
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Unavailable
+from sarit.core.errors import (
+    Conflict,
+    Exists,
+    Forbidden,
+    Invalid,
+    NotFound,
+    SaritError,
+    Sealed,
+    Unauthenticated,
+    Unavailable,
+)
 from sarit.core.limits import CLIENT_KEEP_ALIVE_SECONDS, CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
 from sarit.rpc import convert
@@ -34,9 +47,12 @@ from sarit.rpc.generated.sarit_grpc import SaritServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
+    from ssl import SSLContext
 
     from sarit.client.core.channels import CountingChannel
+    from sarit.client.core.login import Credentials
     from sarit.core.policies import StreamConfig
+    from sarit.env.ports import Clock
 
 T = TypeVar("T")
 Token: TypeAlias = "pb.ContinuationToken"
@@ -48,8 +64,8 @@ _KINDS: Final[dict[Status, type[SaritError]]] = {
     Status.ALREADY_EXISTS: Exists,
     Status.INVALID_ARGUMENT: Invalid,
     Status.OUT_OF_RANGE: Invalid,
-    Status.PERMISSION_DENIED: Invalid,
-    Status.UNAUTHENTICATED: Invalid,
+    Status.PERMISSION_DENIED: Forbidden,
+    Status.UNAUTHENTICATED: Unauthenticated,
     Status.FAILED_PRECONDITION: Conflict,
 }
 
@@ -65,11 +81,19 @@ class ControllerClient:
         addresses: Sequence[tuple[str, int]],
         attempt_seconds: float = CONTROLLER_CALL_SECONDS,
         keep_alive_seconds: float = CLIENT_KEEP_ALIVE_SECONDS,
+        credentials: Credentials | None = None,
+        tls: SSLContext | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """`attempt_seconds`: for one call, unless it says otherwise.  `keep_alive_seconds`: see `Channels`."""
+        """`attempt_seconds`: for one call, unless it says otherwise.  `keep_alive_seconds`: see `Channels`.
+
+        `clock`: by which tokens expire; None where there are no credentials."""
         self.address = ",".join(f"{host}:{port}" for host, port in addresses)
         self.attempt_seconds = attempt_seconds
-        self._channels = Channels(addresses, keep_alive_seconds)
+        self._channels = Channels(addresses, keep_alive_seconds, credentials, tls)
+        self.tokens: DelegationTokens | None = None
+        if credentials is not None and clock is not None:
+            self.tokens = DelegationTokens(self._fetch_token, clock)
         # Of their methods only names and types are used: a call is made on the channel that is in use by then.
         self.stub = ControllerServiceStub(self._channels.current)
         self.sarit_stub = SaritServiceStub(self._channels.current)
@@ -116,6 +140,8 @@ class ControllerClient:
             # No other call was answered either: the path may be dead.
             self._channels.replace(channel)
             raise Unavailable(message) from None
+        except ssl.SSLCertVerificationError as error:
+            raise Invalid(untrusted(channel.address, error)) from None
         except Exception as error:
             # All that is left are ends of the connection, however grpclib and h2 report them.  A connection that is
             # lost between connect and first use shows as AttributeError: grpclib has deleted its transport by then.
@@ -133,10 +159,14 @@ class ControllerClient:
             self._channels.call_ended(channel)
 
     async def ping(self) -> None:
-        """Find out whether a controller answers; that one is used."""
+        """Find out whether a controller answers, and knows us; that one is used.
+
+        Raises Unavailable, Unauthenticated."""
         for left in reversed(range(len(self._channels.addresses))):
             try:
                 await self.call(self.stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), CONTROLLER_PING_SECONDS)
+                return
+            except Forbidden:  # it knows who we are; few may look at that scope
                 return
             except Unavailable:
                 if not left:
@@ -312,7 +342,13 @@ class ControllerClient:
 
     async def token(self, stream: StreamName) -> str:
         """What a store requires before it serves a segment; empty while there is no authentication."""
-        return ""
+        return "" if self.tokens is None else await self.tokens.get(stream)
+
+    async def _fetch_token(self, stream: StreamName) -> str:
+        request = pb.StreamInfo(scope=stream.scope, stream=stream.stream)
+        reply = await self.call(self.stub.getDelegationToken, request)
+        token: str = reply.delegationToken
+        return token
 
     async def named(self, stream: StreamName, method: Any, request: Any) -> Any:
         """Call a method that asks for `stream`.  Raises NotFound that names it."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, NotFound, SaritError, Sealed, Truncated, Unavailable
+from sarit.core.errors import (
+    Conflict,
+    Corrupt,
+    Exists,
+    Forbidden,
+    Invalid,
+    NotFound,
+    SaritError,
+    Sealed,
+    Truncated,
+    Unavailable,
+)
 from sarit.wire.commands import (
     AuthTokenCheckFailed,
     ConditionalCheckFailed,
@@ -38,7 +49,7 @@ _ERRORS: dict[type[Any], Callable[[Any, str], SaritError]] = {
     AuthTokenCheckFailed: lambda reply, name: (
         Unavailable(f"segment {name}: the token has expired")
         if reply.error_code == 1
-        else Invalid(f"segment {name}: the store does not accept the token: check user and password")
+        else Forbidden(f"segment {name}: the store does not serve it: {reply.stack or 'the token was refused'}")
     ),
     ErrorMessage: lambda reply, name: Invalid(f"segment {name}: {reply.message}"),
     ConditionalCheckFailed: lambda _, name: Conflict(f"segment {name} is not as long as was expected"),

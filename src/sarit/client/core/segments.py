@@ -39,7 +39,8 @@ async def ask_store(
         try:
             endpoint = await session.endpoint(stream, segment)
             connection = await session.connections.to(endpoint, REQUESTS)
-            reply = await connection.ask(lambda request_id: make(request_id, name, ""))
+            token = await session.controller.token(stream)
+            reply = await connection.ask(lambda request_id: make(request_id, name, token))
         except Unavailable:
             # The store may be down, or the segment elsewhere: the next attempt asks the controller.
             session.forget_endpoint(stream, segment)

@@ -204,6 +204,11 @@ class Session:
             known = self._endpoints[key] = await self.controller.endpoint(stream, segment)
         return known
 
+    def current_token(self, stream: StreamName) -> str:
+        """The token of a stream at once: see `DelegationTokens.current`."""
+        tokens = self.controller.tokens
+        return "" if tokens is None else tokens.current(stream)
+
     def forget_endpoint(self, stream: StreamName, segment: SegmentId) -> None:
         """The segment has moved, or its store does not answer: request its endpoint again next time."""
         self._endpoints.pop((stream, segment), None)

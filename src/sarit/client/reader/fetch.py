@@ -185,6 +185,7 @@ class SegmentFetch:
         self._pieces: deque[Buffer] = deque()
         self._buffered_bytes = 0
         self._connection: Connection | None = None
+        self._token = ""  # none is needed
         self._requests: set[int] = set()
         self._backoff = session.backoff()
         self._closed = False
@@ -250,6 +251,7 @@ class SegmentFetch:
             self._backoff.begin()
             try:
                 endpoint = await self._session.endpoint(self._stream, self.segment)
+                self._token = await self._session.controller.token(self._stream)
                 self._connection = await self._session.connections.to(endpoint, REQUESTS)
                 # A read waits at the tail for as long as nothing is written.
                 self._backoff.answered()
@@ -281,6 +283,9 @@ class SegmentFetch:
         connection = self._connection
         if connection is None:
             return
+        if self._token:
+            # Renewed meanwhile, if that was due.  One that has expired is refused, and `_connect` gets another.
+            self._token = self._session.current_token(self._stream)
         for request in requests:
             sink = _ReplySink(self, request)
             try:
@@ -292,7 +297,7 @@ class SegmentFetch:
             sink.request_id = request_id
             sink.connection = connection
             self._requests.add(request_id)
-            connection.send([encode(ReadSegment(self.name, request.offset, request.length, "", request_id))])
+            connection.send([encode(ReadSegment(self.name, request.offset, request.length, self._token, request_id))])
 
     def on_reply(self, sink: _ReplySink, reply: Any) -> None:
         """The reply to one request."""

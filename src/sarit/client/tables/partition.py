@@ -43,6 +43,7 @@ class Partition:
         self._stream = stream
         self._segment = segment
         self._name = stream.segment(segment)
+        self._token = ""
         self._changes: deque[_Waiting] = deque()
         self._changing = False
         # With the moment they were made: the time in which they wait for others counts, too.
@@ -138,12 +139,12 @@ class Partition:
         items = [item for batch in group for item in batch.items]
         if group[0].removes:
             keys = tuple(wire.TableKey(item.key, item.expected) for item in items)
-            reply = await connection.ask(lambda i: wire.RemoveTableKeys(i, self._name, "", keys))
+            reply = await connection.ask(lambda i: wire.RemoveTableKeys(i, self._name, self._token, keys))
             if type(reply) is wire.TableKeysRemoved:
                 return [NOT_EXISTS] * len(items)
         else:
             entries = tuple(wire.TableEntry(item.key, item.expected, item.value or b"") for item in items)
-            reply = await connection.ask(lambda i: wire.UpdateTableEntries(i, self._name, "", entries))
+            reply = await connection.ask(lambda i: wire.UpdateTableEntries(i, self._name, self._token, entries))
             if type(reply) is wire.TableEntriesUpdated:
                 return list(reply.versions)
         if type(reply) in (wire.TableKeyBadVersion, wire.TableKeyDoesNotExist):
@@ -200,19 +201,23 @@ class Partition:
                     answer.set_exception(Invalid("the client is closed"))
 
     def _read_request(self, keys: tuple[wire.TableKey, ...], request_id: int) -> wire.ReadTable:
-        return wire.ReadTable(request_id, self._name, "", keys)
+        return wire.ReadTable(request_id, self._name, self._token, keys)
 
     async def page(self, first: bytes, last: bytes, count: int) -> Sequence[wire.TableEntry]:
         """The first entries between two keys; none when there are no more.  Raises NotFound, Unavailable."""
         args = wire.IteratorArgs(from_key=first, to_key=last)
-        reply = await self.ask(lambda i: wire.ReadTableEntries(i, self._name, "", count, args), wire.TableEntriesRead)
+        reply = await self.ask(
+            lambda i: wire.ReadTableEntries(i, self._name, self._token, count, args), wire.TableEntriesRead
+        )
         found: Sequence[wire.TableEntry] = reply.entries
         return found
 
     async def key_page(self, first: bytes, last: bytes, count: int) -> Sequence[wire.TableKey]:
         """The same without values."""
         args = wire.IteratorArgs(from_key=first, to_key=last)
-        reply = await self.ask(lambda i: wire.ReadTableKeys(i, self._name, "", count, args), wire.TableKeysRead)
+        reply = await self.ask(
+            lambda i: wire.ReadTableKeys(i, self._name, self._token, count, args), wire.TableKeysRead
+        )
         found: Sequence[wire.TableKey] = reply.keys
         return found
 
@@ -243,6 +248,7 @@ class Partition:
     async def _connect_once(self) -> Connection:
         try:
             endpoint = await self._session.endpoint(self._stream, self._segment)
+            self._token = await self._session.controller.token(self._stream)
             return await self._session.connections.to(endpoint, REQUESTS)
         except Unavailable:
             self._session.forget_endpoint(self._stream, self._segment)

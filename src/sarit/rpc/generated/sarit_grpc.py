@@ -27,6 +27,14 @@ class SaritServiceBase(abc.ABC):
     async def scalingEvents(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.ScalingEventsRequest, sarit.rpc.generated.sarit_pb2.ScalingEventsResponse]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def listRules(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.ListRulesRequest, sarit.rpc.generated.sarit_pb2.ListRulesResponse]') -> None:
+        pass
+
+    @abc.abstractmethod
+    async def changeRules(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.ChangeRulesRequest, sarit.rpc.generated.sarit_pb2.ChangeRulesResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/sarit.v1.SaritService/cutAt': grpclib.const.Handler(
@@ -46,6 +54,18 @@ class SaritServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 sarit.rpc.generated.sarit_pb2.ScalingEventsRequest,
                 sarit.rpc.generated.sarit_pb2.ScalingEventsResponse,
+            ),
+            '/sarit.v1.SaritService/listRules': grpclib.const.Handler(
+                self.listRules,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.ListRulesRequest,
+                sarit.rpc.generated.sarit_pb2.ListRulesResponse,
+            ),
+            '/sarit.v1.SaritService/changeRules': grpclib.const.Handler(
+                self.changeRules,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.ChangeRulesRequest,
+                sarit.rpc.generated.sarit_pb2.ChangeRulesResponse,
             ),
         }
 
@@ -70,4 +90,16 @@ class SaritServiceStub:
             '/sarit.v1.SaritService/scalingEvents',
             sarit.rpc.generated.sarit_pb2.ScalingEventsRequest,
             sarit.rpc.generated.sarit_pb2.ScalingEventsResponse,
+        )
+        self.listRules = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/listRules',
+            sarit.rpc.generated.sarit_pb2.ListRulesRequest,
+            sarit.rpc.generated.sarit_pb2.ListRulesResponse,
+        )
+        self.changeRules = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/changeRules',
+            sarit.rpc.generated.sarit_pb2.ChangeRulesRequest,
+            sarit.rpc.generated.sarit_pb2.ChangeRulesResponse,
         )

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from sarit.rpc.generated import controller_pb2 as sarit_dot_rpc_dot_generated_dot_controller__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsarit/rpc/generated/sarit.proto\x12\x08sarit.v1\x1a$sarit/rpc/generated/controller.proto\"=\n\x0c\x43utAtRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0e\n\x06timeMs\x18\x03 \x01(\x03\"\x90\x01\n\rCutAtResponse\x12-\n\x03\x63ut\x18\x01 \x03(\x0b\x32 .sarit.v1.CutAtResponse.CutEntry\x12\x10\n\x08recorded\x18\x02 \x01(\x08\x12\x12\n\nrecordedMs\x18\x03 \x01(\x03\x1a*\n\x08\x43utEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"A\n\x14StreamConfigsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0b\n\x03tag\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"`\n\x15StreamConfigsResponse\x12G\n\x07streams\x18\x01 \x03(\x0b\x32\x36.io.pravega.controller.stream.api.grpc.v1.StreamConfig\"S\n\x14ScalingEventsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0e\n\x06\x66romMs\x18\x03 \x01(\x03\x12\x0c\n\x04toMs\x18\x04 \x01(\x03\"N\n\rScaledSegment\x12\x11\n\tsegmentId\x18\x01 \x01(\x03\x12\x0f\n\x07startMs\x18\x02 \x01(\x03\x12\x0b\n\x03low\x18\x03 \x01(\x01\x12\x0c\n\x04high\x18\x04 \x01(\x01\"i\n\x0cScalingEvent\x12\x0e\n\x06timeMs\x18\x01 \x01(\x03\x12)\n\x08segments\x18\x02 \x03(\x0b\x32\x17.sarit.v1.ScaledSegment\x12\x0e\n\x06splits\x18\x03 \x01(\x03\x12\x0e\n\x06merges\x18\x04 \x01(\x03\"?\n\x15ScalingEventsResponse\x12&\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x16.sarit.v1.ScalingEvent2\xec\x01\n\x0cSaritService\x12\x38\n\x05\x63utAt\x12\x16.sarit.v1.CutAtRequest\x1a\x17.sarit.v1.CutAtResponse\x12P\n\rstreamConfigs\x12\x1e.sarit.v1.StreamConfigsRequest\x1a\x1f.sarit.v1.StreamConfigsResponse\x12P\n\rscalingEvents\x12\x1e.sarit.v1.ScalingEventsRequest\x1a\x1f.sarit.v1.ScalingEventsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsarit/rpc/generated/sarit.proto\x12\x08sarit.v1\x1a$sarit/rpc/generated/controller.proto\"=\n\x0c\x43utAtRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0e\n\x06timeMs\x18\x03 \x01(\x03\"\x90\x01\n\rCutAtResponse\x12-\n\x03\x63ut\x18\x01 \x03(\x0b\x32 .sarit.v1.CutAtResponse.CutEntry\x12\x10\n\x08recorded\x18\x02 \x01(\x08\x12\x12\n\nrecordedMs\x18\x03 \x01(\x03\x1a*\n\x08\x43utEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"A\n\x14StreamConfigsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0b\n\x03tag\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"`\n\x15StreamConfigsResponse\x12G\n\x07streams\x18\x01 \x03(\x0b\x32\x36.io.pravega.controller.stream.api.grpc.v1.StreamConfig\"S\n\x14ScalingEventsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x0e\n\x06\x66romMs\x18\x03 \x01(\x03\x12\x0c\n\x04toMs\x18\x04 \x01(\x03\"N\n\rScaledSegment\x12\x11\n\tsegmentId\x18\x01 \x01(\x03\x12\x0f\n\x07startMs\x18\x02 \x01(\x03\x12\x0b\n\x03low\x18\x03 \x01(\x01\x12\x0c\n\x04high\x18\x04 \x01(\x01\"i\n\x0cScalingEvent\x12\x0e\n\x06timeMs\x18\x01 \x01(\x03\x12)\n\x08segments\x18\x02 \x03(\x0b\x32\x17.sarit.v1.ScaledSegment\x12\x0e\n\x06splits\x18\x03 \x01(\x03\x12\x0e\n\x06merges\x18\x04 \x01(\x03\"?\n\x15ScalingEventsResponse\x12&\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x16.sarit.v1.ScalingEvent\"C\n\nAccessRule\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\x12\x12\n\npermission\x18\x03 \x01(\t\"\x12\n\x10ListRulesRequest\"8\n\x11ListRulesResponse\x12#\n\x05rules\x18\x01 \x03(\x0b\x32\x14.sarit.v1.AccessRule\"9\n\x12\x43hangeRulesRequest\x12#\n\x05rules\x18\x01 \x03(\x0b\x32\x14.sarit.v1.AccessRule\"&\n\x13\x43hangeRulesResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\r2\xfe\x02\n\x0cSaritService\x12\x38\n\x05\x63utAt\x12\x16.sarit.v1.CutAtRequest\x1a\x17.sarit.v1.CutAtResponse\x12P\n\rstreamConfigs\x12\x1e.sarit.v1.StreamConfigsRequest\x1a\x1f.sarit.v1.StreamConfigsResponse\x12P\n\rscalingEvents\x12\x1e.sarit.v1.ScalingEventsRequest\x1a\x1f.sarit.v1.ScalingEventsResponse\x12\x44\n\tlistRules\x12\x1a.sarit.v1.ListRulesRequest\x1a\x1b.sarit.v1.ListRulesResponse\x12J\n\x0b\x63hangeRules\x12\x1c.sarit.v1.ChangeRulesRequest\x1a\x1d.sarit.v1.ChangeRulesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,6 +52,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCALINGEVENT']._serialized_end=728
   _globals['_SCALINGEVENTSRESPONSE']._serialized_start=730
   _globals['_SCALINGEVENTSRESPONSE']._serialized_end=793
-  _globals['_SARITSERVICE']._serialized_start=796
-  _globals['_SARITSERVICE']._serialized_end=1032
+  _globals['_ACCESSRULE']._serialized_start=795
+  _globals['_ACCESSRULE']._serialized_end=862
+  _globals['_LISTRULESREQUEST']._serialized_start=864
+  _globals['_LISTRULESREQUEST']._serialized_end=882
+  _globals['_LISTRULESRESPONSE']._serialized_start=884
+  _globals['_LISTRULESRESPONSE']._serialized_end=940
+  _globals['_CHANGERULESREQUEST']._serialized_start=942
+  _globals['_CHANGERULESREQUEST']._serialized_end=999
+  _globals['_CHANGERULESRESPONSE']._serialized_start=1001
+  _globals['_CHANGERULESRESPONSE']._serialized_end=1039
+  _globals['_SARITSERVICE']._serialized_start=1042
+  _globals['_SARITSERVICE']._serialized_end=1424
 # @@protoc_insertion_point(module_scope)

@@ -47,6 +47,7 @@ from sarit.wire.frames import Append, AppendAssembler, FrameReader
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.store.container.container import Container
+    from sarit.store.server.access import TokenChecks
     from sarit.store.server.control_handler import ControlHandler
     from sarit.store.store import SegmentStore
     from sarit.wire.frames import Window
@@ -77,9 +78,13 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self, store: SegmentStore, control: ControlHandler, registry: ConnectionRegistry, window: Window | None = None,
-        internal: InternalHandler | None = None,
+        internal: InternalHandler | None = None, checks: Callable[[str], TokenChecks] | None = None,
     ) -> None:  # fmt: skip
-        """`internal`: answers the controllers of this installation; None: no internal command is answered."""
+        """`internal`: answers the controllers of this installation; None: no internal command is answered.
+
+        `checks`: makes the checks of tokens for a peer; None: none is asked for."""
+        self._make_checks = checks
+        self._checks: TokenChecks | None = None
         self._control = control
         self._internal = internal
         self._session: InternalSession | None = None  # once the connection has introduced itself
@@ -121,6 +126,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if self._make_checks is not None:
+            self._checks = self._make_checks(self._peer)
         self._registry.connection_opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -133,6 +140,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._assembler = AppendAssembler()
         if self._closing is not None:
             self._closing.cancel()
+        if self._checks is not None:
+            self._checks.connection_closed()
         self._writable.set()
         self._appends.connection_closed()
         for task in self._tasks:
@@ -257,6 +266,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._assembler.block(payload)
             return
         command = decode(code, payload)
+        if self._checks is not None and self._session is None and not self._checks.admit(command, self):
+            return
         if isinstance(command, wire.ReadSegment):
             self._reads.read(command)
         elif isinstance(command, wire.KeepAlive):

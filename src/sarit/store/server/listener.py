@@ -15,7 +15,10 @@ from sarit.store.server.incomplete_frames import IncompleteFrames, incomplete_fr
 from sarit.wire.frames import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sarit.store.container.container import Container
+    from sarit.store.server.access import TokenChecks
     from sarit.store.server.control_handler import AskOwner
     from sarit.store.server.internal_handler import InternalHandler
     from sarit.store.store import SegmentStore
@@ -33,10 +36,13 @@ class StoreListener:
         max_connections: int = MAX_CONNECTIONS,
         internal: InternalHandler | None = None,
         ask_owner: AskOwner | None = None,
+        checks: Callable[[str], TokenChecks] | None = None,
     ) -> None:
         """`internal`: answers the controllers of this installation, if they are other processes.
 
-        `ask_owner`: for requests on tables that have moved; see `ControlHandler.forward`."""
+        `ask_owner`: for requests on tables that have moved; see `ControlHandler.forward`.  `checks`: of tokens, for a
+        connection from an address; None: no token is asked for."""
+        self._checks = checks
         self._store = store
         self._control = ControlHandler(store, ask_owner)
         self._internal = internal
@@ -78,7 +84,7 @@ class StoreListener:
             self._store.statistics.connections_refused += 1
             return _RefusedConnection()
         self._accepting += 1
-        return StoreConnection(self._store, self._control, self, self._window, self._internal)
+        return StoreConnection(self._store, self._control, self, self._window, self._internal, self._checks)
 
     def connection_opened(self, connection: StoreConnection) -> None:
         """See `ConnectionRegistry`.  Every connection's memory limits follow the number of connections."""

@@ -14,7 +14,7 @@ from sarit.client.core.controller import ControllerClient
 from sarit.core.errors import Unavailable
 
 
-async def lost(request: object, timeout: float) -> None:
+async def lost(request: object, timeout: float, metadata: object) -> None:
     """A call as grpclib ends it: it cancels the task that waits, and raises what happened there."""
     wrapper = Wrapper()
     with wrapper:
@@ -70,7 +70,7 @@ def test_call_cancelled_while_the_connection_is_lost_raises_cancelled() -> None:
 def test_cancelled_call_ends_the_request() -> None:
     ended = []
 
-    async def waits(request: object, timeout: float) -> None:
+    async def waits(request: object, timeout: float, metadata: object) -> None:
         try:
             await asyncio.sleep(timeout)
         finally:

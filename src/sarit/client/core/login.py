@@ -1,0 +1,106 @@
+"""How a client proves who it is, and checks who the server is: given to `connect`, or by environment variables.
+
+SARIT_USER, SARIT_PASSWORD     a user of the server's file (or SARIT_PASSWORD_FILE: the first line of that file)
+SARIT_TOKEN                    a token of an identity provider (or SARIT_TOKEN_FILE, read again for every call)
+SARIT_CA_FILE                  TLS: the CA of the server's certificate, in PEM; the system's CAs without it
+SARIT_CERT_FILE, SARIT_KEY_FILE  TLS: our own certificate, for a server that asks for one
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Invalid
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping
+
+TLS_SCHEMES: Final = ("tls", "pravegas")
+
+
+@dataclass(frozen=True, slots=True)
+class UserPassword:
+    """A user of the server's user file."""
+
+    user: str
+    password: str = field(repr=False)
+
+    def authorization(self) -> str:
+        """The header of each call."""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class BearerToken:
+    """A token of an identity provider; a function is asked for it before every call, and should cache it."""
+
+    token: str | Callable[[], str] = field(repr=False)
+
+    def authorization(self) -> str:
+        """The header of each call."""
+        return f"Bearer {self.token if isinstance(self.token, str) else self.token()}"
+
+
+Credentials = UserPassword | BearerToken
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """PEM files; `ca_file`: None is what the system trusts.  The others: for a server that asks for a certificate."""
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """For the connections of a client.  Raises Invalid: a file cannot be used."""
+        from sarit.env.tls import TlsFiles, client_context
+
+        return client_context(TlsFiles(self.cert_file, self.key_file, self.ca_file))
+
+
+def default_credentials(environ: Mapping[str, str] = os.environ) -> Credentials | None:
+    """What the environment says.  Raises Invalid: it contradicts itself, or a file cannot be read."""
+    user, token, token_file = (environ.get(name) for name in ("SARIT_USER", "SARIT_TOKEN", "SARIT_TOKEN_FILE"))
+    if user and (token or token_file):
+        raise Invalid("SARIT_USER and SARIT_TOKEN are both set: unset one of them")
+    if token:
+        return BearerToken(token)
+    if token_file:
+        return BearerToken(lambda: _first_line(token_file, "SARIT_TOKEN_FILE"))
+    if not user:
+        return None
+    password = environ.get("SARIT_PASSWORD")
+    if password is None and (path := environ.get("SARIT_PASSWORD_FILE")):
+        password = _first_line(path, "SARIT_PASSWORD_FILE")
+    if password is None:
+        raise Invalid("SARIT_USER is set without SARIT_PASSWORD or SARIT_PASSWORD_FILE")
+    return UserPassword(user, password)
+
+
+def default_tls(address: str, environ: Mapping[str, str] = os.environ) -> Tls | None:
+    """TLS, if the address asks for it (`tls://`) or the environment names a CA."""
+    ca = environ.get("SARIT_CA_FILE") or None
+    if ca is None and address.partition("://")[0] not in TLS_SCHEMES:
+        return None
+    return Tls(ca, environ.get("SARIT_CERT_FILE") or None, environ.get("SARIT_KEY_FILE") or None)
+
+
+def _first_line(path: str, variable: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.readline().rstrip("\r\n")
+    except OSError as error:
+        raise Invalid(f"{variable}: {path} cannot be read: {error.strerror}") from None
+
+
+def untrusted(name: str, error: ssl.SSLCertVerificationError) -> str:
+    """What to tell a user whose TLS does not accept a server."""
+    return (
+        f"the certificate of {name} is not accepted ({error.verify_message}): name its CA with SARIT_CA_FILE or "
+        "tls=Tls(ca_file=...), and connect to a host that it is for"
+    )

@@ -1,0 +1,61 @@
+"""The settings of one process of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sarit.controller.times import Times
+from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND
+from sarit.node.security import SecurityConfig
+from sarit.node.settings import DEFAULT_STORE_PORT, NodeConfig
+
+if TYPE_CHECKING:
+    from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
+    from sarit.node.start_line import ShownOption
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessConfig:
+    """One process of a cluster.  Port 0 picks a free one.
+
+    `name`: of a store, its id; None is `machine` and the port.  `given`: options that the cluster was made with, to
+    compare.  `machine`: what fails together.  `weight`: this store's part of the containers in relation to others.
+    `expected`: the first map waits for so many stores.  The rest: see `NodeConfig`."""
+
+    cluster: ClusterAddress
+    machine: str
+    port: int = DEFAULT_STORE_PORT
+    host: str = "127.0.0.1"
+    name: str | None = None
+    advertised_host: str | None = None
+    weight: int = 1
+    memory_bytes: int | None = None
+    expected: int | None = None
+    given: dict[str, object] = field(default_factory=dict)
+    times: Times = field(default_factory=Times)
+    max_connections: int = MAX_CONNECTIONS
+    max_api_connections: int = MAX_API_CONNECTIONS
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    http_port: int | None = None
+    options: tuple[ShownOption, ...] = ()
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+
+    def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
+        """The configuration of a node that could serve all containers.  Raises Invalid."""
+        config = NodeConfig(
+            meta.log_directory or "/",
+            self.host,
+            controller_port=0,
+            store_port=self.port,
+            containers=meta.containers,
+            storage_url=meta.storage,
+            advertised_host=self.advertised_host,
+            memory_bytes=self.memory_bytes,
+            max_connections=self.max_connections,
+            max_api_connections=self.max_api_connections,
+            scrub_bytes_per_second=self.scrub_bytes_per_second,
+            times=self.times,
+            security=self.security,
+        )
+        return config.validated().on_machine(machine_bytes).within(descriptors)

@@ -1,0 +1,233 @@
+"""Security of one process: its files are read at the start, and again when they change.
+
+The files are the settings `SecurityConfig`: certificates, users, token keys.  What cannot be used refuses the start.
+What cannot be used later leaves the old in force, with an error in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Invalid
+from sarit.core.repeated_log import RepeatedLog
+from sarit.security.audit import Audit, AuditLog, NoAudit
+from sarit.security.limits import DEFAULT_TOKEN_SECONDS, MIN_TOKEN_SECONDS, SECURITY_FILES_INTERVAL_SECONDS
+from sarit.security.tokens import TokenKeys, parse_keys
+from sarit.security.users import User, parse_users
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from sarit.controller.access import Access
+    from sarit.env.ports import Env
+    from sarit.env.tls import ServerTls
+    from sarit.store.server.access import TokenChecks
+
+_log = logging.getLogger("sarit.security")
+
+_PRIVATE: Final = 0o077
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """What an operator sets; paths of files.
+
+    `certificate`, `key`: TLS on every port.  `ca`: who signed the certificates of this installation; None is what the
+    system trusts.  `client_certificates`: clients need a certificate from `ca`, too.
+    `users`, `token_keys`: with both, every request is checked.  `token_seconds`: how long a token is valid.
+    `audit`: the file of decisions."""
+
+    certificate: str | None = None
+    key: str | None = None
+    ca: str | None = None
+    client_certificates: bool = False
+    users: str | None = None
+    token_keys: str | None = None
+    token_seconds: int = DEFAULT_TOKEN_SECONDS
+    audit: str | None = None
+
+    def check(self) -> None:
+        """Raises Invalid for settings that contradict each other."""
+        if (self.certificate is None) != (self.key is None):
+            raise Invalid("--tls-cert and --tls-key belong together: give both, or neither")
+        if self.ca is not None and self.certificate is None:
+            raise Invalid("--tls-ca needs TLS: give --tls-cert and --tls-key, too")
+        if self.client_certificates and self.ca is None:
+            raise Invalid("--tls-client-certs needs --tls-ca: the CA that the certificates of clients must be from")
+        if (self.users is None) != (self.token_keys is None):
+            raise Invalid("--users and --token-keys belong together: give both, or neither")
+        if self.audit is not None and self.users is None:
+            raise Invalid("--audit-log needs --users and --token-keys: without them nobody is asked who they are")
+        if self.token_seconds < MIN_TOKEN_SECONDS:
+            raise Invalid(f"--token-ttl {self.token_seconds}: the least is {MIN_TOKEN_SECONDS} s")
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether requests are checked."""
+        return self.users is not None
+
+
+class Security:
+    """What the parts of a process need of it.  Raises Invalid, OSError: a file cannot be used."""
+
+    def __init__(self, config: SecurityConfig) -> None:
+        config.check()
+        self.config = config
+        self.server_tls = _server_tls(config)
+        self._users = _read_users(config.users) if config.users is not None else {}
+        self._keys = _read_keys(config.token_keys) if config.token_keys is not None else None
+        self._seen = _stamp(config.users), _stamp(config.token_keys)
+        self._access: Access | None = None
+        self._replace_users: Callable[[dict[str, User]], None] | None = None
+        self._close_logins: Callable[[], object] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._audit: Audit | None = None
+
+    def __repr__(self) -> str:
+        return f"<Security, {'TLS' if self.server_tls else 'no TLS'}, {len(self._users)} users>"
+
+    def client_tls(self) -> ssl.SSLContext | None:
+        """For connections to other processes of this installation."""
+        if self.server_tls is None:
+            return None
+        from sarit.env.tls import TlsFiles, client_context
+
+        context = client_context(TlsFiles(self.config.certificate, self.config.key, self.config.ca))
+        # They are reached at addresses that no certificate has; who they are, the CA and the secret of the installation
+        # say.
+        context.check_hostname = False
+        return context
+
+    def start(self, env: Env) -> None:
+        """Follow changes of the files."""
+        self._task = asyncio.ensure_future(self._follow(RepeatedLog(_log, env.clock.monotonic)))
+
+    async def stop(self) -> None:
+        """End what `start` began."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._access is not None:
+            await self._access.close()
+
+    def access(self, env: Env) -> Access | None:
+        """For a controller; None where everybody may do everything."""
+        if self._keys is None:
+            return None
+        from sarit.controller.access import Access
+        from sarit.security.login import Logins
+
+        logins = Logins(env, self._users)
+        self._replace_users = logins.replace_users
+        self._access = Access(env, logins, self._current_keys, self.config.token_seconds, self._audit_of(env))
+        return self._access
+
+    def checks(self, env: Env) -> Callable[[str], TokenChecks] | None:
+        """For a store; None where no token is asked for."""
+        if self._keys is None:
+            return None
+        from sarit.store.server.access import TokenChecks
+
+        audit = self._audit_of(env)
+        return lambda peer: TokenChecks(self._current_keys, env.clock, audit, peer)
+
+    def _audit_of(self, env: Env) -> Audit:
+        if self._audit is None:
+            path = self.config.audit
+            self._audit = NoAudit() if path is None else AuditLog(_audit_logger(path), env.clock.wall_ms)
+        return self._audit
+
+    def _current_keys(self) -> TokenKeys:
+        assert self._keys is not None
+        return self._keys
+
+    def reload(self) -> list[str]:
+        """Read what has changed; what it was.  Raises Invalid, OSError: that file stays as it was."""
+        changed = []
+        if self.server_tls is not None and self.server_tls.reload():
+            changed.append("certificates")
+        users, keys = _stamp(self.config.users), _stamp(self.config.token_keys)
+        if self.config.users is not None and users != self._seen[0]:
+            self._users = _read_users(self.config.users)
+            if self._replace_users is not None:
+                self._replace_users(self._users)
+            self._seen = users, self._seen[1]
+            changed.append("users")
+        if self.config.token_keys is not None and keys != self._seen[1]:
+            self._keys = _read_keys(self.config.token_keys)
+            self._seen = self._seen[0], keys
+            changed.append("token keys")
+        return changed
+
+    async def _follow(self, repeated: RepeatedLog) -> None:
+        while True:
+            await asyncio.sleep(SECURITY_FILES_INTERVAL_SECONDS)
+            try:
+                changed = self.reload()
+            except (Invalid, OSError) as error:
+                repeated.error("files", f"a changed file cannot be used, the old one stays in force: {error}")
+            else:
+                repeated.ended("files")
+                if changed:
+                    _log.info("read again: %s", ", ".join(changed))
+
+
+def _server_tls(config: SecurityConfig) -> ServerTls | None:
+    if config.certificate is None:
+        return None
+    from sarit.env.tls import ServerTls, TlsFiles
+
+    return ServerTls(TlsFiles(config.certificate, config.key, config.ca if config.client_certificates else None))
+
+
+def _read_users(path: str) -> dict[str, User]:
+    return parse_users(_read(path, "users").decode(errors="replace"), path)
+
+
+def _read_keys(path: str) -> TokenKeys:
+    data = _read(path, "token keys")
+    if os.stat(path).st_mode & _PRIVATE:
+        raise Invalid(f"{path} can be read by others, who could make tokens: chmod 600 {path}")
+    try:
+        return TokenKeys(parse_keys(data))
+    except Invalid as error:
+        raise Invalid(f"{path}: {error}") from None
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise Invalid(f"the file of {what} cannot be read: {error.strerror}: {path}") from None
+
+
+def _stamp(path: str | None) -> tuple[int, int] | None:
+    if path is None:
+        return None
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_mtime_ns, found.st_ino
+    return None
+
+
+def _audit_logger(path: str) -> logging.Logger:
+    logger = logging.getLogger("sarit.audit")
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    try:
+        handler = logging.FileHandler(path, delay=False)
+    except OSError as error:
+        raise Invalid(f"the audit log cannot be written: {error.strerror}: {path}") from None
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for old in logger.handlers[:]:
+        logger.removeHandler(old)
+        old.close()
+    logger.addHandler(handler)
+    return logger

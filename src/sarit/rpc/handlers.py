@@ -1,0 +1,76 @@
+"""Handlers of calls: from a gRPC request to a method that takes it, checked where access is checked, and counted."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from sarit.core.request_ids import clean_request_id, current_request_id
+from sarit.rpc.answers import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from sarit.rpc.grpc_server import RequestLimiter
+
+_REQUEST_ID: Final = "requestid"  # under which Pravega's clients send the id of a call
+
+
+class AccessCheck(Protocol):
+    """Who makes a call, and what it may do; `Access` of the controller."""
+
+    async def caller(self, call: str, authorization: str | None, peer: str) -> Any:
+        """The caller.  Raises Unauthenticated."""
+
+    async def carry_out(
+        self, call: str, method: Callable[[Any], Awaitable[Any]], request: Any, caller: Any, peer: str
+    ) -> Any:
+        """The reply to what the caller may ask.  Raises Forbidden."""
+
+
+def rpc_handler(
+    method: Callable[[Any], Awaitable[Any]], limiter: RequestLimiter, access: AccessCheck | None = None
+) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """A grpclib handler for a method that takes a request and returns the reply.
+
+    `access`: None where everybody may do everything."""
+
+    counted, name, now = limiter.statistics, getattr(method, "__name__", "?"), limiter.statistics.now
+
+    @functools.wraps(method)
+    async def call(stream: Any) -> None:
+        began, status = now(), Status.CANCELLED  # unless it ends otherwise
+        # Each call has a task, and so a context, of its own.
+        if request_id := (stream.metadata or {}).get(_REQUEST_ID):
+            current_request_id.set(clean_request_id(str(request_id)))
+        try:
+            with limiter.call():
+                if access is None:
+                    reply = await answer(method, await limiter.receive(stream))
+                else:
+                    reply = await _checked(name, method, limiter, access, stream)
+                await limiter.deliver(stream, reply)
+            status = Status.OK
+        except GRPCError as error:
+            status = error.status
+            raise
+        finally:
+            counted.ended(name, status.name, now() - began)
+
+    return call
+
+
+async def _checked(
+    name: str, method: Callable[[Any], Awaitable[Any]], limiter: RequestLimiter, access: AccessCheck, stream: Any
+) -> Any:
+    address = stream.peer.addr()
+    peer = f"{address[0]}:{address[1]}" if address else "?"
+    # First: what an unknown client sends is not read.
+    caller = await answer(lambda header: access.caller(name, header, peer), stream.metadata.get("authorization"))
+    request = await limiter.receive(stream)
+    return await answer(
+        functools.wraps(method)(lambda given: access.carry_out(name, method, given, caller, peer)), request
+    )

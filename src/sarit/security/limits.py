@@ -1,0 +1,34 @@
+"""Fixed bounds and intervals of security, by name, unit last."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import KIB
+
+MIN_TOKEN_KEY_BYTES: Final = 32
+DEFAULT_TOKEN_SECONDS: Final = 600
+MIN_TOKEN_SECONDS: Final = 30
+MAX_TOKEN_BYTES: Final = 8 * KIB
+# Of a connection: tokens whose signature was verified.
+MAX_VERIFIED_TOKENS: Final = 256
+MIN_PASSWORD_CHARACTERS: Final = 8
+MAX_PASSWORD_BYTES: Final = 1024
+# argon2id: about 20 ms of a processor, and 19 MiB, for each password (the least that OWASP recommends).
+PASSWORD_HASH_MEMORY_KIB: Final = 19 * KIB
+PASSWORD_HASH_PASSES: Final = 2
+MAX_PASSWORD_CHECKS: Final = 32
+MAX_AUTHORIZATION_BYTES: Final = 16 * KIB
+MAX_CACHED_LOGINS: Final = 4096
+MAX_FAILED_LOGINS: Final = 10
+FAILED_LOGIN_SECONDS: Final = 60.0
+# How often the files of users, keys and certificates are read again, if they have changed.
+SECURITY_FILES_INTERVAL_SECONDS: Final = 5.0
+# A token is renewed when so much of its life has passed.
+TOKEN_RENEWAL: Final = 0.8
+MAX_CACHED_TOKENS: Final = 4096
+# How long a rule that another controller has changed may stay unknown here.
+RULES_INTERVAL_SECONDS: Final = 2.0
+MAX_RULES: Final = 10_000
+# Of the hash under which a log-in is cached.
+LOGIN_KEY_BYTES: Final = 32

@@ -1,0 +1,153 @@
+"""Log-ins: from the header `authorization` of a request to the caller who makes it.
+
+Official clients send it with every call: `Basic` and base64 of `USER:PASSWORD`, or `Bearer` and a token of a provider
+that the node trusts.  A password takes milliseconds of a processor to check, on purpose, so results are cached by a
+keyed hash of the header until the user file changes.
+
+*Guessing.*  At most MAX_PASSWORD_CHECKS are under way and waiting; more are refused at once.  A user with
+MAX_FAILED_LOGINS wrong passwords within FAILED_LOGIN_SECONDS has to wait for the rest of them; who is logged in already
+does not notice.  Each refusal says nothing about whether the user exists, and takes as long either way.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections import OrderedDict
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sarit.core.errors import Unauthenticated, Unavailable
+from sarit.core.repeated_log import RepeatedLog
+from sarit.security.limits import (
+    FAILED_LOGIN_SECONDS,
+    LOGIN_KEY_BYTES,
+    MAX_AUTHORIZATION_BYTES,
+    MAX_CACHED_LOGINS,
+    MAX_FAILED_LOGINS,
+    MAX_PASSWORD_CHECKS,
+)
+from sarit.security.permissions import Caller
+from sarit.security.users import User, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.security")
+
+_REFUSED: Final = "user or password is wrong"
+# Nobody's: a check against it takes as long as one against a user's.
+_NOBODY: Final = User(
+    "", "$argon2id$v=19$m=19456,t=2,p=1$c2FyaXQgbm9ib2R5IQ$wZ8b2pJtBv7N3Yyq3r8bqWm0T4w8yQe0s2Fq4b1o0dE"
+)
+
+
+class BearerTokens(Protocol):
+    """Tokens of an identity provider."""
+
+    async def caller(self, token: str, now: float) -> tuple[Caller, float]:
+        """Who has the token, and until when, in seconds since 1970.  Raises Unauthenticated, Unavailable."""
+
+
+class Logins:
+    """Who the callers of one process are."""
+
+    def __init__(self, env: Env, users: Mapping[str, User], bearer: BearerTokens | None = None) -> None:
+        self._env = env
+        self._users = users
+        self._bearer = bearer
+        self._worker = env.threads.worker("passwords")
+        self._key = env.random.bytes(LOGIN_KEY_BYTES)
+        self._cached: OrderedDict[bytes, Caller | None] = OrderedDict()  # None: the password is wrong
+        self._checks = 0
+        self._failed: OrderedDict[str, list[float]] = OrderedDict()  # by user: when, of late
+        self._repeated = RepeatedLog(_log, env.clock.monotonic)
+
+    def __repr__(self) -> str:
+        return f"<Logins of {len(self._users)} users, {len(self._cached)} cached>"
+
+    def replace_users(self, users: Mapping[str, User]) -> None:
+        """Use another user file from now on; connections that are open are asked at their next call."""
+        self._users = users
+        self._cached.clear()
+        self._failed.clear()
+
+    async def close(self) -> None:
+        """End the thread that checks passwords."""
+        await self._worker.close()
+
+    async def caller(self, authorization: str | None, peer: str) -> Caller:
+        """Who sent the header.  `peer`: for the log.  Raises Unauthenticated, Unavailable."""
+        if authorization is None:
+            raise Unauthenticated("log in: this server takes no anonymous requests (user and password, or a token)")
+        if len(authorization) > MAX_AUTHORIZATION_BYTES:
+            raise Unauthenticated(f"the header authorization has more than {MAX_AUTHORIZATION_BYTES} bytes")
+        method, _, value = authorization.partition(" ")
+        if method.lower() == "bearer" and self._bearer is not None:
+            return (await self._bearer.caller(value.strip(), self._env.clock.wall_ms() / 1000))[0]
+        if method.lower() != "basic":
+            raise Unauthenticated(f"this server does not take log-ins of the kind {method[:20]!r}")
+        return await self._by_password(value.strip(), peer)
+
+    async def _by_password(self, value: str, peer: str) -> Caller:
+        key = blake2b(value.encode(), key=self._key, digest_size=LOGIN_KEY_BYTES).digest()
+        if key in self._cached:
+            self._cached.move_to_end(key)
+            if (caller := self._cached[key]) is not None:
+                return caller
+            raise self._refused("", peer)
+        name, password = _parse_basic(value)
+        self._check_guesses(name)
+        if self._checks >= MAX_PASSWORD_CHECKS:
+            raise Unavailable("too many log-ins at once: try again")
+        users, user = self._users, self._users.get(name)
+        self._checks += 1
+        try:
+            right = await self._worker.run(lambda: matches(user or _NOBODY, password))
+        finally:
+            self._checks -= 1
+        caller = Caller(user.name, user.roles) if right and user is not None else None
+        if users is self._users:  # otherwise the file was replaced meanwhile
+            self._cached[key] = caller
+            if len(self._cached) > MAX_CACHED_LOGINS:
+                self._cached.popitem(last=False)
+        if caller is None:
+            raise self._refused(name, peer)
+        return caller
+
+    def _check_guesses(self, name: str) -> None:
+        now = self._env.clock.monotonic()
+        times = [at for at in self._failed.get(name, ()) if now - at < FAILED_LOGIN_SECONDS]
+        if len(times) >= MAX_FAILED_LOGINS:
+            left = FAILED_LOGIN_SECONDS - (now - times[0])
+            raise Unauthenticated(f"too many wrong passwords: try again in {left:.0f} s")
+
+    def _refused(self, name: str, peer: str) -> Unauthenticated:
+        host = peer.rpartition(":")[0] or peer
+        self._repeated.warning(("password", host), f"a log-in from {host} was refused: {_REFUSED}")
+        if name:
+            times = self._failed.setdefault(name, [])
+            times.append(self._env.clock.monotonic())
+            del times[:-MAX_FAILED_LOGINS]
+            self._failed.move_to_end(name)
+            if len(self._failed) > MAX_CACHED_LOGINS:
+                self._failed.popitem(last=False)
+        return Unauthenticated(_REFUSED)
+
+
+def _parse_basic(value: str) -> tuple[str, str]:
+    try:
+        name, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise Unauthenticated("the header authorization is not base64 of USER:PASSWORD") from None
+    if not colon:
+        raise Unauthenticated("the header authorization has no password")
+    return name, password
+
+
+def basic(user: str, password: str) -> str:
+    """The header of a user: what `Logins` reads."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -1,0 +1,83 @@
+"""Rules of access: what they cover, who they are about, what cannot be one."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarit.core.errors import Invalid
+from sarit.security.permissions import (
+    Caller,
+    Permission,
+    Rule,
+    Rules,
+    group_resource,
+    needed_for,
+    owner_resource,
+    stream_resource,
+)
+
+READ, UPDATE, NONE = Permission.READ, Permission.READ_UPDATE, Permission.NONE
+
+
+@pytest.mark.parametrize(
+    ("pattern", "resource", "covers"),
+    [
+        ("prn::/scope:app", "prn::/scope:app", True),
+        ("prn::/scope:app", "prn::/scope:app/stream:s", False),
+        ("prn::/scope:app", "prn::/scope:apple", False),
+        ("prn::/scope:app/*", "prn::/scope:app/stream:s", True),
+        ("prn::/scope:app/*", "prn::/scope:app", False),
+        ("prn::/scope:app/*", "prn::/scope:apple/stream:s", False),
+        ("prn::/scope:app*", "prn::/scope:apple/stream:s", True),
+        ("prn::/scope:app/stream:s*", "prn::/scope:app/stream:sales", True),
+        ("prn::/scope:app/stream:s", "prn::/scope:app/stream:sales", False),
+        ("prn::/*", "prn::/scope:app/key-value-table:t", True),
+        ("prn::*", "prn::/", True),
+    ],
+)
+def test_rule_covers_resource_or_prefix(pattern, resource, covers):
+    assert Rule.parse("user:a", pattern, "READ").covers(resource) is covers
+
+
+def test_highest_permission_of_all_subjects_counts():
+    rules = Rules([
+        Rule.parse("*", "prn::/scope:app/*", "READ"),
+        Rule.parse("role:writer", "prn::/scope:app/stream:s", "READ_UPDATE"),
+        Rule.parse("user:eve", "prn::/scope:other/*", "READ_UPDATE"),
+    ])  # fmt: skip
+    stream = stream_resource("app", "s")
+    assert rules.of(Caller("bob"), stream) is READ
+    assert rules.of(Caller("bob", frozenset({"writer"})), stream) is UPDATE
+    assert rules.of(Caller("eve"), stream) is READ
+    assert rules.of(Caller("bob"), stream_resource("other", "s")) is NONE
+    assert rules.of(Caller("any", frozenset({"admin"})), stream_resource("other", "s")) is UPDATE
+    assert Rules().of(Caller("bob"), stream) is NONE
+
+
+@pytest.mark.parametrize("subject", ["alice", "user:", "user:a b", "group:x", "user:a\0", ""])
+def test_subject_that_cannot_be_is_refused(subject):
+    with pytest.raises(Invalid, match="is not a subject"):
+        Rule.parse(subject, "prn::/", "READ")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["", "scope:app", "prn::/scope:", "prn::/scope:a/b", "prn::/scope:a/stream:s/x", "prn::/scope:*a", "prn::/../x",
+     "prn::/scope:a/stream:s\0", "prn::/scope:a/table:t"],
+)  # fmt: skip
+def test_resource_that_cannot_be_is_refused(pattern):
+    with pytest.raises(Invalid, match="is not a resource"):
+        Rule.parse("user:a", pattern, "READ")
+
+
+def test_permission_that_cannot_be_is_refused():
+    with pytest.raises(Invalid, match="give READ or READ_UPDATE"):
+        Rule.parse("user:a", "prn::/", "WRITE")
+
+
+def test_internal_streams_belong_to_their_group_or_stream():
+    assert owner_resource("app", "_RGteam") == group_resource("app", "team")
+    assert owner_resource("app", "_MARKs") == stream_resource("app", "s")
+    assert owner_resource("app", "s") == stream_resource("app", "s")
+    assert needed_for("_RGteam", UPDATE) is READ
+    assert needed_for("s", UPDATE) is UPDATE

@@ -1,0 +1,35 @@
+"""Every call and every request has an entry in the tables of access."""
+
+from __future__ import annotations
+
+from sarit.controller.access import NEEDS as CALLS
+from sarit.controller.service import PRAVEGA, SARIT
+from sarit.security.permissions import Permission
+from sarit.store.server.access import NEEDS as REQUESTS
+from sarit.wire import commands as wire
+from sarit.wire.commands.registry import Command
+
+# Sent by servers of Pravega to each other, and not served here.
+NOT_SERVED = {"FlushToStorage", "ListStorageChunks", "CheckChunkExistence", "GetTableSegmentInfoInternal"}
+
+
+def test_every_call_of_the_controller_has_an_entry():
+    names = {method.name for service in (PRAVEGA, SARIT) for method in service.methods}
+    assert names == set(CALLS)
+    assert [name for name, need in CALLS.items() if need.anonymous] == ["getControllerServerList"]
+
+
+def test_every_request_with_a_token_has_an_entry():
+    with_token = {
+        kind
+        for kind in vars(wire).values()
+        if isinstance(kind, type) and issubclass(kind, Command) and "token" in getattr(kind, "__annotations__", {})
+    }
+    assert with_token
+    assert {kind.__name__ for kind in with_token} - {kind.__name__ for kind in REQUESTS} <= NOT_SERVED
+    assert set(REQUESTS) <= with_token
+
+
+def test_what_changes_something_needs_more_than_reading():
+    reading = {kind.__name__ for kind, (permission, _) in REQUESTS.items() if permission is Permission.READ}
+    assert all(name.startswith(("Read", "Get", "Locate")) for name in reading), reading
