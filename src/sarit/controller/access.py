@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Forbidden, Unauthenticated
-from sarit.core.names import TABLE_SUFFIX
+from sarit.core.names import SYSTEM_SCOPE, TABLE_SUFFIX
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.security.audit import Audit, NoAudit
 from sarit.security.permissions import (
@@ -247,6 +247,8 @@ class Access:
         wanted = need.permission
         if need.permission is UPDATE and need.resources in (_stream, _creation):
             wanted = needed_for(_name(request)[1], UPDATE)
+        if call == "checkScopeExists" and request.scope == SYSTEM_SCOPE:
+            wanted = Permission.NONE  # our client asks it to find out whether a controller knows it
         if call == "getDelegationToken":
             wanted = needed_for(request.stream, _ASKED.get(request.accessOperation, READ))
         had = max((self.rules.of(caller, resource) for resource in resources), default=Permission.NONE)

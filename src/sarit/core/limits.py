@@ -498,8 +498,3 @@ BYTE_WRITER_DRAIN_BYTES: Final = 4 * MIB  # written between two waits for acknow
 MAX_METRIC_STREAMS: Final = 50
 MAX_METRIC_SCOPES: Final = 20
 MAX_METRIC_GROUPS: Final = 100
-
-# -- TLS ---------------------------------------------------------------------------------------
-MAX_TLS_HANDSHAKES: Final = 1000
-TLS_HANDSHAKE_SECONDS: Final = 10.0
-TLS_SHUTDOWN_SECONDS: Final = 2.0

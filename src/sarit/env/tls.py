@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_TLS_HANDSHAKES, TLS_HANDSHAKE_SECONDS, TLS_SHUTDOWN_SECONDS
+from sarit.env.limits import MAX_TLS_HANDSHAKES, TLS_HANDSHAKE_SECONDS, TLS_SHUTDOWN_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -251,7 +251,8 @@ class ControllerPart:
             self._api = await serve_api(listener.connection, config, self._security)
         port: int = self._api.sockets[0].getsockname()[1]
         self._controller.advertised = (self._controller.advertised[0], port)
-        await self._admin.serve(f"{internal_address(config)}:{port}", self._view(port))
+        api = config.security.http_api(f"{internal_address(config)}:{port}")
+        await self._admin.serve(api, self._view(port))
         return port
 
     def take_over(self, live: LiveSettings) -> None:

@@ -67,10 +67,14 @@ class SecurityConfig:
         if self.token_seconds < MIN_TOKEN_SECONDS:
             raise Invalid(f"--token-ttl {self.token_seconds}: the least is {MIN_TOKEN_SECONDS} s")
 
-    @property
-    def authenticates(self) -> bool:
-        """Whether requests are checked."""
-        return self.users is not None
+    def http_api(self, controller: str) -> str | None:
+        """The controller that REST and console of this process may ask: none where callers have to log in.
+
+        They would ask in the name of the process, whoever calls them."""
+        if self.users is None and self.certificate is None:
+            return controller
+        _log.warning("REST and console are off: they know neither users nor TLS; metrics and health are answered")
+        return None
 
 
 class Security:

@@ -269,7 +269,8 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node
         metrics.has_controller(node.controller, node.api)
     from sarit.node.console_view import StandaloneView
 
-    await admin.serve(f"{internal_address(config)}:{node.controller_port}", StandaloneView(node, admin.health))
+    controller = config.security.http_api(f"{internal_address(config)}:{node.controller_port}")
+    await admin.serve(controller, StandaloneView(node, admin.health))
     _log.info("%s", line.text("standalone", _recovery_fact(node), limit_fact(config)))
     say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
 

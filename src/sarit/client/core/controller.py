@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from grpclib.const import Status
@@ -93,7 +94,7 @@ class ControllerClient:
         self._channels = Channels(addresses, keep_alive_seconds, credentials, tls)
         self.tokens: DelegationTokens | None = None
         if credentials is not None and clock is not None:
-            self.tokens = DelegationTokens(self._fetch_token, clock)
+            self.tokens = DelegationTokens(partial(_fetch_token, self), clock)
         # Of their methods only names and types are used: a call is made on the channel that is in use by then.
         self.stub = ControllerServiceStub(self._channels.current)
         self.sarit_stub = SaritServiceStub(self._channels.current)
@@ -165,8 +166,6 @@ class ControllerClient:
         for left in reversed(range(len(self._channels.addresses))):
             try:
                 await self.call(self.stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), CONTROLLER_PING_SECONDS)
-                return
-            except Forbidden:  # it knows who we are; few may look at that scope
                 return
             except Unavailable:
                 if not left:
@@ -344,12 +343,6 @@ class ControllerClient:
         """What a store requires before it serves a segment; empty while there is no authentication."""
         return "" if self.tokens is None else await self.tokens.get(stream)
 
-    async def _fetch_token(self, stream: StreamName) -> str:
-        request = pb.StreamInfo(scope=stream.scope, stream=stream.stream)
-        reply = await self.call(self.stub.getDelegationToken, request)
-        token: str = reply.delegationToken
-        return token
-
     async def named(self, stream: StreamName, method: Any, request: Any) -> Any:
         """Call a method that asks for `stream`.  Raises NotFound that names it."""
         try:
@@ -362,6 +355,13 @@ class ControllerClient:
         self._channels.close()
         # One turn of the loop, for what the transports do when they close.
         await asyncio.sleep(0)
+
+
+async def _fetch_token(controller: ControllerClient, stream: StreamName) -> str:
+    request = pb.StreamInfo(scope=stream.scope, stream=stream.stream)
+    reply = await controller.call(controller.stub.getDelegationToken, request)
+    token: str = reply.delegationToken
+    return token
 
 
 class _Slow(Unavailable):
