@@ -33,6 +33,8 @@ _NOUNS = {
     "user": ("sarit.cli.user:user", "Add, change, list and delete the users who may log in."),
     "acl": ("sarit.cli.acl:acl", "Give, take and list permissions."),
     "tls": ("sarit.cli.tls:tls", "Make certificates for trials."),
+    "export": ("sarit.cli.transfer.exporting:export", "Write the events of a stream to a file."),
+    "import": ("sarit.cli.transfer.importing:import_", "Write the events of a file to a stream, each once."),
     "verify": ("sarit.cli.verify:verify", "Check a node's data directory: index, chunks, log."),
     "repair": ("sarit.cli.verify:repair", "Repair the index of a stopped node as far as no guess is needed."),
     "backup": ("sarit.cli.backup:backup", "Back up a running node; list, verify and prune its backups."),

@@ -1,0 +1,139 @@
+"""`sarit export`: the events of a stream to a file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sarit.cli.names import STREAM
+from sarit.cli.options import controller_option, count_of
+from sarit.cli.pipes import end_interrupted
+from sarit.cli.transfer.limits import EXPORT_NOTE_BYTES
+from sarit.cli.transfer.output import LinesOutput, PartsOutput
+from sarit.cli.transfer.progress import Noted, Shown
+from sarit.cli.transfer.rows import row_of
+from sarit.core import cuts
+from sarit.core.errors import Invalid
+from sarit.core.times import parse_time
+from sarit.env.real import RealClock
+
+if TYPE_CHECKING:
+    from sarit.cli.transfer.output import Output
+    from sarit.client.aio import Client
+    from sarit.core.cuts import StreamCut
+    from sarit.core.names import StreamName
+
+FORMATS = {".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet", ".raw": "raw"}
+
+
+def format_of(path: str, given: str | None) -> str:
+    """The format of a file: as given, else by its name.  Raises UsageError."""
+    found = given or FORMATS.get(Path(path).suffix)
+    if found is None:
+        raise click.UsageError(f"{path}: the name does not say the format; give --as jsonl, parquet or raw")
+    return found
+
+
+@click.command()
+@click.argument("name", type=STREAM)
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option("--as", "form", type=click.Choice(["jsonl", "parquet", "raw"]), help="The format, if the name is silent.")
+@click.option("--from", "start", default="head", show_default=True, metavar="head|CUT|TIME", help="Where to begin.")
+@click.option("--to", "end", default="tail", show_default=True, metavar="tail|CUT|TIME", help="Where to end.")
+@controller_option
+def export(name: StreamName, file: str, form: str | None, start: str, end: str, controller: str) -> None:
+    """Write the events of SCOPE/STREAM to FILE, with their keys; "-" is standard output.
+
+    The format is that of the name: .jsonl, .raw, or .parquet, which is a directory of files.  It ends at the tail as it
+    was at the beginning.  An export that was interrupted or killed goes on where it was when it is repeated: until it
+    is done, FILE.progress says how far it is.
+    """
+    chosen = format_of(file, form)
+    try:
+        events = asyncio.run(_export(name, file, chosen, start, end, controller))
+    except KeyboardInterrupt:
+        end_interrupted()
+    click.echo(f"{count_of(events, 'event')} of {name} in {file}", err=True)
+
+
+async def _export(name: StreamName, file: str, form: str, start: str, end: str, controller: str) -> int:
+    from sarit.client import aio
+
+    described = {"stream": str(name), "format": form, "from": start, "to": end}
+    noted = Noted(None if file == "-" else Path(f"{file.rstrip('/')}.progress"), described)
+    before = noted.read()
+    if before is None:
+        _check_absent(file)
+    async with await aio.connect(controller) as client:
+        if before is None:
+            first, last = await _cut(client, name, start), await _cut(client, name, end)
+            before = {"position": cuts.to_text(first), "end": cuts.to_text(last), "events": 0}
+        else:
+            click.echo(f"sarit: going on after {count_of(before['events'], 'event')}", err=True)
+        written = before.get("output")
+        output: Output = PartsOutput(file, written) if form == "parquet" else LinesOutput(
+            file, raw=form == "raw", noted=written
+        )  # fmt: skip
+        if written is None:
+            noted.write({**before, "output": output.note() or {"parts": 0}})
+        return await _copy(client, name, output, noted, before)
+
+
+def _check_absent(file: str) -> None:
+    if file != "-" and Path(file).exists():
+        raise Invalid(f"{file} exists: choose another name, or delete it")
+
+
+async def _cut(client: Client, name: StreamName, text: str) -> StreamCut:
+    if text[:1].isdigit() or text.startswith("-"):
+        return await client.stream(name).cut_at(parse_time(text, RealClock().wall_ms()))
+    found = await client.cut(name, text)
+    assert found is not None
+    return found
+
+
+async def _copy(client: Client, name: StreamName, output: Output, noted: Noted, before: dict[str, Any]) -> int:
+    first, last = cuts.from_text(before["position"]), cuts.from_text(before["end"])
+    assert first is not None
+    assert last is not None
+    from sarit.client.groups.generations import unread_bytes_after
+    from sarit.client.groups.values import GroupSegment
+
+    here = {GroupSegment(name, segment): at for segment, at in first.positions.items()}
+    total = await unread_bytes_after(client.session, here, {name: last})
+    shown = Shown(RealClock(), total)
+    since = 0
+    whole = True  # whether all that the reader has handed out was written
+    async with client.reader(name, first, last) as reader:
+
+        def note(*, last_one: bool = False) -> None:
+            # Without an await: what is noted is what was written.
+            written = output.note(last=last_one)
+            if written is not None:
+                count = before["events"] + shown.events
+                noted.write({**before, "position": cuts.to_text(reader.position()), "events": count, "output": written})
+
+        try:
+            async for batch in reader.arrow_batches():
+                events, segments = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+                whole = False
+                output.write([row_of(event, segment) for event, segment in zip(events, segments, strict=True)])
+                whole = True
+                size = sum(map(len, events))
+                since += size
+                shown.add(len(events), size)
+                if since >= EXPORT_NOTE_BYTES:
+                    note()
+                    since = 0
+        except BaseException:
+            if whole:
+                note()
+            raise
+        finally:
+            shown.end()
+        note(last_one=True)
+    noted.remove()
+    return int(before["events"]) + shown.events

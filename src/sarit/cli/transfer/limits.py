@@ -1,0 +1,21 @@
+"""Bounds of export and import."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import KIB, MIB
+
+# A longer one in a file is damage.
+MAX_EXPORTED_EVENT_BYTES: Final = 64 * MIB
+# An export that is killed repeats so much, or one Parquet file.
+EXPORT_NOTE_BYTES: Final = 16 * MIB
+EXPORT_PART_BYTES: Final = 64 * MIB
+EXPORT_PART_EVENTS: Final = 1_000_000
+# One transaction of an import.
+IMPORT_BATCH_BYTES: Final = 4 * MIB
+IMPORT_BATCH_EVENTS: Final = 20_000
+IMPORT_READ_BYTES: Final = MIB
+# By which an import knows its file.
+FILE_BEGIN_BYTES: Final = 4 * KIB
+TRANSFER_SHOW_SECONDS: Final = 0.5
