@@ -104,6 +104,7 @@ lint: setup  ## ruff, formatting, mypy --strict, import directions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m tools.generate_blocking --check
+	@$(BIN)/python -m tools.grafana_dashboard --check
 
 format: setup  ## put the code in order: ruff's fixes and formatting
 	@$(BIN)/ruff check --fix --unsafe-fixes --quiet . || true

@@ -13,7 +13,6 @@ A reason takes the process out of service (`/readyz` answers 503) while requests
 | zookeeper-away | the session is interrupted; no as soon as the lease is lost, and with it the containers | yes |
 | damaged-pieces | parts of some segments cannot be read | yes |
 | draining | the cluster takes its containers away | yes |
-| store-away | a store process of this node does not answer | no |
 """
 
 from __future__ import annotations
