@@ -13,8 +13,8 @@ from sarit.store.server.connection_reaper import ConnectionReaper
 TIMEOUT_SECONDS = 4.0
 
 
-def listener(store, max_connections):
-    return server.StoreListener(store, ConnectionReaper(TIMEOUT_SECONDS), max_connections)
+def listener(store, max_connections, checks):
+    return server.StoreListener(store, ConnectionReaper(TIMEOUT_SECONDS), max_connections, checks=checks)
 
 
 if __name__ == "__main__":
