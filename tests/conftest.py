@@ -5,12 +5,24 @@ compiles its code again.  What takes long begins first, so that no worker is lef
 
 from __future__ import annotations
 
+import logging
 import os
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # Tests run many nodes beside each other; those that need the HTTP port ask for one.
 os.environ["SARIT_HTTP_PORT"] = "off"
+
+
+@pytest.fixture(autouse=True)
+def _log_level_stays():
+    """Nodes in the process of a test set the level of the log; other tests count lines."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
+
 
 SPARK = "tests/spark/"
 # With the folder of Spark before all others.  The longest first; a file that is not here takes less than 20 s.

@@ -138,7 +138,7 @@ def garbage_not_deleted() -> Iterator[None]:
     """Chunks that a commit dropped are not deleted."""
     right = ChunkGC.collect
 
-    async def wrong(self: Any) -> None:
+    async def wrong(self: Any, **how: Any) -> None:
         storage = self._container.storage
 
         class Keeping:
@@ -147,7 +147,7 @@ def garbage_not_deleted() -> Iterator[None]:
 
         self._container.storage = Keeping()
         try:
-            await right(self)
+            await right(self, **how)
         finally:
             self._container.storage = storage
 

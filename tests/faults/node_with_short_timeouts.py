@@ -1,9 +1,10 @@
-"""`sarit` whose node closes stalled connections after seconds, not a minute.
+"""`sarit` whose node closes stalled connections after seconds, not a minute, and logs each of many like lines.
 
 Run `python node_with_short_timeouts.py standalone …`."""
 
 from __future__ import annotations
 
+import sarit.node.logs
 import sarit.node.standalone
 from sarit.cli.main import main
 from sarit.rpc import grpc_server
@@ -11,6 +12,7 @@ from sarit.store.server import listener as server
 from sarit.store.server.connection_reaper import ConnectionReaper
 
 TIMEOUT_SECONDS = 4.0
+ALL_LINES = 1 << 30
 
 
 def listener(store, max_connections, checks):
@@ -22,4 +24,5 @@ if __name__ == "__main__":
     grpc_server.GRPC_STALL_SECONDS = TIMEOUT_SECONDS
     grpc_server.RequestLimiter.__init__.__kwdefaults__["timeout_seconds"] = TIMEOUT_SECONDS
     sarit.node.standalone.StoreListener = listener
+    sarit.node.logs.MAX_ALIKE_LOG_LINES = ALL_LINES
     main()

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from tests.nodes import RunningNode
 from tests.unit.store.server.test_connection import append_end, raw
 
 SEED = 20
+ALL_LINES = Path(__file__).with_name("node_with_all_lines.py")
 CLIENTS = 150
 GROWTH_BYTES = 150 << 20
 WRITER = b"w" * 16
@@ -26,7 +29,8 @@ TABLE = "wild/table_kvtable/0.#epoch.0"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    with RunningNode(tmp_path_factory.mktemp("wild") / "data", "--containers", "2") as running:
+    command = (sys.executable, str(ALL_LINES))
+    with RunningNode(tmp_path_factory.mktemp("wild") / "data", "--containers", "2", sarit=command) as running:
         yield running
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sarit.cli.options import Command
     from sarit.node.reload import Reload
-    from sarit.node.start_line import ShownOption
+    from sarit.node.shown_option import ShownOption
 
 cluster_option = click.option(
     "--cluster",
@@ -92,7 +92,7 @@ def start_logs(level: str, form: str) -> None:
 def shown_options() -> tuple[ShownOption, ...]:
     """The options of the command that runs, without secrets."""
     from sarit.cli.config_report import effective
-    from sarit.node.start_line import ShownOption
+    from sarit.node.shown_option import ShownOption
 
     rows = effective(click.get_current_context(), os.environ)
     return tuple(ShownOption(row.option, row.text, row.origin) for row in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from sarit.admin.reasons import HealthPort, Reason
     from sarit.controller.server import Controller
     from sarit.core.names import StreamName
-    from sarit.env.ports import Clock
+    from sarit.env.ports import Clock, Env
     from sarit.node.settings import NodeConfig
-    from sarit.node.standalone import Node
-    from sarit.node.start_line import ShownOption
+    from sarit.node.shown_option import ShownOption
+    from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.flow_control.memory_budget import MemoryBudget
+    from sarit.store.server.listener import StoreListener
     from sarit.store.store import SegmentStore
 
 DAMAGED: Final = "damaged"
@@ -136,6 +137,19 @@ def health_of(health: HealthPort, memory: MemoryView, disks: Sequence[DiskView])
     if memory.throttled and not any(disk.full for disk in disks):
         reasons.append("appends wait: more bytes wait for long-term storage than fit in memory")
     return "failed" if DAMAGED in codes else "degraded" if reasons else "ok", reasons
+
+
+class Node(Protocol):
+    """What the view shows of a node: see `standalone.Node`."""
+
+    config: NodeConfig
+    env: Env
+    store: SegmentStore
+    controller: Controller
+    meters: LoadMeters
+    server: StoreListener
+    controller_port: int
+    store_port: int
 
 
 class StandaloneView:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from sarit.controller.server import Controller
     from sarit.coordination.container_map import ContainerMap
     from sarit.core.names import StreamName
-    from sarit.node.cluster import ProcessConfig
     from sarit.node.cluster_controller import ClusterController
     from sarit.node.cluster_settings import ClusterMeta
     from sarit.node.health import Health
+    from sarit.node.process_config import ProcessConfig
     from sarit.node.remote_adapter import StoreConnections
-    from sarit.node.start_line import ShownOption
+    from sarit.node.shown_option import ShownOption
 
 PLACED, MOVING, UNPLACED = "assigned", "moving", "unassigned"
 ANSWERS, LEAVING, SILENT = "ok", "leaving", "away"

@@ -12,7 +12,7 @@ from sarit.node.settings import DEFAULT_STORE_PORT, NodeConfig
 
 if TYPE_CHECKING:
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
-    from sarit.node.start_line import ShownOption
+    from sarit.node.shown_option import ShownOption
 
 
 @dataclass(frozen=True, slots=True)

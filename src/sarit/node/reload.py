@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.controller.times import Times
-    from sarit.node.start_line import ShownOption
+    from sarit.node.shown_option import ShownOption
 
 _log = logging.getLogger("sarit.node")
 

@@ -32,7 +32,7 @@ from sarit.store.store import StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
 
 if TYPE_CHECKING:
-    from sarit.node.start_line import ShownOption
+    from sarit.node.shown_option import ShownOption
 
 DEFAULT_CONTROLLER_PORT = 9090
 DEFAULT_STORE_PORT = 12345

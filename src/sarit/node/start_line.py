@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -13,20 +12,9 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Clock
     from sarit.node.settings import NodeConfig
+    from sarit.node.shown_option import ShownOption
 
 DEFAULT = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class ShownOption:
-    """An option of this process as it may be shown: its value without secrets, and where it is from."""
-
-    option: str
-    value: str
-    origin: str
-
-    def __str__(self) -> str:
-        return f"{self.option}={self.value} ({self.origin})"
 
 
 class StartLine:

@@ -55,12 +55,15 @@ def txn_request(txn, info=INFO, **fields):
     return pb.TxnRequest(streamInfo=info, txnId=txn, **fields)
 
 
+OWN_CALLS = ("cutAt", "streamConfigs", "scalingEvents", "listRules", "changeRules")
+
+
 def test_every_rpc_of_the_proto_is_served():
     async def main():
         async with api() as c:
             service, own = c.controller.services()
             assert len(service.__mapping__()) == len(pb.DESCRIPTOR.services_by_name["ControllerService"].methods) == 47
-            paths = [f"/sarit.v1.SaritService/{name}" for name in ("cutAt", "streamConfigs", "scalingEvents")]
+            paths = [f"/sarit.v1.SaritService/{name}" for name in OWN_CALLS]
             assert list(own.__mapping__()) == paths
             bucket = c.getControllerToBucketMapping(pb.ControllerToBucketMappingRequest())
             assert await status_of(bucket) is Status.UNIMPLEMENTED

@@ -16,8 +16,10 @@ from sarit.core.request_ids import current_request_id
 from sarit.node.limits import MAX_ALIKE_LOG_LINES
 from sarit.node.logs import FloodFilter, LogSettings, set_up_logs
 from sarit.node.settings import NodeConfig
-from sarit.node.start_line import ShownOption, StartLine, limit_fact, recovery_fact
-from sarit.rpc.grpc_server import RequestLimiter, rpc_handler
+from sarit.node.shown_option import ShownOption
+from sarit.node.start_line import StartLine, limit_fact, recovery_fact
+from sarit.rpc.grpc_server import RequestLimiter
+from sarit.rpc.handlers import rpc_handler
 
 log = logging.getLogger("sarit.node.test")
 

@@ -20,7 +20,7 @@ from sarit.node import standalone
 from sarit.node.child import LIVE_COMMAND, Parent
 from sarit.node.logs import LogSettings
 from sarit.node.reload import LIVE_OPTIONS, LiveSettings, ReadOptions, Reload, compare_options, decode_live
-from sarit.node.start_line import ShownOption
+from sarit.node.shown_option import ShownOption
 
 LIVE = LiveSettings(LogSettings("debug", "json"), Times(retention=RetentionTimes(7.0)), 0)
 

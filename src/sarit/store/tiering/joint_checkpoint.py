@@ -18,20 +18,37 @@ every wait here has a bound.  Who gives up calls `abandon`; the flushers then go
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sarit.store.tiering.flusher import Flusher
+
+class Participant(Protocol):
+    """A flusher, as far as it takes part."""
+
+    joint: JointCheckpoint | None
+
+    @property
+    def checkpoint_frame(self) -> int:
+        """The frame of its last checkpoint."""
+
+    def wake(self) -> None:
+        """Have it look at `joint`."""
+
+    def begin(self) -> bool:
+        """Take the snapshot."""
+
+    async def checkpoint(self) -> bool:
+        """Commit it."""
 
 
 class JointCheckpoint:
     """Made once, for one backup.  `flushers`: those of all containers, by number."""
 
-    def __init__(self, flushers: Mapping[int, Flusher]) -> None:
+    def __init__(self, flushers: Mapping[int, Participant]) -> None:
         loop = asyncio.get_running_loop()
         self._flushers = dict(flushers)
         self._numbers = {id(flusher): number for number, flusher in flushers.items()}
@@ -84,7 +101,7 @@ class JointCheckpoint:
 
     # -- for the flushers ---------------------------------------------------------------------
 
-    async def take_part(self, flusher: Flusher) -> None:
+    async def take_part(self, flusher: Participant) -> None:
         """Called between two cycles of a flusher; returns when its next cycle may begin.
 
         Raises what its checkpoint raises."""

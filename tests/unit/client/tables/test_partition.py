@@ -26,6 +26,7 @@ class Store:
         self.requests = []
         self.background = background()
         self.connections = self
+        self.controller = self
         self.forgotten = 0
 
     def backoff(self):
@@ -33,6 +34,9 @@ class Store:
 
     async def endpoint(self, stream, segment):
         return "host", 1
+
+    async def token(self, stream):
+        return ""
 
     async def to(self, endpoint, purpose):
         return self

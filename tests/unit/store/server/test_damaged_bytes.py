@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sarit.client.core.replies import error_of
-from sarit.core.errors import Corrupt, Invalid, Unavailable
+from sarit.core.errors import Corrupt, Forbidden, Invalid, Unavailable
 from sarit.wire import commands as wire
 from sarit.wire.damage import damage_in
 from tests.unit.store.harness import SMALL, World, Writer
@@ -100,6 +100,6 @@ def test_damage_met_by_a_set_up_ends_it(version, monkeypatch):
 
 def test_other_replies_of_the_same_kinds_are_no_damage():
     assert type(error_of(wire.ErrorMessage(1, SEGMENT, "offset 9 is after the end", 0), SEGMENT)) is Invalid
-    assert type(error_of(wire.AuthTokenCheckFailed(1, "", 0), SEGMENT)) is Invalid
+    assert type(error_of(wire.AuthTokenCheckFailed(1, "", 0), SEGMENT)) is Forbidden
     assert type(error_of(wire.AuthTokenCheckFailed(1, "", 1), SEGMENT)) is Unavailable
     assert damage_in(wire.SegmentIsSealed(1, SEGMENT, "damaged: no", 1)) is None
