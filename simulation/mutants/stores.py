@@ -79,7 +79,6 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
         running.cancel()
         await asyncio.wait((running,))
         opened.flusher._in_progress = False
-        opened.flusher._snapshot = None
         try:
             await opened.container.group_commit.wait_durable()
             await opened.flusher.checkpoint()

@@ -118,3 +118,19 @@ def test_stop_of_many_containers_takes_no_longer_than_of_one(hurried) -> None:
         await store.stop()
 
     simulate(main)
+
+
+def test_checkpoint_beside_one_in_progress_finds_nothing_to_do() -> None:
+    """It went on with the snapshot of the other, and the first to end failed the second."""
+
+    async def main() -> None:
+        world = World(limits=replace(SMALL, containers=1))
+        store = await world.start()
+        container = store.container("a/b/0.#epoch.0")
+        await container.create("a/b/0.#epoch.0")
+        (opened,) = store.opened()
+        assert sorted(await asyncio.gather(opened.flusher.checkpoint(), opened.flusher.checkpoint())) == [False, True]
+        assert container.failure is None
+        await store.stop()
+
+    asyncio.run(main())

@@ -108,7 +108,7 @@ class Flusher:
         self._finishing = False
         self._hurried = False
         self._cycle_ended = asyncio.Event()
-        self._in_progress = False
+        self._in_progress = self._begun = False  # `_begun`: by `begin`, and `checkpoint` has not taken it up
         self.joint: JointCheckpoint | None = None  # to take part in after the current cycle
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
@@ -226,16 +226,16 @@ class Flusher:
             return False
         assert not self._in_progress, "a checkpoint was cancelled: this one would truncate the log above its changes"
         # No `finally` resets it: after a cancellation or an error it must stay set (`interrupted`).
-        self._in_progress = True
+        self._in_progress = self._begun = True
         self._snapshot = state.begin_checkpoint()
         return True
 
     async def checkpoint(self) -> bool:
         """Make the index hold what was applied at `begin`, else now.  False when there was nothing to do."""
         # 1. The snapshot.
-        if self._snapshot is None and not self.begin():
+        if not self._begun and not self.begin():
             return False
-        state, snapshot = self._container.state, self._snapshot
+        state, snapshot, self._begun = self._container.state, self._snapshot, False
         assert snapshot is not None, self
         self._early_reclaim = EarlyReclaim(self._container)
         while snapshot.uncopied:
