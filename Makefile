@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: observability help setup demo test prove interop-processes soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
+.PHONY: observability help setup demo test prove interop-processes interop-security soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,6 +34,9 @@ prove: setup  ## 500 fresh seeds, one in four with several stores, 200,000 crash
 
 interop-processes: setup  ## the tests with the official clients, on nodes of three store processes (10 minutes)
 	@SARIT_TEST_PROCESSES=3 $(BIN)/pytest -m "long or not long" tests/interop
+
+interop-security: setup  ## the tests with the official clients, on nodes with users, delegation tokens of 30 s and TLS (5 minutes)
+	@SARIT_TEST_SECURITY=1 $(BIN)/pytest -m "long or not long" tests/interop
 
 soak: setup  ## 2,000 fresh seeds, 200,000 crash states and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (about an hour)
 	@broken=0; \

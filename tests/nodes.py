@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests import secured
 from tests.limits import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class RunningNode:
         self._command = [*sarit, "standalone", "--data-dir", str(directory), *options]
         if PROCESSES and not {"--processes", "--containers", "--one-port"} & set(options):
             self._command += ["--processes", PROCESSES]
+        self._by_name = secured.ON and "--users" not in options
+        if self._by_name:
+            self._command += secured.options()
+            secured.set_environment()
         self._log = directory.with_name(directory.name + ".log")
         self._env = {"SARIT_HTTP_PORT": "off", **(os.environ if env is None else env)}
         self._process: subprocess.Popen[str] | None = None
@@ -73,6 +78,9 @@ class RunningNode:
             found = READY.search(line)
             if found:
                 self.controller, self.store, self.http = found[1], found[2], found[3] or ""
+                if self._by_name:
+                    # Certificates are for names: official clients take no others.
+                    self.controller = self.controller.replace("127.0.0.1", "localhost")
                 return self
         self._process.wait()
         raise AssertionError(f"the node did not start:\n{self._log.read_text()[-4000:]}")

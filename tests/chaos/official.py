@@ -15,11 +15,10 @@ import sys
 import threading
 from typing import Any, Final
 
-import pravega_client as pravega
-
 from simulation.events import parse
 from tests.chaos.events import OFFICIAL_WRITER, SCOPE, STREAM, event, key
 from tests.interop.scenarios.tools import take
+from tests.secured import official_manager
 
 BATCH: Final = 20
 READ_SECONDS: Final = 150.0
@@ -51,7 +50,7 @@ def read(manager: Any, count: int) -> None:
 
 def main() -> None:
     what, endpoint, number = sys.argv[1:]
-    manager = pravega.StreamManager(f"tcp://{endpoint}", False, False)
+    manager = official_manager(endpoint)
     (write if what == "write" else read)(manager, int(number))
     print("done", flush=True)
     os._exit(0)

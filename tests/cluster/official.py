@@ -14,11 +14,10 @@ EVENTS_AT_ONCE = 10
 
 async def main(endpoint: str, wanted: int) -> None:
     """Write, then read all with a reader group."""
-    import pravega_client as pravega
-
     from tests.interop.scenarios.tools import follow
+    from tests.secured import official_manager
 
-    manager = pravega.StreamManager(f"tcp://{endpoint}", False, False)
+    manager = official_manager(endpoint)
     manager.create_scope("official")
     manager.create_stream("official", "events", 4)
     loop = asyncio.get_running_loop()

@@ -60,9 +60,9 @@ def load(write: Callable[[str, str], Any], flush: Callable[[], Any], ask: Callab
 
 def official(address: str, scope: str, stream: str) -> None:
     """Pravega's Python client, which is its Rust client with a Python face.  It knows one controller."""
-    import pravega_client as pravega
+    from tests.secured import official_manager
 
-    manager = pravega.StreamManager(f"tcp://{address}", False, False)
+    manager = official_manager(address)
     manager.create_scope(scope)
     manager.create_stream(scope, stream, 4)
     writer = manager.create_writer(scope, stream)

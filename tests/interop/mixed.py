@@ -52,11 +52,10 @@ async def sarit(endpoint: str, stream: str, name: str, wanted: int) -> list[str]
 
 async def official(endpoint: str, stream: str, name: str, wanted: int) -> list[str]:
     """With the official client."""
-    import pravega_client as pravega
-
     from tests.interop.scenarios.tools import follow
+    from tests.secured import official_manager
 
-    manager = pravega.StreamManager(f"tcp://{endpoint}", False, False)
+    manager = official_manager(endpoint)
     scope, _, short = stream.partition("/")
     reader = manager.create_reader_group(f"{name}-group", scope, short).create_reader("one")
     writer = manager.create_writer(scope, short)

@@ -1,12 +1,20 @@
-"""`sarit context`: names for the addresses of installations."""
+"""`sarit context`: names for the addresses of installations, and how to log in there."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sarit.cli.contexts import Context, ContextName, Contexts, choose, read_contexts, write_contexts
 from sarit.cli.options import DEFAULT_CONTROLLER, Commands, format_option, show_fields, show_rows
 from sarit.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group(cls=Commands)
@@ -22,12 +30,22 @@ def context() -> None:
 @click.argument("name", type=ContextName())
 @click.option("--controller", required=True, metavar="HOST:PORT", help="Where it is; several with commas.")
 @click.option("--description", default="", help="For people.")
+@click.option("--user", metavar="NAME", help="Log in as this user.")
+@click.option("--password-file", type=_FILE, help="Its first line is the password.  [default: SARIT_PASSWORD]")
+@click.option("--token-file", type=_FILE, help="Log in by the token of an identity provider in this file.")
+@click.option("--ca-file", type=_FILE, help="TLS: the CA of the certificate of the installation.")
+@click.option("--cert-file", type=_FILE, help="TLS: our certificate, where one is asked for.")
+@click.option("--key-file", type=_FILE, help="TLS: the key of --cert-file.")
 @click.option("--replace", is_flag=True, help="Also if there is one of this name.")
 @click.option("--use", "use_it", is_flag=True, help="Let commands ask it from now on.")
-def add(name: str, controller: str, description: str, replace: bool, use_it: bool) -> None:
-    """Add the context NAME."""
+def add(name: str, controller: str, description: str, replace: bool, use_it: bool, **login: str | Path | None) -> None:
+    """Add the context NAME.
+
+    The files stay where they are: a context holds no secret.
+    """
     from sarit.client.core.addresses import parse_addresses
 
+    _check_login(login)
     try:
         parse_addresses(controller)
     except Invalid as error:
@@ -35,7 +53,7 @@ def add(name: str, controller: str, description: str, replace: bool, use_it: boo
     contexts = read_contexts()
     if name in contexts.by_name and not replace:
         raise click.UsageError(f"there is a context {name!r} at {contexts.by_name[name].controller}: give --replace")
-    contexts = contexts.with_context(name, Context(controller, description))
+    contexts = contexts.with_context(name, Context(controller, description, _text_of(login)))
     _write(contexts.using(name) if use_it else contexts)
     click.echo(f"context {name}: {controller}" + (", used from now on" if use_it else ""))
 
@@ -76,10 +94,12 @@ def show(name: str | None, output: str) -> None:
     """Print the context NAME; without it, what a command asks here, and why."""
     if name is not None:
         found = read_contexts().find(name)
-        show_fields(output, {"name": name, "controller": found.controller, "description": found.description})
+        row = {"name": name, "controller": found.controller, "description": found.description}
+        show_fields(output, {**row, **found.login})
         return
     chosen = choose(DEFAULT_CONTROLLER)
-    show_fields(output, {"controller": chosen.controller, "context": chosen.context or "-", "from": chosen.origin})
+    show_fields(output, {"controller": chosen.controller, "context": chosen.context or "-", "from": chosen.origin,
+                         **chosen.login})  # fmt: skip
 
 
 @context.command()
@@ -91,6 +111,23 @@ def delete(name: str) -> None:
     _write(contexts.without(name))
     left = ", which commands asked: they ask 127.0.0.1:9090 now" if contexts.current == name else ""
     click.echo(f"context {name} deleted{left}")
+
+
+def _check_login(login: Mapping[str, str | Path | None]) -> None:
+    if login["user"] is not None and login["token_file"] is not None:
+        raise click.UsageError("--user and --token-file contradict each other: give one")
+    if login["password_file"] is not None and login["user"] is None:
+        raise click.UsageError("--password-file needs --user: whose password is it?")
+    if (login["cert_file"] is None) != (login["key_file"] is None):
+        raise click.UsageError("--cert-file and --key-file belong together: give both, or neither")
+
+
+def _text_of(login: Mapping[str, str | Path | None]) -> dict[str, str]:
+    return {
+        name: str(value.absolute()) if isinstance(value, Path) else value
+        for name, value in login.items()
+        if value is not None
+    }
 
 
 def _write(contexts: Contexts) -> None:

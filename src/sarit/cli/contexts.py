@@ -1,4 +1,4 @@
-"""Contexts: names for the addresses of installations, in a file of the user.
+"""Contexts: names for the addresses of installations, and how to log in there, in a file of the user.
 
 The file is `sarit/contexts.toml` in `XDG_CONFIG_HOME`, or in `~/.config`; only the user may read it.  Which controller
 a command asks, the first of these that there is:
@@ -8,6 +8,8 @@ a command asks, the first of these that there is:
 3. the variable SARIT_CONTEXT;
 4. the context that `sarit context use` chose;
 5. 127.0.0.1:9090.
+
+A context names files of secrets, and holds none.  Where it says how to log in, it wins over the environment.
 """
 
 from __future__ import annotations
@@ -31,15 +33,31 @@ if TYPE_CHECKING:
 CONTEXT_VARIABLE: Final = "SARIT_CONTEXT"
 CONTROLLER_VARIABLE: Final = "SARIT_CONTROLLER"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+# Fields of a context about logging in, and the variables that mean the same (`client/core/login.py`).
+LOGIN_VARIABLES: Final = {
+    "user": "SARIT_USER",
+    "password_file": "SARIT_PASSWORD_FILE",
+    "token_file": "SARIT_TOKEN_FILE",
+    "ca_file": "SARIT_CA_FILE",
+    "cert_file": "SARIT_CERT_FILE",
+    "key_file": "SARIT_KEY_FILE",
+}
+# What a context's field takes out of force.
+_REPLACED: Final = {
+    "user": ("SARIT_TOKEN", "SARIT_TOKEN_FILE"),
+    "password_file": ("SARIT_PASSWORD",),
+    "token_file": ("SARIT_TOKEN", "SARIT_USER"),
+}
 _CHOSEN: Final = "sarit.context"  # in `click.Context.meta`
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`controller`: HOST:PORT, several with commas."""
+    """`controller`: HOST:PORT, several with commas.  `login`: fields of LOGIN_VARIABLES."""
 
     controller: str
     description: str = ""
+    login: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +96,7 @@ class Contexts:
             lines += ["", f'[contexts."{name}"]', f"controller = {_text(context.controller)}"]
             if context.description:
                 lines.append(f"description = {_text(context.description)}")
+            lines += [f"{name} = {_text(context.login[name])}" for name in LOGIN_VARIABLES if name in context.login]
         return "\n".join(lines).lstrip("\n") + "\n"
 
 
@@ -96,7 +115,8 @@ def decode_contexts(text: str) -> Contexts:
     for name, fields in names.items():
         if not _NAME.fullmatch(name) or not isinstance(fields, dict) or not isinstance(fields.get("controller"), str):
             raise ValueError(f"the context {name!r} needs `controller`, an address")
-        by_name[name] = Context(fields["controller"], str(fields.get("description", "")))
+        login = {each: str(fields[each]) for each in LOGIN_VARIABLES if fields.get(each)}
+        by_name[name] = Context(fields["controller"], str(fields.get("description", "")), login)
     # One that was deleted by hand.
     return Contexts(current if current in by_name else "", by_name)
 
@@ -164,11 +184,12 @@ class ContextName(click.ParamType[str]):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A controller, and why it is asked.  `context`: its name; empty: none."""
+    """A controller, and why it is asked.  `context`: its name; empty: none.  `login`: as of `Context`."""
 
     controller: str
     context: str
     origin: str
+    login: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose(default: str) -> Chosen:
@@ -177,12 +198,14 @@ def choose(default: str) -> Chosen:
         return Chosen(address, "", CONTROLLER_VARIABLE)
     if name := os.environ.get(CONTEXT_VARIABLE):
         try:
-            return Chosen(read_contexts().find(name).controller, name, CONTEXT_VARIABLE)
+            found = read_contexts().find(name)
         except click.UsageError as error:
             raise click.UsageError(f"{CONTEXT_VARIABLE}: {error.message}") from None
+        return Chosen(found.controller, name, CONTEXT_VARIABLE, found.login)
     contexts = read_contexts()
     if contexts.current:
-        return Chosen(contexts.by_name[contexts.current].controller, contexts.current, "sarit context use")
+        found = contexts.by_name[contexts.current]
+        return Chosen(found.controller, contexts.current, "sarit context use", found.login)
     return Chosen(default, "", "default")
 
 
@@ -200,5 +223,25 @@ def take_controller(ctx: click.Context, param: click.Parameter, value: Any) -> A
             raise click.UsageError(f"--controller {value} and --context {name} contradict each other: give one", ctx)
         return value
     if name is not None:
-        return read_contexts().find(name).controller
-    return choose(param.default if isinstance(param.default, str) else "").controller
+        found = read_contexts().find(name)
+        log_in_as(ctx, found.login)
+        return found.controller
+    chosen = choose(param.default if isinstance(param.default, str) else "")
+    log_in_as(ctx, chosen.login)
+    return chosen.controller
+
+
+def log_in_as(ctx: click.Context, login: Mapping[str, str]) -> None:
+    """Have clients of this command, and of the programs that it starts, log in as a context says."""
+    if not login:
+        return
+    before = dict(os.environ)
+    for field_name, value in login.items():
+        for variable in _REPLACED.get(field_name, ()):
+            os.environ.pop(variable, None)
+        os.environ[LOGIN_VARIABLES[field_name]] = value
+
+    @ctx.call_on_close
+    def restore() -> None:
+        os.environ.clear()
+        os.environ.update(before)

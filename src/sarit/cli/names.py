@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem
 
-from sarit.cli.contexts import choose
+from sarit.cli.contexts import choose, log_in_as
 from sarit.cli.options import DEFAULT_CONTROLLER
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import EPOCH_DELIMITER, SegmentId, StreamName, is_user_name
@@ -99,7 +99,11 @@ def complete(ctx: click.Context, found: Callable[[Client], Iterable[str]]) -> li
     import sarit
 
     try:
-        controller = ctx.params.get("controller") or choose(DEFAULT_CONTROLLER).controller
+        controller = ctx.params.get("controller")
+        if not controller:
+            chosen = choose(DEFAULT_CONTROLLER)
+            log_in_as(ctx, chosen.login)
+            controller = chosen.controller
         with sarit.connect(controller, retry_timeout=1.0) as client:
             return [CompletionItem(text) for text in islice(found(client), MAX_COMPLETIONS)]
     except (SaritError, OSError, click.ClickException):

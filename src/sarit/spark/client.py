@@ -39,7 +39,13 @@ def connect(target: Target) -> Client:
     # One time for both: to find a node at first, and to go on trying when it goes away.  Spark repeats a failed task.
     seconds = target.wait_seconds
     try:
-        return sarit.connect(target.controller, wait=seconds, retry_timeout=seconds)
+        return sarit.connect(
+            target.controller,
+            wait=seconds,
+            retry_timeout=seconds,
+            credentials=target.credentials,
+            tls=target.tls,
+        )
     except Unavailable as error:
         raise Unavailable(
             f"no controller replied at {target.controller} within {seconds} s: "

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.errors import Invalid
 from sarit.core.limits import SPARK_WAIT_SECONDS
 from sarit.core.names import StreamName
+from sarit.spark.login import SECRETS, credentials_of, tls_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from sarit.client.core.login import Credentials, Tls
 
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9090"
 
@@ -38,9 +41,24 @@ class Option:
 
 OPTIONS: Final = (
     Option(
-        "controller", ALL, "`host:port`; several with commas", "`SARIT_CONTROLLER` of the driver, else `127.0.0.1:9090`"
+        "controller", ALL, "`host:port`; several with commas; `tls://` before it asks for TLS",
+        "`SARIT_CONTROLLER` of the driver, else `127.0.0.1:9090`",
     ),
     Option("stream", ALL, "`SCOPE/STREAM`; must exist. `load(\"SCOPE/STREAM\")` is the same"),
+    Option("user", ALL, "the user to log in as", "`SARIT_USER` of the driver"),
+    Option(
+        "passwordFile", ALL, "the password of `user` is the first line of this file, which the driver reads",
+        "`SARIT_PASSWORD` or `SARIT_PASSWORD_FILE` of the driver",
+    ),
+    Option(
+        "tokenFile", ALL,
+        "the token of an identity provider, instead of `user`: the first line of this file, which driver and executors "
+        "read for each call",
+        "`SARIT_TOKEN` or `SARIT_TOKEN_FILE` of the driver",
+    ),
+    Option("caFile", ALL, "TLS: the CA of the server's certificate, at this path on all machines", "`SARIT_CA_FILE`"),
+    Option("certFile", ALL, "TLS: our certificate, if the server asks for one, on all machines", "`SARIT_CERT_FILE`"),
+    Option("keyFile", ALL, "TLS: the key of `certFile`, on all machines", "`SARIT_KEY_FILE`"),
     Option("path", ALL, "the same as `stream`; set by `load(\"SCOPE/STREAM\")`"),
     Option(
         "waitSeconds", ALL,
@@ -56,10 +74,14 @@ _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "triggerinterva
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The controller (`host:port`), and for how many seconds a task waits for a node that does not reply."""
+    """The controller (`host:port`), for how many seconds a task waits for a node that does not reply, and who we are.
+
+    It travels to the executors in what Spark pickles; its text shows no secret."""
 
     controller: str
     wait_seconds: int = SPARK_WAIT_SECONDS
+    credentials: Credentials | None = None
+    tls: Tls | None = None
 
 
 class Given:
@@ -68,6 +90,9 @@ class Given:
     def __init__(self, options: Mapping[str, str], tables: Iterable[Sequence[Option]]) -> None:
         known = {option.name.lower(): option.name for table in (OPTIONS, *tables) for option in table}
         self._values = {name.lower(): value for name, value in options.items()}
+        for name, instead in SECRETS.items():
+            if name in self._values:
+                raise Invalid(f"option {name} could show in Spark's plans: use {instead}, or SARIT_{name.upper()}")
         unknown = [name for name in options if name.lower() not in known and name.lower() not in _OF_SPARK]
         if unknown:
             raise Invalid(_unknown(sorted(unknown), known))
@@ -100,8 +125,10 @@ class Given:
         return found
 
     def target(self, default_controller: str) -> Target:
-        """Where the node is."""
-        return Target(self.text("controller") or default_controller, self.positive("waitSeconds") or SPARK_WAIT_SECONDS)
+        """Where the node is, and how to log in.  Raises Invalid."""
+        controller = self.text("controller") or default_controller
+        wait_seconds = self.positive("waitSeconds") or SPARK_WAIT_SECONDS
+        return Target(controller, wait_seconds, credentials_of(self.text), tls_of(self.text, controller))
 
     def stream(self) -> StreamName:
         """The stream of `stream` or `load(...)`.  Raises Invalid with the option to set."""

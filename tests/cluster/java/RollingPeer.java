@@ -18,7 +18,9 @@ final class RollingPeer {
     private static final int KEYS = 7;
 
     public static void main(String[] given) throws Exception {
-        ClientConfig config = ClientConfig.builder().controllerURI(URI.create("tcp://" + given[0])).build();
+        String ca = System.getenv("pravega_client_tls_cert_path");
+        ClientConfig config = ClientConfig.builder().trustStore(ca)
+                .controllerURI(URI.create((ca == null ? "tcp://" : "tls://") + given[0])).build();
         String scope = given[1];
         String stream = given[2];
         long count = 0;

@@ -16,7 +16,9 @@ import java.nio.charset.StandardCharsets;
  */
 final class GroupPeer {
     public static void main(String[] given) throws Exception {
-        ClientConfig config = ClientConfig.builder().controllerURI(URI.create("tcp://" + given[0])).build();
+        String ca = System.getenv("pravega_client_tls_cert_path");
+        ClientConfig config = ClientConfig.builder().trustStore(ca)
+                .controllerURI(URI.create((ca == null ? "tcp://" : "tls://") + given[0])).build();
         String scope = given[1];
         String group = given[2];
         try (ReaderGroupManager manager = ReaderGroupManager.withScope(scope, config)) {

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pravega_client as pravega
+from tests.secured import official_manager
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ class Place:
     notes: Path
 
     def manager(self) -> Any:
-        return pravega.StreamManager(f"tcp://{self.endpoint}", False, False)
+        return official_manager(self.endpoint)
 
     def stream(self, manager: Any, name: str, segments: int = 1) -> str:
         """A new stream of `segments` segments; its name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 
 import click
@@ -10,7 +11,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from sarit.cli import names
+from sarit.cli import contexts, names
 from sarit.cli.contexts import Context, Contexts, contexts_path, decode_contexts
 from sarit.cli.main import cli
 from sarit.cli.options import controller_option
@@ -186,3 +187,84 @@ def test_every_command_that_asks_a_controller_takes_a_context():
 
     visit(cli, "sarit")
     assert found > 30
+
+
+LOGIN = (*contexts.LOGIN_VARIABLES.values(), "SARIT_PASSWORD", "SARIT_TOKEN")
+
+
+@click.command()
+@controller_option
+def logged_in(controller: str) -> None:
+    """Prints how it would log in."""
+    click.echo(json.dumps({name: os.environ[name] for name in LOGIN if name in os.environ}))
+
+
+def login(*args: str, **environ: str | None) -> dict[str, str]:
+    env = {**dict.fromkeys(LOGIN), **environ}
+    done = CliRunner().invoke(logged_in, args, env=env)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)
+
+
+@pytest.fixture
+def secured(home):
+    """A context with a user, its password in a file."""
+    for name in ("password", "ca.pem"):
+        (home / name).write_text("hidden-secret\n")
+    files = ("--password-file", str(home / "password"), "--ca-file", str(home / "ca.pem"))
+    run("add", "safe", "--controller", "tls://h:1", "--user", "ann", *files)
+    return {
+        "SARIT_USER": "ann",
+        "SARIT_PASSWORD_FILE": str(home / "password"),
+        "SARIT_CA_FILE": str(home / "ca.pem"),
+    }
+
+
+def test_context_says_how_to_log_in_and_wins_over_the_environment(secured):
+    assert login("--context", "safe") == secured
+    assert login("--context", "safe", SARIT_TOKEN="t", SARIT_PASSWORD="p", SARIT_USER="bob") == secured
+    assert login(SARIT_CONTEXT="safe") == secured
+    run("use", "safe")
+    assert login() == secured
+    assert login("--controller", "other:1", SARIT_USER="bob") == {"SARIT_USER": "bob"}
+
+
+def test_command_with_a_context_leaves_the_environment_as_it_was(secured, monkeypatch):
+    monkeypatch.setenv("SARIT_USER", "bob")
+    monkeypatch.setenv("SARIT_TOKEN", "t")
+    before = dict(os.environ)
+    ran = []
+
+    @click.command()
+    @controller_option
+    def noted(controller: str) -> None:
+        ran.append((os.environ["SARIT_USER"], os.environ.get("SARIT_TOKEN")))
+
+    noted.main(["--context", "safe"], standalone_mode=False)
+    assert ran == [("ann", None)]
+    assert dict(os.environ) == before
+
+
+def test_secrets_are_neither_in_the_file_of_contexts_nor_shown(secured, home):
+    path = home / "sarit" / "contexts.toml"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    run("use", "safe")
+    shown = run("show") + run("show", "safe") + run("list") + run("show", "--format", "json")
+    assert "ann" in shown
+    assert "hidden-secret" not in shown + path.read_text()
+    assert decode_contexts(path.read_text()).by_name["safe"].login["user"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--user", "ann", "--token-file", "FILE"), "--user and --token-file contradict"),
+        (("--password-file", "FILE"), "--password-file needs --user"),
+        (("--cert-file", "FILE"), "--cert-file and --key-file belong together"),
+        (("--ca-file", "nowhere.pem"), "does not exist"),
+    ],
+)
+def test_log_in_that_contradicts_itself_is_refused(home, options, message):
+    (home / "file").write_text("x")
+    given = [str(home / "file") if one == "FILE" else one for one in options]
+    assert message in " ".join(run("add", "x", "--controller", "h:1", *given, code=2).split())

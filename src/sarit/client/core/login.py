@@ -63,6 +63,18 @@ class Tls:
         return client_context(TlsFiles(self.cert_file, self.key_file, self.ca_file))
 
 
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """For `BearerToken`: the first line of a file, read for each call, so that another program may renew it."""
+
+    path: str
+    named_by: str = "SARIT_TOKEN_FILE"
+
+    def __call__(self) -> str:
+        """The token.  Raises Invalid: the file cannot be read."""
+        return first_line(self.path, self.named_by)
+
+
 def default_credentials(environ: Mapping[str, str] = os.environ) -> Credentials | None:
     """What the environment says.  Raises Invalid: it contradicts itself, or a file cannot be read."""
     user, token, token_file = (environ.get(name) for name in ("SARIT_USER", "SARIT_TOKEN", "SARIT_TOKEN_FILE"))
@@ -71,12 +83,12 @@ def default_credentials(environ: Mapping[str, str] = os.environ) -> Credentials 
     if token:
         return BearerToken(token)
     if token_file:
-        return BearerToken(lambda: _first_line(token_file, "SARIT_TOKEN_FILE"))
+        return BearerToken(TokenFile(token_file))
     if not user:
         return None
     password = environ.get("SARIT_PASSWORD")
     if password is None and (path := environ.get("SARIT_PASSWORD_FILE")):
-        password = _first_line(path, "SARIT_PASSWORD_FILE")
+        password = first_line(path, "SARIT_PASSWORD_FILE")
     if password is None:
         raise Invalid("SARIT_USER is set without SARIT_PASSWORD or SARIT_PASSWORD_FILE")
     return UserPassword(user, password)
@@ -90,7 +102,8 @@ def default_tls(address: str, environ: Mapping[str, str] = os.environ) -> Tls | 
     return Tls(ca, environ.get("SARIT_CERT_FILE") or None, environ.get("SARIT_KEY_FILE") or None)
 
 
-def _first_line(path: str, variable: str) -> str:
+def first_line(path: str, variable: str) -> str:
+    """Of a file with a secret, which `variable` names.  Raises Invalid: it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.readline().rstrip("\r\n")

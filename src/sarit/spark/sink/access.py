@@ -259,7 +259,13 @@ class Connection:
         try:
             # One time for both: to find a node at first, and to go on trying when it goes away.
             self.client = self._thread.run(
-                aio.connect(target.controller, wait=target.wait_seconds, retry_timeout=target.wait_seconds)
+                aio.connect(
+                    target.controller,
+                    wait=target.wait_seconds,
+                    retry_timeout=target.wait_seconds,
+                    credentials=target.credentials,
+                    tls=target.tls,
+                )
             )
         except BaseException:
             self._thread.close()

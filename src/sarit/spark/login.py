@@ -1,0 +1,54 @@
+"""How a query logs in: by its options, else by the environment of the driver.
+
+The driver decides, since executors may run with another environment; tasks get the result in what Spark pickles.
+A secret is in no option, for Spark shows options in plans: options name files.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from sarit.client.core.login import (
+    BearerToken,
+    Credentials,
+    Tls,
+    TokenFile,
+    UserPassword,
+    default_credentials,
+    default_tls,
+    first_line,
+)
+from sarit.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+# Options that we refuse, and what to use.
+SECRETS: Final = {"password": "passwordFile", "token": "tokenFile"}
+_TLS: Final = {"SARIT_CA_FILE": "caFile", "SARIT_CERT_FILE": "certFile", "SARIT_KEY_FILE": "keyFile"}
+
+
+def credentials_of(option: Callable[[str], str | None], environ: Mapping[str, str] = os.environ) -> Credentials | None:
+    """Who the query is.  Raises Invalid: options contradict each other, or a file cannot be read."""
+    user, password, token = (option(name) for name in ("user", "passwordFile", "tokenFile"))
+    if token:
+        if user or password:
+            raise Invalid("options tokenFile and user (or passwordFile) contradict each other: give one")
+        return BearerToken(TokenFile(token, "option tokenFile"))
+    if not user:
+        if password:
+            raise Invalid("option passwordFile needs option user: whose password is it?")
+        return default_credentials(environ)
+    if password:
+        return UserPassword(user, first_line(password, "option passwordFile"))
+    named = {name: environ[name] for name in ("SARIT_PASSWORD", "SARIT_PASSWORD_FILE") if environ.get(name)}
+    if not named:
+        raise Invalid("option user needs option passwordFile, or SARIT_PASSWORD where the driver runs")
+    return default_credentials({**named, "SARIT_USER": user})
+
+
+def tls_of(option: Callable[[str], str | None], controller: str, environ: Mapping[str, str] = os.environ) -> Tls | None:
+    """TLS, if an option, the address or the environment asks for it."""
+    named = {variable: value for variable, name in _TLS.items() if (value := option(name))}
+    return default_tls(controller, {**environ, **named})
