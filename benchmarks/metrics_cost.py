@@ -30,8 +30,8 @@ from sarit.client import aio
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-_READY = re.compile(r"controller (\S+:\d+), store \S+:\d+(?:, HTTP (\S+:\d+))?,")
-_RUN = "from sarit.cli.main import main; main()"
+READY = re.compile(r"controller (\S+:\d+), store \S+:\d+(?:, HTTP (\S+:\d+))?,")
+RUN = "from sarit.cli.main import main; main()"
 _TICKS = os.sysconf("SC_CLK_TCK")
 SMALL_WRITERS = 64
 SMALL_APPENDS = 60_000
@@ -75,14 +75,14 @@ def _cpu_seconds(pid: int) -> float:
 
 def measure(name: str, tree: Path | None, directory: Path) -> float:
     """Seconds of processor time that a node of `tree` uses for a load; None: this tree, scraped every second."""
-    command = [sys.executable, "-c", _RUN, "standalone", "--data-dir", str(directory)]
+    command = [sys.executable, "-c", RUN, "standalone", "--data-dir", str(directory)]
     command += ["--controller-port", "0", "--store-port", "0"]
     if tree is None:
         command += ["--http-port", "0"]
     env = {**os.environ, "PYTHONPATH": str((tree or Path.cwd()) / "src")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env) as node:
         assert node.stdout is not None
-        found = next(match for line in node.stdout if (match := _READY.search(line)))
+        found = next(match for line in node.stdout if (match := READY.search(line)))
         ended = threading.Event()
         scraper = threading.Thread(target=_scrape, args=(node.pid, found[2], ended))
         if tree is None:
