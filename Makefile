@@ -36,7 +36,7 @@ interop-processes: setup  ## the tests with the official clients, on nodes of th
 	@SARIT_TEST_PROCESSES=3 $(BIN)/pytest -m "long or not long" tests/interop
 
 interop-security: setup  ## the tests with the official clients, on nodes with users, delegation tokens of 30 s and TLS (5 minutes)
-	@SARIT_TEST_SECURITY=1 $(BIN)/pytest -m "long or not long" tests/interop
+	@SARIT_TEST_SECURITY=1 $(BIN)/pytest -m "long or not long" tests/interop tests/test_processes.py
 
 soak: setup  ## 2,000 fresh seeds, 200,000 crash states and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (about an hour)
 	@broken=0; \

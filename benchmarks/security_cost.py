@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 SMALL_WRITERS: Final = 64
 SMALL_APPENDS: Final = 40_000
-PACED_APPENDS: Final = 1_500
-PACED_PER_SECOND: Final = 150.0
+TIMED_APPENDS: Final = 1_500
+TIMED_PER_SECOND: Final = 150.0
 LARGE_BYTES: Final = 500_000_000
 _EVENT: Final = b"x" * 100
 _BATCH: Final = [_EVENT] * 5000
@@ -88,8 +88,8 @@ async def small(controller: str) -> dict[str, float]:
         waits = []
         async with client.writer("s/t") as writer:
             due = time.perf_counter()
-            for _ in range(PACED_APPENDS):
-                due += 1 / PACED_PER_SECOND
+            for _ in range(TIMED_APPENDS):
+                due += 1 / TIMED_PER_SECOND
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
                 asked = time.perf_counter()
                 writer.write(_EVENT, key="k")

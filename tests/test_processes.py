@@ -15,6 +15,7 @@ import pytest
 import sarit
 from sarit.core.names import SegmentId, StreamName
 from sarit.store.store import container_of
+from tests import secured
 from tests.limits import HANG_SECONDS
 from tests.nodes import READY, SARIT, RunningNode, hears_signals
 
@@ -121,7 +122,7 @@ def test_signal_to_all_processes_stops_them_in_order_and_any_number_serves_the_d
         os.setsid()
         hears_signals()
 
-    ports = ["--controller-port", "0", "--store-port", "0"]
+    ports = ["--controller-port", "0", "--store-port", "0", *(secured.options() if secured.ON else ())]
     node = subprocess.Popen(
         [SARIT, "standalone", "--data-dir", str(tmp_path / "data"), "--processes", "2", *ports],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=own_group,
