@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.security")
 
 _PRIVATE: Final = 0o077
+# Of root: secrets that Kubernetes and systemd give to a process of another user are readable by its group.
+_PRIVATE_OF_ROOT: Final = 0o037
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,8 @@ def _read_users(path: str) -> dict[str, User]:
 
 def _read_keys(path: str) -> TokenKeys:
     data = _read(path, "token keys")
-    if os.stat(path).st_mode & _PRIVATE:
+    found = os.stat(path)
+    if found.st_mode & (_PRIVATE_OF_ROOT if found.st_uid == 0 else _PRIVATE):
         raise Invalid(f"{path} can be read by others, who could make tokens: chmod 600 {path}")
     try:
         return TokenKeys(parse_keys(data))
