@@ -21,7 +21,8 @@ from sarit.security.permissions import (
     Permission,
     Rules,
     group_resource,
-    needed_for,
+    needed_to_ask,
+    needed_to_change,
     owner_resource,
     scope_resource,
     stream_resource,
@@ -40,15 +41,22 @@ UPDATE: Final = Permission.READ_UPDATE
 
 _Access = pb.StreamInfo.AccessOperation
 
+# What a client may ask of a token; a request that says nothing gets what the caller may do.
+_ASKED: Final[Mapping[Any, Permission]] = {
+    _Access.READ: READ,
+    _Access.WRITE: UPDATE,
+    _Access.READ_WRITE: UPDATE,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a call needs: `permission` on one of `resources(request)`.
+    """What a call needs: `permission(request)` on one of `resources(request)`.
 
     `stream`: the stream that a token in the reply is for, if it has one.  `listed`: the field of the reply that lists
     things, with the resource of one of them.  `go_on`: makes the request for the next page of what it was for one."""
 
-    permission: Permission
+    permission: Callable[[Any], Permission]
     resources: Callable[[Any], Sequence[str]]
     stream: Callable[[Any], tuple[str, str]] | None = None
     listed: tuple[str, Callable[[Any, Any], str]] | None = None
@@ -56,6 +64,31 @@ class Need:
         reply.continuationToken
     )
     anonymous: bool = False
+
+
+def _none(_: Any) -> Permission:
+    return Permission.NONE
+
+
+def _read(_: Any) -> Permission:
+    return READ
+
+
+def _update(_: Any) -> Permission:
+    return UPDATE
+
+
+def _change(request: Any) -> Permission:
+    return needed_to_change(_name(request)[1])
+
+
+def _exists(request: Any) -> Permission:
+    # Our client asks for the system's scope to find out whether a controller knows it.
+    return Permission.NONE if request.scope == SYSTEM_SCOPE else READ
+
+
+def _asked(request: Any) -> Permission:
+    return needed_to_ask(request.stream, _ASKED.get(request.accessOperation, READ))
 
 
 def _root(_: Any) -> Sequence[str]:
@@ -113,7 +146,7 @@ def _table_name(request: Any) -> tuple[str, str]:
     return request.scope, request.kvtName
 
 
-def _of_stream(permission: Permission, *, token: bool = False) -> Need:
+def _of_stream(permission: Callable[[Any], Permission], *, token: bool = False) -> Need:
     return Need(permission, _stream, _name if token else None)
 
 
@@ -121,72 +154,65 @@ _LISTED_STREAMS: Final = ("streams", lambda _, item: owner_resource(item.scope, 
 
 NEEDS: Final[Mapping[str, Need]] = {
     # Clients look for controllers before they log in.
-    "getControllerServerList": Need(Permission.NONE, _root, anonymous=True),
-    "getControllerToBucketMapping": Need(UPDATE, _root),
-    "createScope": Need(UPDATE, lambda r: (ROOT, scope_resource(r.scope))),
-    "deleteScope": Need(UPDATE, lambda r: (ROOT, scope_resource(r.scope))),
-    "deleteScopeRecursive": Need(UPDATE, lambda r: (ROOT, scope_resource(r.scope))),
-    "checkScopeExists": Need(READ, _scope),
-    "listScopes": Need(Permission.NONE, _root, listed=("scopes", lambda _, item: scope_resource(item))),
-    "listStreamsInScope": Need(READ, _scope, listed=_LISTED_STREAMS),
-    "listStreamsInScopeForTag": Need(READ, _scope, listed=_LISTED_STREAMS),
-    "createStream": Need(UPDATE, _creation),
-    "updateStream": _of_stream(UPDATE),
-    "getStreamConfiguration": _of_stream(READ),
-    "truncateStream": _of_stream(UPDATE),
-    "sealStream": _of_stream(UPDATE),
-    "deleteStream": _of_stream(UPDATE),
-    "checkStreamExists": _of_stream(READ),
-    "getCurrentSegments": _of_stream(READ, token=True),
-    "getEpochSegments": _of_stream(READ, token=True),
-    "getSegments": _of_stream(READ, token=True),
-    "getSegmentsImmediatlyFollowing": _of_stream(READ, token=True),
-    "getSegmentsImmediatelyFollowing": _of_stream(READ, token=True),
-    "getSegmentsBetween": _of_stream(READ, token=True),
-    "scale": _of_stream(UPDATE),
-    "checkScale": _of_stream(READ),
-    "getURI": Need(READ, _stream_or_table),
-    "isSegmentValid": _of_stream(READ),
-    "isStreamCutValid": _of_stream(READ),
-    "createTransaction": _of_stream(UPDATE, token=True),
-    "pingTransaction": _of_stream(UPDATE),
-    "commitTransaction": _of_stream(UPDATE),
-    "abortTransaction": _of_stream(UPDATE),
-    "checkTransactionState": _of_stream(READ),
-    "listCompletedTransactions": _of_stream(READ),
-    "getDelegationToken": Need(READ, _stream_or_table, _name),
-    "noteTimestampFromWriter": _of_stream(UPDATE),
-    "removeWriter": _of_stream(UPDATE),
-    "createKeyValueTable": Need(UPDATE, _new_table),
-    "getCurrentSegmentsKeyValueTable": Need(READ, _table, _table_name),
+    "getControllerServerList": Need(_none, _root, anonymous=True),
+    "getControllerToBucketMapping": Need(_update, _root),
+    "createScope": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
+    "deleteScope": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
+    "deleteScopeRecursive": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
+    "checkScopeExists": Need(_exists, _scope),
+    "listScopes": Need(_none, _root, listed=("scopes", lambda _, item: scope_resource(item))),
+    "listStreamsInScope": Need(_read, _scope, listed=_LISTED_STREAMS),
+    "listStreamsInScopeForTag": Need(_read, _scope, listed=_LISTED_STREAMS),
+    "createStream": Need(_change, _creation),
+    "updateStream": _of_stream(_change),
+    "getStreamConfiguration": _of_stream(_read),
+    "truncateStream": _of_stream(_change),
+    "sealStream": _of_stream(_change),
+    "deleteStream": _of_stream(_change),
+    "checkStreamExists": _of_stream(_read),
+    "getCurrentSegments": _of_stream(_read, token=True),
+    "getEpochSegments": _of_stream(_read, token=True),
+    "getSegments": _of_stream(_read, token=True),
+    "getSegmentsImmediatlyFollowing": _of_stream(_read, token=True),
+    "getSegmentsImmediatelyFollowing": _of_stream(_read, token=True),
+    "getSegmentsBetween": _of_stream(_read, token=True),
+    "scale": _of_stream(_change),
+    "checkScale": _of_stream(_read),
+    "getURI": Need(_read, _stream_or_table),
+    "isSegmentValid": _of_stream(_read),
+    "isStreamCutValid": _of_stream(_read),
+    "createTransaction": _of_stream(_change, token=True),
+    "pingTransaction": _of_stream(_change),
+    "commitTransaction": _of_stream(_change),
+    "abortTransaction": _of_stream(_change),
+    "checkTransactionState": _of_stream(_read),
+    "listCompletedTransactions": _of_stream(_read),
+    "getDelegationToken": Need(_asked, _stream_or_table, _name),
+    "noteTimestampFromWriter": _of_stream(_change),
+    "removeWriter": _of_stream(_change),
+    "createKeyValueTable": Need(_update, _new_table),
+    "getCurrentSegmentsKeyValueTable": Need(_read, _table, _table_name),
     "listKeyValueTablesInScope": Need(
-        READ, _scope, listed=("kvtables", lambda _, item: table_resource(item.scope, item.kvtName))
+        _read, _scope, listed=("kvtables", lambda _, item: table_resource(item.scope, item.kvtName))
     ),
-    "getKeyValueTableConfiguration": Need(READ, _table),
-    "deleteKeyValueTable": Need(UPDATE, _table),
-    "listSubscribers": _of_stream(READ),
-    "updateSubscriberStreamCut": _of_stream(UPDATE),
-    "createReaderGroup": Need(READ, _group),
-    "getReaderGroupConfig": Need(READ, _group),
-    "updateReaderGroup": Need(READ, _group),
-    "deleteReaderGroup": Need(READ, _group),
-    "cutAt": _of_stream(READ),
+    "getKeyValueTableConfiguration": Need(_read, _table),
+    "deleteKeyValueTable": Need(_update, _table),
+    "listSubscribers": _of_stream(_read),
+    "updateSubscriberStreamCut": _of_stream(_change),
+    "createReaderGroup": Need(_read, _group),
+    "getReaderGroupConfig": Need(_read, _group),
+    "updateReaderGroup": Need(_read, _group),
+    "deleteReaderGroup": Need(_read, _group),
+    "cutAt": _of_stream(_read),
     "streamConfigs": Need(
-        READ,
+        _read,
         _scope,
         listed=("streams", lambda _, item: owner_resource(item.streamInfo.scope, item.streamInfo.stream)),
         go_on=lambda request, reply: setattr(request, "after", reply.streams[-1].streamInfo.stream),
     ),
-    "scalingEvents": _of_stream(READ),
-    "listRules": Need(UPDATE, _root),
-    "changeRules": Need(UPDATE, _root),
-}
-
-# What a client may ask of a token; a request that says nothing gets what the caller may do.
-_ASKED: Final[Mapping[Any, Permission]] = {
-    _Access.READ: READ,
-    _Access.WRITE: UPDATE,
-    _Access.READ_WRITE: UPDATE,
+    "scalingEvents": _of_stream(_read),
+    "listRules": Need(_update, _root),
+    "changeRules": Need(_update, _root),
 }
 
 
@@ -244,13 +270,7 @@ class Access:
     def _authorize(self, call: str, need: Need, request: Any, caller: Caller, peer: str) -> Permission:
         """The permission that the caller has."""
         resources = need.resources(request)
-        wanted = need.permission
-        if need.permission is UPDATE and need.resources in (_stream, _creation):
-            wanted = needed_for(_name(request)[1], UPDATE)
-        if call == "checkScopeExists" and request.scope == SYSTEM_SCOPE:
-            wanted = Permission.NONE  # our client asks it to find out whether a controller knows it
-        if call == "getDelegationToken":
-            wanted = needed_for(request.stream, _ASKED.get(request.accessOperation, READ))
+        wanted = need.permission(request)
         had = max((self.rules.of(caller, resource) for resource in resources), default=Permission.NONE)
         allowed = had >= wanted
         self._audit.note(who=caller.name, what=call, resource=resources[-1], peer=peer, allowed=allowed)
@@ -262,7 +282,7 @@ class Access:
         return had
 
     def _token(self, name: tuple[str, str], request: Any, had: Permission) -> str:
-        has = UPDATE if needed_for(name[1], UPDATE) <= had else had
+        has = UPDATE if had >= needed_to_change(name[1]) else had
         granted = min(has, _ASKED.get(getattr(request, "accessOperation", None), has))
         now = self._env.clock.wall_ms() // 1000
         return self._keys().sign({stream_resource(*name): granted}, now, self._seconds)

@@ -91,7 +91,6 @@ class Security:
         self._seen = _stamp(config.users), _stamp(config.token_keys)
         self._access: Access | None = None
         self._replace_users: Callable[[dict[str, User]], None] | None = None
-        self._close_logins: Callable[[], object] | None = None
         self._task: asyncio.Task[None] | None = None
         self._audit: Audit | None = None
 

@@ -146,10 +146,16 @@ def owner_resource(scope: str, stream: str) -> str:
     return stream_resource(scope, stream)
 
 
-def needed_for(stream: str, wanted: Permission) -> Permission:
-    """The permission on `owner_resource` that `wanted` on a stream needs.
+def needed_to_change(stream: str) -> Permission:
+    """The permission on `owner_resource` that a change of a stream needs.
 
     Readers write to the stream of their group, and to none else: who may read with a group may write its stream."""
-    if stream.startswith((READER_GROUP_PREFIX, MARK_PREFIX)):
-        return min(wanted, Permission.READ)
-    return wanted
+    return Permission.READ if stream.startswith(READER_GROUP_PREFIX) else Permission.READ_UPDATE
+
+
+def needed_to_ask(stream: str, wanted: Permission) -> Permission:
+    """The permission on `owner_resource` with which one may ask for a token that gives `wanted`.
+
+    Official clients ask to write where they only read the marks of a stream: they get a token that reads."""
+    internal = stream.startswith((READER_GROUP_PREFIX, MARK_PREFIX))
+    return min(wanted, Permission.READ) if internal else wanted

@@ -11,7 +11,8 @@ from sarit.security.permissions import (
     Rule,
     Rules,
     group_resource,
-    needed_for,
+    needed_to_ask,
+    needed_to_change,
     owner_resource,
     stream_resource,
 )
@@ -79,5 +80,14 @@ def test_internal_streams_belong_to_their_group_or_stream():
     assert owner_resource("app", "_RGteam") == group_resource("app", "team")
     assert owner_resource("app", "_MARKs") == stream_resource("app", "s")
     assert owner_resource("app", "s") == stream_resource("app", "s")
-    assert needed_for("_RGteam", UPDATE) is READ
-    assert needed_for("s", UPDATE) is UPDATE
+
+
+def test_readers_change_the_stream_of_their_group_alone():
+    assert needed_to_change("_RGteam") is READ
+    assert needed_to_change("_MARKs") is UPDATE
+    assert needed_to_change("s") is UPDATE
+
+
+def test_readers_may_ask_to_write_what_they_only_read():
+    assert [needed_to_ask(name, UPDATE) for name in ("_RGteam", "_MARKs", "s")] == [READ, READ, UPDATE]
+    assert needed_to_ask("s", READ) is READ
