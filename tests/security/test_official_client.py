@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,23 @@ from pathlib import Path
 import pytest
 
 from sarit.cli.dev_ca import make_certificates
+from sarit.core.errors import Invalid
+from sarit.node.security import Security
+from sarit.security.limits import MIN_TOKEN_SECONDS
 from tests.limits import HANG_SECONDS
 from tests.security.running import PASSWORD, secured, write_files
 
 PROGRAM = Path(__file__).with_name("official_client.py")
+RENEWING = Path(__file__).with_name("official_renewal.py")
 
 
-async def _run(*arguments: str) -> tuple[int, str]:
+async def _run(*arguments: str, program: Path = PROGRAM) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(PROGRAM), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        sys.executable,
+        str(program),
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     try:
         async with asyncio.timeout(HANG_SECONDS):
@@ -56,3 +65,28 @@ def test_official_client_with_a_wrong_password_is_refused_at_once(tmp_path):
             assert "wrong" in output
 
     asyncio.run(main())
+
+
+@pytest.mark.long
+def test_official_reader_and_writer_go_on_after_their_tokens_expired(tmp_path):
+    async def main() -> None:
+        config = replace(write_files(tmp_path), token_seconds=MIN_TOKEN_SECONDS)
+        async with secured(tmp_path, config) as node:
+            seconds = str(MIN_TOKEN_SECONDS + 15)
+            code, output = await _run(node.address, "root", PASSWORD, seconds, program=RENEWING)
+            assert code == 0, output
+            written, read = output.split()[-2:]
+            assert int(written) == int(read) > MIN_TOKEN_SECONDS
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o600, False), (0o640, os.getuid() != 0), (0o644, True)])
+def test_token_keys_are_for_their_owner_or_for_a_group_of_root(tmp_path, mode, refused):
+    config = write_files(tmp_path)
+    Path(config.token_keys).chmod(mode)
+    if refused:
+        with pytest.raises(Invalid, match="can be read by others"):
+            Security(config)
+    else:
+        Security(config)
