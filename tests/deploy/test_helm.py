@@ -21,6 +21,7 @@ EVERYTHING = {
     "s3": {"existingSecret": "keys", "region": "eu-1", "endpoint": "http://s3:9000"},
     "metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "image": {"digest": "sha256:" + "a" * 64, "pullSecrets": [{"name": "registry"}]},
+    "security": {"existingSecret": "secured"},
     "config": {"log-level": "info", "store": {"weight": 2}},
     "nodeSelector": {"disk": "fast"},
     "tolerations": [{"key": "streams", "operator": "Exists"}],
@@ -115,8 +116,17 @@ def test_each_part_stops_within_its_grace_period_and_is_probed(name) -> None:
             continue
         assert pod["terminationGracePeriodSeconds"] > least[made_by]
         (container,) = pod["containers"]
-        asked = {probe: container[probe]["httpGet"]["path"] for probe in container if probe.endswith("Probe")}
+        asked = {name: _asked(probe) for name, probe in container.items() if name.endswith("Probe")}
         assert asked == {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
+
+
+def _asked(probe: dict) -> str:
+    """With TLS the kubelet cannot ask by itself: the container does."""
+    if "exec" in probe:
+        command, name = probe["exec"]["command"]
+        assert command == "sarit-probe"
+        return f"/{name}"
+    return probe["httpGet"]["path"]
 
 
 def test_services_select_the_pods_and_their_ports() -> None:

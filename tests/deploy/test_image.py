@@ -6,6 +6,7 @@ import fnmatch
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sarit.cli.dev_ca import make_certificates
 from tests.deploy.commands import parse
 from tests.deploy.tools import check, python_package
 
@@ -119,6 +121,20 @@ def probe(port: int, name: str) -> tuple[int, str]:
 def test_probe_answers_by_its_exit_code(port) -> None:
     assert probe(port, "livez")[0] == 0
     assert probe(port, "readyz") == (1, "recovering")
+
+
+def test_probe_asks_a_port_with_tls(tmp_path) -> None:
+    made = make_certificates(tmp_path / "ca", ("elsewhere",), 1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made["server"], made["server key"])
+    with HTTPServer(("127.0.0.1", 0), _Probes) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            assert probe(server.server_port, "livez")[0] == 0
+            assert probe(server.server_port, "readyz") == (1, "recovering")
+        finally:
+            server.shutdown()
 
 
 def test_probe_of_a_port_without_a_server_fails(port) -> None:

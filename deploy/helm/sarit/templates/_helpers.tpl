@@ -73,6 +73,22 @@ capabilities: {drop: [ALL]}
 - name: AWS_ENDPOINT_URL
   value: {{ . | quote }}
 {{- end }}
+{{- with .Values.security }}
+{{- if .existingSecret }}
+- name: SARIT_TLS_CERT
+  value: /etc/sarit-security/tls.crt
+- name: SARIT_TLS_KEY
+  value: /etc/sarit-security/tls.key
+- name: SARIT_TLS_CA
+  value: /etc/sarit-security/ca.crt
+{{- if .users }}
+- name: SARIT_USERS
+  value: /etc/sarit-security/users
+- name: SARIT_TOKEN_KEYS
+  value: /etc/sarit-security/token-keys
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -81,17 +97,29 @@ capabilities: {drop: [ALL]}
 {{/* A restart mends a process that stands still, and nothing else: liveness asks whether its event loop turns. */}}
 {{- define "sarit.probes" -}}
 startupProbe:
+  {{- if .Values.security.existingSecret }}
+  exec: {command: [sarit-probe, livez]}
+  {{- else }}
   httpGet: {path: /livez, port: http}
+  {{- end }}
   periodSeconds: 2
   timeoutSeconds: 2
   failureThreshold: 60
 livenessProbe:
+  {{- if .Values.security.existingSecret }}
+  exec: {command: [sarit-probe, livez]}
+  {{- else }}
   httpGet: {path: /livez, port: http}
+  {{- end }}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
+  {{- if .Values.security.existingSecret }}
+  exec: {command: [sarit-probe, readyz]}
+  {{- else }}
   httpGet: {path: /readyz, port: http}
+  {{- end }}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: 2
@@ -156,6 +184,9 @@ labels:
 {{- define "sarit.mounts" -}}
 - {name: config, mountPath: /etc/sarit, readOnly: true}
 - {name: tmp, mountPath: /tmp}
+{{- if .Values.security.existingSecret }}
+- {name: security, mountPath: /etc/sarit-security, readOnly: true}
+{{- end }}
 {{- end -}}
 
 {{- define "sarit.volumes" -}}
@@ -163,6 +194,10 @@ labels:
   configMap: {name: {{ include "sarit.fullname" . }}}
 - name: tmp
   emptyDir: {sizeLimit: 256Mi}
+{{- with .Values.security.existingSecret }}
+- name: security
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
 {{- end -}}
 
 {{- define "sarit.check" -}}
