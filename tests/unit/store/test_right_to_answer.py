@@ -1,6 +1,7 @@
 """A store that lost its containers and does not know it answers nothing that was true once."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import FRAME_HEADER
 from sarit.store.health import HealthState
 from sarit.wire import commands as wire
-from tests.unit.store.harness import World, Writer
+from tests.unit.store.harness import SMALL, World, Writer
 from tests.unit.store.server.test_connection import WRITER
 from tests.unit.store.test_hand_over import NAME, NUMBER, Lease, peers, run, until
 
@@ -168,5 +169,28 @@ def test_frames_without_a_change_are_truncated_in_time(monkeypatch):
             # They are replayed as any other.
             opened.container.fail(Unavailable("made to fail"))
             await until(lambda: a.store.opened() and a.store.opened()[0] is not opened)
+
+    run(main())
+
+
+def test_fenced_owner_without_a_lease_writes_no_chunk():
+    """It leaked for ever when the next owner had swept the epochs before (simulation seed 843218, 3 stores)."""
+
+    async def main():
+        limits = replace(SMALL, flush=replace(SMALL.flush, interval_seconds=1000))
+        async with peers(world=World(limits=limits), lease_0=Lease(), lease_1=Lease()) as (a, b):
+            await a.own(1)
+            await a.store.container(NAME).create(NAME)
+            writer = Writer(a.store, NAME)
+            await writer.set_up()
+            writer.append(b"x" * 500, 1)
+            await writer.wait_for_replies()
+            (opened,) = a.store.opened()
+            await b.own(2)
+            a.store.placement.runs = False
+            with pytest.raises(Unavailable):
+                await opened.flusher.checkpoint()
+            await a.reaches(HealthState.ABSENT)
+            assert not opened.container.storage.chunks
 
     run(main())

@@ -29,7 +29,7 @@ from sarit.store.container.recovery import aside_range
 from sarit.store.tiering.references import drop_references, put_extent, stored_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Set
+    from collections.abc import AsyncIterator, Iterable, Sequence, Set
 
     from sarit.storage.checksums import ChunkChecksums
     from sarit.store.container.container import Container
@@ -75,6 +75,20 @@ async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:
         yield item
         if count % per_turn == 0:
             await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Adjacent blocks of a segment that become one extent in a chunk or in a pack."""
+
+    segment: Segment
+    blocks: list[BlockSnapshot]
+    length: int
+
+
+def length_of(runs: Sequence[Run]) -> int:
+    """Bytes of all."""
+    return sum(run.length for run in runs)
 
 
 def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSnapshot]]:

@@ -336,6 +336,7 @@ class Compactor:
     async def _write(self, joins: list[_Join], next_name: NameChunk) -> bool:
         """Write one run as a chunk, or several as a pack; whether long-term storage was unavailable."""
         container = self._container
+        await container.confirm()  # as in the flusher
         name, number = next_name([(join.segment, join.run[0].start) for join in joins])
         self._last_number = number
         checksums = PieceChecksums([join.bytes for join in joins], self._limits.checksum_block_bytes)

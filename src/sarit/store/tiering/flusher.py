@@ -17,6 +17,7 @@ between leaves a garbage record, never an extent without its chunk.
 
 What may fail, and what follows:
 
+- The container is another store's by now: no chunk write begins. Each one is preceded by the lease, or a proof.
 - A chunk write fails: it may still have happened, or happen later.  The name is recorded as garbage, and the write is
   retried under a new name, for as long as it takes.  While long-term storage is full, `early_reclaim.py` deletes what
   no reader can reach any more.
@@ -33,7 +34,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
@@ -49,9 +49,11 @@ from sarit.store.tiering.checkpoint import (
     ENTRIES_PER_TURN,
     BatchBuilder,
     FlushLimits,
+    Run,
     add_chunk_extents,
     adjacent_runs,
     in_turns,
+    length_of,
 )
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
@@ -72,19 +74,6 @@ _log = logging.getLogger(__name__)
 # While many segments have few dirty bytes each, a checkpoint waits for that many times the interval and the bytes.
 _INTERVAL_FACTOR = 2
 _WAKEUPS_PER_INTERVAL = 8  # meanwhile: space may become short, which ends the wait
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Adjacent blocks of a segment that become one extent in a chunk or in a pack."""
-
-    segment: Segment
-    blocks: list[BlockSnapshot]
-    length: int
-
-
-def _length(runs: list[_Run]) -> int:
-    return sum(run.length for run in runs)
 
 
 class Flusher:
@@ -245,7 +234,10 @@ class Flusher:
         segments = list(snapshot.segments.values())
         coverage_probe("checkpoint_snapshot_taken")
         # 2. The chunks: all durable when this returns.
-        await self._write_runs(segments, snapshot.garbage)
+        try:
+            await self._write_runs(segments, snapshot.garbage)
+        except ExceptionGroup as group:  # the first error of a task: the container has ended, or a bug
+            raise group.exceptions[0] from None
         coverage_probe("checkpoint_chunks_written")
         # 3. The commit: durable when this returns.
         assert snapshot.frame >= self.checkpoint_frame, (snapshot, self)
@@ -289,12 +281,12 @@ class Flusher:
     async def _write_runs(self, snapshots: list[SegmentSnapshot], garbage: set[str]) -> None:
         """Write the bytes of all segments as chunks or inlined extents; all chunks are durable when this returns."""
         limits = self._limits
-        pack: list[_Run] = []
+        pack: list[Run] = []
         packed = 0
         async with asyncio.TaskGroup() as tasks:
             async for item in in_turns(snapshots, limits.segments_per_turn):
                 for blocks in adjacent_runs(item.blocks, limits.chunk_bytes):
-                    run = _Run(item.segment, blocks, sum(snapshot.block.length for snapshot in blocks))
+                    run = Run(item.segment, blocks, sum(snapshot.block.length for snapshot in blocks))
                     # An inlined extent has no place for what a run that begins within an event must say.
                     if run.length < limits.inline_below_bytes and blocks[0].block.starts:
                         self._inline(item, blocks)
@@ -324,14 +316,14 @@ class Flusher:
         item.extents.append(Extent(run[0].offset, len(data), inline=data))
         item.inlined.extend(snapshot.block for snapshot in run)
 
-    async def _start_write(self, tasks: asyncio.TaskGroup, runs: list[_Run], garbage: set[str]) -> None:
+    async def _start_write(self, tasks: asyncio.TaskGroup, runs: list[Run], garbage: set[str]) -> None:
         if not runs:
             return
-        slots = self._small_writes if _length(runs) < self._limits.small_extent_bytes else self._writes
+        slots = self._small_writes if length_of(runs) < self._limits.small_extent_bytes else self._writes
         await slots.acquire()  # here, not in the task: it bounds the number of tasks
         tasks.create_task(self._write_chunk(runs, garbage, slots))
 
-    async def _write_chunk(self, runs: list[_Run], garbage: set[str], slots: asyncio.Semaphore) -> None:
+    async def _write_chunk(self, runs: list[Run], garbage: set[str], slots: asyncio.Semaphore) -> None:
         """Write a run as a chunk, or several as a pack, for as many attempts as it takes; then release `slots`."""
         container = self._container
         try:
@@ -339,6 +331,7 @@ class Flusher:
             parts = [part for run in runs for snapshot in run.blocks for part in snapshot.parts or ()]
             delay = CHUNK_RETRY_SECONDS
             while True:
+                await container.confirm()  # before each attempt: a late write of a lost owner would stay for ever
                 name, sequence = self._name_chunk([(run.segment, run.blocks[0].offset) for run in runs])
                 checksums = PieceChecksums([run.length for run in runs], self._limits.checksum_block_bytes)
                 try:
@@ -357,7 +350,7 @@ class Flusher:
                     delay = min(delay * 2, MAX_CHUNK_RETRY_SECONDS)
             self._report_storage(None)
             self.statistics.chunks += 1
-            self.statistics.chunk_bytes += _length(runs)
+            self.statistics.chunk_bytes += length_of(runs)
             for run, its_checksums in zip(runs, checksums.finish(), strict=True):
                 self._assign_chunk(run.blocks, name, its_checksums)
         finally:
