@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from sarit.admin.callers import Callers, Gate
 from sarit.admin.console import Console
 from sarit.client import aio
 from sarit.controller.times import Times
@@ -40,11 +41,12 @@ async def serving(directory: Path, times: Times | None = None, *, writes: bool =
     health = Health("the node", env.clock)
     health.store = node.store
     health.ready()
-    console = Console(client, StandaloneView(node, health), writes=writes)
+    callers = Callers(Gate(), client)
+    console = Console(callers, StandaloneView(node, health), env, writes=writes)
     try:
         yield Serving(node, client, console)
     finally:
-        await console.close()
+        await callers.close()
         await client.close()
         await node.stop()
 

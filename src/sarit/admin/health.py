@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
+from sarit.core.errors import Unauthenticated, Unavailable
+
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import BaseRoute
 
+    from sarit.admin.callers import Gate
     from sarit.admin.reasons import HealthPort
 
 
-def routes(health: HealthPort) -> list[BaseRoute]:
-    """The routes of the probes."""
+def routes(health: HealthPort, gate: Gate) -> list[BaseRoute]:
+    """The routes of the probes; who has not logged in learns only whether the process is ready."""
 
     async def live(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -33,13 +36,18 @@ def routes(health: HealthPort) -> list[BaseRoute]:
         excluded = request.query_params.get("exclude", "").split(",")
         reasons = [reason for reason in health.reasons() if not reason.ready and reason.code not in excluded]
         status = "not ready" if reasons else "ready"
+        try:
+            await gate.sees_health(request)
+        except (Unauthenticated, Unavailable):
+            return JSONResponse({"status": status}, 503 if reasons else 200, _FRESH)
         found = [asdict(reason) for reason in reasons]
         return JSONResponse({"status": status, "reasons": found}, 503 if reasons else 200, _FRESH)
 
     async def everything(_: Request) -> Response:
         return JSONResponse(report(health), headers=_FRESH)
 
-    return [Route("/livez", live), Route("/readyz", ready), Route("/healthz", everything)]
+    details = gate.behind([Route("/healthz", everything)], gate.sees_health)
+    return [Route("/livez", live), Route("/readyz", ready), *details]
 
 
 _FRESH = {"Cache-Control": "no-store"}

@@ -18,3 +18,6 @@ HTTP_SEND_SECONDS: Final = 30.0
 HTTP_IDLE_SECONDS: Final = 60.0
 # Requests under way may end within that time when the port closes.
 HTTP_CLOSE_SECONDS: Final = 1.0
+# Callers who log in: each has a client of the controller.
+MAX_HTTP_CALLERS: Final = 64
+HTTP_CALLER_IDLE_SECONDS: Final = 300.0

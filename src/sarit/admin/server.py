@@ -39,6 +39,7 @@ from sarit.admin.limits import (
     MAX_HTTP_HEAD_BYTES,
 )
 from sarit.core.admission import Admission
+from sarit.env.tls import Handshakes, listening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from sarit.env.tls import ServerTls
 
 _log = logging.getLogger("sarit.admin")
 
@@ -72,7 +75,7 @@ class AdminServer:
         """Serve these, too, from now on."""
         self._app.router.routes.extend(routes)
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: ServerTls | None = None) -> int:
         """Listen; the port (the one found, when `port` is 0).  Raises OSError."""
         # Here and not above: most processes of this program serve no HTTP.
         from uvicorn.config import Config
@@ -91,7 +94,10 @@ class AdminServer:
         config.load()
         self._make = lambda: H11Protocol(config, state, {})
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, _address(host), port, backlog=HTTP_BACKLOG)
+        factory = self._connection if tls is None else Handshakes().before(self._connection)
+        self._server = await loop.create_server(
+            factory, _address(host), port, backlog=HTTP_BACKLOG, **listening(tls, http=True)
+        )
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self.port
 

@@ -41,9 +41,20 @@ _OPTIONS = (
         show_default=True,
         help="How long a delegation token is valid: so long a change of rights may take to reach who reads and writes.",
     ),
+    click.option(
+        "--console",
+        type=click.Choice(["on", "read-only", "off"]),
+        default="on",
+        show_default=True,
+        help="The web console: read-only changes nothing, whoever logs in.",
+    ),
+    click.option(
+        "--open-metrics/--no-open-metrics", help="Metrics and details of health for who does not log in, too."
+    ),
     click.option("--audit-log", type=_FILE, metavar="FILE", help="Note who asked for what, and whether they might."),
 )
-_NAMES = ("tls_cert", "tls_key", "tls_ca", "tls_client_certs", "users", "token_keys", "token_ttl", "audit_log")
+_NAMES = ("tls_cert", "tls_key", "tls_ca", "tls_client_certs", "users", "token_keys", "token_ttl", "audit_log",
+          "console", "open_metrics")  # fmt: skip
 
 
 def security_options(command: Command) -> Command:
@@ -69,6 +80,8 @@ def security_options(command: Command) -> Command:
                 token_keys=path("token_keys"),
                 token_seconds=given["token_ttl"],
                 audit=path("audit_log"),
+                console=given["console"],
+                open_metrics=given["open_metrics"],
             ),
         )
 

@@ -18,11 +18,12 @@ from sarit.core.errors import Invalid
 from sarit.env.limits import MAX_TLS_HANDSHAKES, TLS_HANDSHAKE_SECONDS, TLS_SHUTDOWN_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _log = logging.getLogger("sarit.security")
 
 _HTTP2: Final = "h2"
+_HTTP1: Final = "http/1.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class ServerTls:
         self._files = files
         self._seen = _times(files)
         self.context = _server_context(files)
+        # No HTTP/2 on the port of REST, console and metrics: clients would choose it.
+        self.http_context = _server_context(files, [_HTTP1])
 
     def __repr__(self) -> str:
         return f"<ServerTls of {self._files.certificate}>"
@@ -56,6 +59,7 @@ class ServerTls:
             return False
         _server_context(self._files)  # in full first: a pair that does not fit must change nothing
         _load(self.context, self._files)
+        _load(self.http_context, self._files)
         self._seen = seen
         return True
 
@@ -73,13 +77,13 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-def _server_context(files: TlsFiles) -> ssl.SSLContext:
+def _server_context(files: TlsFiles, protocols: Sequence[str] = (_HTTP2, _HTTP1)) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     # Forward secrecy and authenticated encryption only; TLS 1.3 has nothing else.
     context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
-    context.set_alpn_protocols([_HTTP2, "http/1.1"])
+    context.set_alpn_protocols(protocols)
     _load(context, files)
     return context
 
@@ -173,10 +177,12 @@ class _Refused(asyncio.Protocol):
         transport.close()
 
 
-def listening(tls: ServerTls | None) -> dict[str, Any]:
-    """Arguments of `loop.create_server` for TLS; none without."""
+def listening(tls: ServerTls | None, *, http: bool = False) -> dict[str, Any]:
+    """Arguments of `loop.create_server` for TLS; none without.  `http`: for the port of HTTP."""
     if tls is None:
         return {}
     return {
-        "ssl": tls.context, "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS, "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS
-    }  # fmt: skip
+        "ssl": tls.http_context if http else tls.context,
+        "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS,
+        "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS,
+    }

@@ -17,24 +17,32 @@ from sarit.node.metrics import Metrics
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from sarit.admin.callers import Callers, Gate
     from sarit.admin.console import Console
     from sarit.admin.console.view import NodeView
     from sarit.admin.server import AdminServer
     from sarit.client.aio import Client
+    from sarit.client.core.login import Credentials
+    from sarit.env.ports import Env
     from sarit.node.health import Health
+    from sarit.node.security import Security
 
 
 class Admin:
     """The HTTP port of one process; without a port it does nothing."""
 
-    def __init__(self, health: Health, host: str, port: int | None) -> None:
+    def __init__(self, health: Health, host: str, port: int | None, security: Security, env: Env) -> None:
         """`port`: 0 picks a free one; None: no HTTP."""
         self.health = health
         self.metrics = Metrics(health.clock)
         self._host = host
         self._port = port
+        self._security = security
+        self._env = env
         self._server: AdminServer | None = None
+        self._gate: Gate | None = None
         self._client: Client | None = None
+        self._callers: Callers | None = None
         self._console: Console | None = None
 
     def __repr__(self) -> str:
@@ -54,57 +62,79 @@ class Admin:
         if self._port is None:
             return
         from sarit.admin import health, log_level, metrics
+        from sarit.admin.callers import Gate
         from sarit.admin.exposition import Exposition
         from sarit.admin.rest.routes import health_routes
         from sarit.admin.server import AdminServer
 
         scrape = Exposition(self.metrics.samples).scrape
-        levels = log_level.routes(LEVELS, lambda: current_logs().level, change_log_level)
-        probes = [*health.routes(self.health), *health_routes(self.health)]
-        self._server = AdminServer([*probes, *levels, *metrics.routes(scrape)])
+        security = self._security
+        gate = self._gate = Gate(security.logins(self._env), open_metrics=security.config.open_metrics)
+        levels = log_level.routes(LEVELS, lambda: current_logs().level, change_log_level, anywhere=gate.has_users)
+        self._server = AdminServer([
+            *health.routes(self.health, gate),
+            *gate.behind(health_routes(self.health), gate.sees_health),
+            *gate.behind(levels, gate.is_admin),
+            *gate.behind(metrics.routes(scrape), gate.sees_metrics),
+        ])  # fmt: skip
         self.metrics.start()
         with naming_port("--http-port", self._host, self._port):
-            await self._server.start(self._host, self._port)
+            await self._server.start(self._host, self._port, security.server_tls)
 
     async def serve(self, controller: str | None = None, view: NodeView | None = None) -> None:
         """The process serves: answer everything.
 
         `controller`: HOST:PORT of this process's, whose answers routes give; None: it has none.  `view`: for the
         console."""
+        if self._server is not None and controller is not None:
+            await self._serve_api(self._server, controller, view)
+        # Last: whoever learns of it may ask for everything.
         self.health.ready()
-        if self._server is None:
-            return
-        if controller is not None:
-            self.metrics.serve(controller)
-        if controller is not None:
-            from sarit.client import aio
+        if self._server is not None:
+            self._server.complete = True
 
-            self._client = await aio.connect(controller, retry_timeout=HTTP_RETRY_SECONDS, wait=HTTP_RETRY_SECONDS)
-            from sarit.admin.rest.routes import routes
+    async def _serve_api(self, server: AdminServer, controller: str, view: NodeView | None) -> None:
+        from sarit.admin.callers import Callers
+        from sarit.admin.rest.routes import routes
+        from sarit.client.core.login import BearerToken
 
-            self._server.add(routes(self._client))
-        if self._client is not None and view is not None:
+        assert self._gate is not None
+        logins = self._security.logins(self._env)
+        own = None if logins is None else BearerToken(logins.own_token())
+        self._client = await self._connect(controller, own)
+        self.metrics.serve(self._client)
+        self._callers = Callers(self._gate, self._client, lambda credentials: self._connect(controller, credentials))
+        server.add(routes(self._callers))
+        if view is not None and self._security.config.console != "off":
             from sarit.admin.console import Console
 
-            self._console = Console(self._client, view)
-            self._server.add(self._console.routes())
-        self._server.complete = True
+            writes = self._security.config.console != "read-only"
+            self._console = Console(self._callers, view, self._env, writes=writes)
+            server.add(self._console.routes())
+
+    async def _connect(self, controller: str, credentials: Credentials | None) -> Client:
+        from sarit.client import aio
+
+        return await aio.connect(
+            controller, retry_timeout=HTTP_RETRY_SECONDS, wait=HTTP_RETRY_SECONDS, credentials=credentials,
+            tls=self._security.own_tls(),
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Close the port; last, so that probes are answered while the process stops."""
         if self._server is not None:
             await self._server.stop()
         await self.metrics.stop()
-        if self._console is not None:
-            await self._console.close()
+        if self._callers is not None:
+            await self._callers.close()
         if self._client is not None:
             await self._client.close()
 
 
 @asynccontextmanager
-async def admin_port(health: Health, host: str, port: int | None) -> AsyncIterator[Admin]:
+async def admin_port(health: Health, host: str, port: int | None, security: Security, env: Env) -> AsyncIterator[Admin]:
     """The HTTP port of a process, as long as the block lasts.  Raises as `Admin.open`."""
-    admin = Admin(health, host, port)
+    admin = Admin(health, host, port, security, env)
     try:
         await admin.open()
         yield admin

@@ -251,8 +251,7 @@ class ControllerPart:
             self._api = await serve_api(listener.connection, config, self._security)
         port: int = self._api.sockets[0].getsockname()[1]
         self._controller.advertised = (self._controller.advertised[0], port)
-        api = config.security.http_api(f"{internal_address(config)}:{port}")
-        await self._admin.serve(api, self._view(port))
+        await self._admin.serve(f"{internal_address(config)}:{port}", self._view(port))
         return port
 
     def take_over(self, live: LiveSettings) -> None:
@@ -370,7 +369,8 @@ async def _run(spec: ChildSpec, reports: int) -> None:
     try:
         security = Security(spec.config.security)
         env = real_env(security.server_tls, security.client_tls())
-        async with admin_port(Health(spec.name, env.clock), spec.config.host, spec.config.http_port) as admin:
+        health, config = Health(spec.name, env.clock), spec.config
+        async with admin_port(health, config.host, config.http_port, security, env) as admin:
             await run_part(make(spec, env, admin, security), parent, admin)
     except (SaritError, OSError) as error:
         parent.report("failed", error=type(error).__name__, text=str(error))

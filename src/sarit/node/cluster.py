@@ -380,7 +380,7 @@ class ClusterControllerProcess:
         admin.metrics.has_controller(controller.controller, listener, controller.watch)
         controller.serves(address)
         view = view_of_cluster(controller, meta, config, admin.health)
-        await admin.serve(config.security.http_api(f"{internal_address(node)}:{address[1]}"), view)
+        await admin.serve(f"{internal_address(node)}:{address[1]}", view)
         _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}{admin.where()}")
 
@@ -460,7 +460,7 @@ def _run(config: ProcessConfig, name: str, make: Any, reload: Reload | None) -> 
 
     async def main() -> None:
         env = real_env(security.server_tls, security.client_tls())
-        admin = Admin(Health(name, env.clock), config.host, config.http_port)
+        admin = Admin(Health(name, env.clock), config.host, config.http_port, security, env)
         await _serve(make(env, security), admin, env, reload)
 
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)

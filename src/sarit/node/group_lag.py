@@ -47,19 +47,14 @@ class GroupLag:
     def __repr__(self) -> str:
         return f"<GroupLag of {len(self.lags)} groups>"
 
-    async def run(self, controller: str) -> None:
-        """Measure until cancelled; `controller`: HOST:PORT."""
-        from sarit.client.aio import connect
-
+    async def run(self, client: Client) -> None:
+        """Measure until cancelled."""
         while True:
             try:
-                async with await connect(controller, retry_timeout=GROUP_LAG_INTERVAL_SECONDS) as client:
-                    while True:
-                        await self.measure(client)
-                        await asyncio.sleep(GROUP_LAG_INTERVAL_SECONDS)
+                await self.measure(client)
             except SaritError as error:
                 self._repeated.warning("", f"the lag of reader groups is not known: {error}")
-            self._groups.clear()
+                self._groups.clear()
             await asyncio.sleep(GROUP_LAG_INTERVAL_SECONDS)
 
     async def measure(self, client: Client) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.admin.exposition import Sample
+    from sarit.client.aio import Client
     from sarit.controller.server import Controller
     from sarit.env.ports import Clock
     from sarit.node.gc_scheduler import GcScheduler
@@ -73,13 +74,13 @@ class Metrics:
         self._loop_delay = LoopDelay(self._clock.monotonic)
         self._loop_delay.start()
 
-    def serve(self, controller: str) -> None:
-        """The controller of this process, at HOST:PORT, serves."""
+    def serve(self, client: Client) -> None:
+        """The controller of this process serves; `client`: of it, for as long as this runs."""
         from sarit.node.group_lag import GroupLag
 
         if self.controller is not None:
             self._lag = GroupLag(self._clock, self.controller.assignment.is_mine)
-            self._lag_task = asyncio.ensure_future(self._lag.run(controller))
+            self._lag_task = asyncio.ensure_future(self._lag.run(client))
 
     async def stop(self) -> None:
         """End what `serve` began."""

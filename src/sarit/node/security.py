@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+    from sarit.client.core.login import Tls
     from sarit.controller.access import Access
     from sarit.env.ports import Env
     from sarit.env.tls import ServerTls
+    from sarit.security.login import Logins
     from sarit.store.server.access import TokenChecks
 
 _log = logging.getLogger("sarit.security")
@@ -43,7 +45,8 @@ class SecurityConfig:
     `certificate`, `key`: TLS on every port.  `ca`: who signed the certificates of this installation; None is what the
     system trusts.  `client_certificates`: clients need a certificate from `ca`, too.
     `users`, `token_keys`: with both, every request is checked.  `token_seconds`: how long a token is valid.
-    `audit`: the file of decisions."""
+    `audit`: the file of decisions.  `console`: on, read-only or off.  `open_metrics`: metrics and health for
+    who does not log in, too."""
 
     certificate: str | None = None
     key: str | None = None
@@ -53,6 +56,8 @@ class SecurityConfig:
     token_keys: str | None = None
     token_seconds: int = DEFAULT_TOKEN_SECONDS
     audit: str | None = None
+    console: str = "on"
+    open_metrics: bool = False
 
     def check(self) -> None:
         """Raises Invalid for settings that contradict each other."""
@@ -69,15 +74,6 @@ class SecurityConfig:
         if self.token_seconds < MIN_TOKEN_SECONDS:
             raise Invalid(f"--token-ttl {self.token_seconds}: the least is {MIN_TOKEN_SECONDS} s")
 
-    def http_api(self, controller: str) -> str | None:
-        """The controller that REST and console of this process may ask: none where callers have to log in.
-
-        They would ask in the name of the process, whoever calls them."""
-        if self.users is None and self.certificate is None:
-            return controller
-        _log.warning("REST and console are off: they know neither users nor TLS; metrics and health are answered")
-        return None
-
 
 class Security:
     """What the parts of a process need of it.  Raises Invalid, OSError: a file cannot be used."""
@@ -90,7 +86,7 @@ class Security:
         self._keys = _read_keys(config.token_keys) if config.token_keys is not None else None
         self._seen = _stamp(config.users), _stamp(config.token_keys)
         self._access: Access | None = None
-        self._replace_users: Callable[[dict[str, User]], None] | None = None
+        self._logins: Logins | None = None
         self._task: asyncio.Task[None] | None = None
         self._audit: Audit | None = None
 
@@ -118,18 +114,48 @@ class Security:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._access is not None:
-            await self._access.close()
+        if self._logins is not None:
+            await self._logins.close()
+
+    def logins(self, env: Env) -> Logins | None:
+        """The log-ins of the process, for gRPC and HTTP; None where nobody logs in."""
+        if self.config.users is None:
+            return None
+        if self._logins is None:
+            from sarit.security.login import Logins
+
+            self._logins = Logins(env, self._users)
+        return self._logins
+
+    def own_tls(self) -> Tls | None:
+        """For a client of this process that talks to its own controller; None without TLS."""
+        found = self.client_tls()
+        if found is None or self.config.certificate is None:
+            return None
+        import ssl
+
+        from sarit.client.core.login import Tls
+
+        context = found
+
+        # Its certificate is known, whoever signed it.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(self.config.certificate)
+
+        class OwnTls(Tls):
+            def context(self) -> ssl.SSLContext:
+                return context
+
+        return OwnTls()
 
     def access(self, env: Env) -> Access | None:
         """For a controller; None where everybody may do everything."""
         if self._keys is None:
             return None
         from sarit.controller.access import Access
-        from sarit.security.login import Logins
 
-        logins = Logins(env, self._users)
-        self._replace_users = logins.replace_users
+        logins = self.logins(env)
+        assert logins is not None
         self._access = Access(env, logins, self._current_keys, self.config.token_seconds, self._audit_of(env))
         return self._access
 
@@ -160,8 +186,8 @@ class Security:
         users, keys = _stamp(self.config.users), _stamp(self.config.token_keys)
         if self.config.users is not None and users != self._seen[0]:
             self._users = _read_users(self.config.users)
-            if self._replace_users is not None:
-                self._replace_users(self._users)
+            if self._logins is not None:
+                self._logins.replace_users(self._users)
             self._seen = users, self._seen[1]
             changed.append("users")
         if self.config.token_keys is not None and keys != self._seen[1]:

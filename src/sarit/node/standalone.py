@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import socket
 import sys
@@ -224,7 +225,7 @@ async def _serve(config: NodeConfig, env: Env, security: Security, reload: Reloa
     try:
         async with AsyncExitStack() as closing:
             await closing.enter_async_context(service_manager(health, env.clock))
-            admin = await closing.enter_async_context(admin_port(health, config.host, config.http_port))
+            admin = await closing.enter_async_context(admin_port(health, config.host, config.http_port, security, env))
             logs = None  # in the directory
             if config.log_url is not None:
                 logs = await closing.enter_async_context(
@@ -269,7 +270,7 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node
         metrics.has_controller(node.controller, node.api)
     from sarit.node.console_view import StandaloneView
 
-    controller = config.security.http_api(f"{internal_address(config)}:{node.controller_port}")
+    controller = f"{internal_address(config)}:{node.controller_port}"
     await admin.serve(controller, StandaloneView(node, admin.health))
     _log.info("%s", line.text("standalone", _recovery_fact(node), limit_fact(config)))
     say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
@@ -282,8 +283,21 @@ def _recovery_fact(node: Node) -> str:
     return recovery_fact(containers, seconds, found.replayed_frames, found.replayed_bytes, damaged)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach a host that is listened on."""
+    if host in EVERY_ADDRESS:
+        return False
+    return ipaddress.ip_address(bound_address(host).partition("%")[0]).is_loopback
+
+
 def warn_of_addresses(config: NodeConfig) -> None:
-    """Log that clients of other machines will not reach the node, if that is so."""
+    """Log that clients of other machines will not reach the node, or that all of them may do everything, if so."""
+    if config.security.users is None and not is_loopback(config.host):
+        _log.warning(
+            "--host %s without --users: whoever reaches the ports may read, change and delete everything "
+            "(docs/operations/security.md)",
+            config.host or "''",
+        )
     if config.host in EVERY_ADDRESS and not config.advertised_host:
         _log.warning(
             "--host %s without --advertise: clients get the address 127.0.0.1, so only those on this machine can write "

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import logging
 from collections import OrderedDict
 from hashlib import blake2b
@@ -28,7 +29,7 @@ from sarit.security.limits import (
     MAX_FAILED_LOGINS,
     MAX_PASSWORD_CHECKS,
 )
-from sarit.security.permissions import Caller
+from sarit.security.permissions import ADMIN_ROLE, Caller
 from sarit.security.users import User, matches
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.security")
 
+OWN_NAME: Final = "sarit"  # in the audit log: what the node asks for itself
 _REFUSED: Final = "user or password is wrong"
 # Nobody's: a check against it takes as long as one against a user's.
 _NOBODY: Final = User(
@@ -63,7 +65,9 @@ class Logins:
         self._key = env.random.bytes(LOGIN_KEY_BYTES)
         self._cached: OrderedDict[bytes, Caller | None] = OrderedDict()  # None: the password is wrong
         self._checks = 0
+        self._closed = False
         self._failed: OrderedDict[str, list[float]] = OrderedDict()  # by user: when, of late
+        self._own: str | None = None
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
 
     def __repr__(self) -> str:
@@ -77,7 +81,14 @@ class Logins:
 
     async def close(self) -> None:
         """End the thread that checks passwords."""
+        self._closed = True
         await self._worker.close()
+
+    def own_token(self) -> str:
+        """A token for this process's own requests, which it never leaves; its bearer may do everything."""
+        if self._own is None:
+            self._own = base64.urlsafe_b64encode(self._env.random.bytes(LOGIN_KEY_BYTES)).decode()
+        return self._own
 
     async def caller(self, authorization: str | None, peer: str) -> Caller:
         """Who sent the header.  `peer`: for the log.  Raises Unauthenticated, Unavailable."""
@@ -86,6 +97,8 @@ class Logins:
         if len(authorization) > MAX_AUTHORIZATION_BYTES:
             raise Unauthenticated(f"the header authorization has more than {MAX_AUTHORIZATION_BYTES} bytes")
         method, _, value = authorization.partition(" ")
+        if self._own is not None and hmac.compare_digest(authorization.encode(), f"Bearer {self._own}".encode()):
+            return Caller(OWN_NAME, frozenset((ADMIN_ROLE,)))
         if method.lower() == "bearer" and self._bearer is not None:
             return (await self._bearer.caller(value.strip(), self._env.clock.wall_ms() / 1000))[0]
         if method.lower() != "basic":
@@ -103,6 +116,8 @@ class Logins:
         self._check_guesses(name)
         if self._checks >= MAX_PASSWORD_CHECKS:
             raise Unavailable("too many log-ins at once: try again")
+        if self._closed:
+            raise Unavailable("the process stops")
         users, user = self._users, self._users.get(name)
         self._checks += 1
         try:

@@ -15,12 +15,14 @@ from sarit.core.errors import (
     Conflict,
     Corrupt,
     Exists,
+    Forbidden,
     Invalid,
     Moved,
     NotFound,
     SaritError,
     Sealed,
     Truncated,
+    Unauthenticated,
     Unavailable,
 )
 from sarit.core.names import StreamName
@@ -39,8 +41,8 @@ A = TypeVar("A")
 _log = logging.getLogger("sarit.admin.console")
 
 _STATUSES: Final[tuple[tuple[type[SaritError], int], ...]] = (
-    (Invalid, 400), (NotFound, 404), (Exists, 409), (Conflict, 409), (Sealed, 409), (Truncated, 410),
-    (Unavailable, 503), (Moved, 503), (Corrupt, 500),
+    (Invalid, 400), (Unauthenticated, 401), (Forbidden, 403), (NotFound, 404), (Exists, 409), (Conflict, 409),
+    (Sealed, 409), (Truncated, 410), (Unavailable, 503), (Moved, 503), (Corrupt, 500),
 )  # fmt: skip
 
 

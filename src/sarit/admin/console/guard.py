@@ -1,7 +1,7 @@
-"""Who may ask the console, and what browsers may do with its answers.
+"""From which pages the console may be asked, and what browsers may do with its answers.
 
-The console has no users: whoever reaches its port may use it.  But a browser that reaches the port also shows pages of
-others, and none of those may use it.  Three checks, each before a handler runs:
+Without users, whoever reaches its port may use it; with users, who has logged in (`sessions.py`).  But a browser that
+may use it also shows pages of others, and none of those may.  Three checks, each before a handler runs:
 
 1. `Host` is an address, localhost or a name of the node.  A name that an attacker resolves to this machine (DNS
    rebinding) is refused, because a page of that name would count as ours.
@@ -93,15 +93,17 @@ def refusal(method: str, headers: Headers, names: frozenset[str], token: str, wr
 
 
 class Guard:
-    """An application behind the checks.  `cached`: its answers may be kept, if asked about again each time."""
+    """An application behind the checks.  `cached`: its answers may be kept, if asked about again each time.
+
+    `rules`: of a request, the token that a change must have, and whether there may be changes."""
 
     def __init__(
-        self, app: ASGIApp, names: Callable[[], frozenset[str]], token: str, *, writes: bool, cached: bool = False
-    ) -> None:
+        self, app: ASGIApp, names: Callable[[], frozenset[str]], rules: Callable[[Scope], tuple[str, bool]], *,
+        cached: bool = False,
+    ) -> None:  # fmt: skip
         self._app = app
         self._names = names
-        self._token = token
-        self._writes = writes
+        self._rules = rules
         self._cache = "no-cache" if cached else "no-store"
 
     def __repr__(self) -> str:
@@ -118,7 +120,7 @@ class Guard:
                 headers["cache-control"] = self._cache
             await send(message)
 
-        found = refusal(scope["method"], Headers(scope=scope), self._names(), self._token, self._writes)
+        found = refusal(scope["method"], Headers(scope=scope), self._names(), *self._rules(scope))
         if found is None:
             await self._app(scope, receive, with_headers)
         else:

@@ -7,6 +7,10 @@ from typing import Final
 from sarit.core.limits import KIB, MIB
 
 CONSOLE_TOKEN_BYTES: Final = 32
+# Log-ins of browsers: at most so many, each for so long at most, and so long without a request.
+CONSOLE_MAX_SESSIONS: Final = 256
+CONSOLE_SESSION_SECONDS: Final = 12 * 3600.0
+CONSOLE_SESSION_IDLE_SECONDS: Final = 3600.0
 # Lists: names are fetched once and searched in memory; a page of them is shown.
 CONSOLE_MAX_NAMES: Final = 100_000
 CONSOLE_NAMES_SECONDS: Final = 10.0

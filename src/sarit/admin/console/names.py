@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.admin.console.limits import CONSOLE_MAX_NAMES, CONSOLE_NAMES_SECONDS
-from sarit.core.errors import NotFound
+from sarit.core.errors import Forbidden, NotFound
 from sarit.core.names import SYSTEM_SCOPE, StreamName
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class NameLists:
             try:
                 async for name in fetch(scope):
                     yield name
-            except NotFound:  # the scope was deleted meanwhile
+            except (NotFound, Forbidden):  # the scope was deleted meanwhile, or the right was taken
                 continue
 
     async def _streams(self, scope: str) -> AsyncIterator[str]:

@@ -185,10 +185,11 @@ class StreamCalls:
     async def transactions(self, request: Request) -> Any:
         """Those that are open, and those that ended last."""
         stream = stream_of(request)
-        found = await self._node.open_transactions(stream, CONSOLE_MAX_TRANSACTIONS)
         ended = []
         async for transaction, status in self._client.transactional_writer(stream).completed():
             ended.append({"id": str(transaction), "state": status.name.lower()})
+        # After the controller has answered: it says whether the caller may see the stream.
+        found = await self._node.open_transactions(stream, CONSOLE_MAX_TRANSACTIONS)
         rows = [
             {"id": one.id, "state": one.state, "began_ms": one.began_ms, "lease_ms": one.lease_ms,
              "left_ms": one.left_ms}

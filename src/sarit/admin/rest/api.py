@@ -136,6 +136,8 @@ OPERATIONS: Final = (*HEALTH, *SCOPES, *STREAMS, *READER_GROUPS)
 # What every operation may answer, and what every one with a body may.
 COMMON_ANSWERS: Final = {
     400: "the request is wrong; nothing was done",
+    401: "log in: the user or the password is wrong, or there is none; where there are users",
+    403: "the caller may not do this; where there are users",
     500: "stored data is damaged, or there is a bug: see the log of the node",
     503: "not now, or not in time: a change may have been made all the same",
 }

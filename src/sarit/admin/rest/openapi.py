@@ -28,7 +28,15 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
             "description": "Scopes, streams, reader groups and health, under the paths of Pravega's REST API.",
         },
         "paths": paths,
-        "components": {"schemas": MODELS},
+        "components": {
+            "schemas": MODELS,
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+        # Where there are no users, nobody logs in.
+        "security": [{}, {"basic": []}, {"bearer": []}],
     }
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import re
-from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from sarit.admin.callers import CHALLENGE, peer_of
 from sarit.admin.rest.api import HEALTH, OPERATIONS, READER_GROUPS, SCOPES, STREAMS
 from sarit.admin.rest.handlers import HANDLERS, Asked, Raw
 from sarit.admin.rest.health import handlers
@@ -21,7 +21,17 @@ from sarit.admin.rest.limits import MAX_REST_BODY_BYTES, REST_ANSWER_SECONDS
 from sarit.admin.rest.models import MODELS
 from sarit.admin.rest.openapi import document
 from sarit.admin.rest.schema import check, read_json
-from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, NotFound, SaritError, Sealed
+from sarit.core.errors import (
+    Conflict,
+    Corrupt,
+    Exists,
+    Forbidden,
+    Invalid,
+    NotFound,
+    SaritError,
+    Sealed,
+    Unauthenticated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -29,9 +39,10 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
 
+    from sarit.admin.callers import Callers
     from sarit.admin.reasons import HealthPort
     from sarit.admin.rest.api import Operation
-    from sarit.client.aio import Client
+    from sarit.admin.rest.handlers import Handler
 
     Bound = Callable[[Asked], Awaitable[Any]]
 
@@ -39,21 +50,22 @@ _log = logging.getLogger("sarit.admin.rest")
 
 # Everything else is Unavailable, or for a caller the same.
 _STATUS: Final[dict[type[SaritError], int]] = {
-    Invalid: 400, NotFound: 404, Exists: 409, Sealed: 409, Conflict: 412, Corrupt: 500,
+    Invalid: 400, Unauthenticated: 401, Forbidden: 403,
+    NotFound: 404, Exists: 409, Sealed: 409, Conflict: 412, Corrupt: 500,
 }  # fmt: skip
 _UNAVAILABLE: Final = 503
 _WHOLE: Final = re.compile(r"-?\d{1,19}")
 
 
-def routes(client: Client) -> list[BaseRoute]:
-    """The routes under /v1 that need a controller, and /openapi.json.  They use the client while they are served."""
+def routes(callers: Callers) -> list[BaseRoute]:
+    """The routes under /v1 that need a controller, and /openapi.json.  Each is asked by its caller's client."""
     description = json.dumps(document(OPERATIONS, version("sarit"))).encode()
 
     async def show_document(_: Request) -> Response:
         return _response(200, Raw(description))
 
     return [
-        *_resources((*SCOPES, *STREAMS, *READER_GROUPS), {name: partial(h, client) for name, h in HANDLERS.items()}),
+        *_resources((*SCOPES, *STREAMS, *READER_GROUPS), HANDLERS, callers),
         Route("/openapi.json", show_document, methods=["GET"]),
         Route("/v1/{rest:path}", _NothingHere()),
     ]
@@ -61,14 +73,20 @@ def routes(client: Client) -> list[BaseRoute]:
 
 def health_routes(health: HealthPort) -> list[BaseRoute]:
     """The routes under /v1/health: they work while the process starts, too."""
-    return _resources(HEALTH, handlers(health))
+    return _resources(HEALTH, {name: _without_client(each) for name, each in handlers(health).items()})
 
 
-def _resources(operations: Iterable[Operation], by_name: Mapping[str, Bound]) -> list[BaseRoute]:
-    by_path: dict[str, dict[str, tuple[Operation, Bound]]] = {}
+def _without_client(handler: Bound) -> Handler:
+    return lambda _, asked: handler(asked)
+
+
+def _resources(
+    operations: Iterable[Operation], by_name: Mapping[str, Handler], callers: Callers | None = None
+) -> list[BaseRoute]:
+    by_path: dict[str, dict[str, tuple[Operation, Handler]]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, {})[operation.method] = (operation, by_name[operation.name])
-    return [Route(path, _Resource(methods)) for path, methods in by_path.items()]
+    return [Route(path, _Resource(methods, callers)) for path, methods in by_path.items()]
 
 
 class _Refused(Exception):
@@ -81,28 +99,33 @@ class _Refused(Exception):
 
 
 class _Resource:
-    """One path with its methods, as an ASGI application."""
+    """One path with its methods, as an ASGI application; `callers`: None where no client is needed."""
 
-    def __init__(self, methods: Mapping[str, tuple[Operation, Bound]]) -> None:
+    def __init__(self, methods: Mapping[str, tuple[Operation, Handler]], callers: Callers | None) -> None:
         self._methods = methods
+        self._callers = callers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
-            response = await self._answer(request)
+            if self._callers is None:
+                response = await self._answer(request, None)
+            else:
+                async with self._callers.asking(request.headers.get("authorization"), peer_of(request)) as asker:
+                    response = await self._answer(request, asker.client)
         except ClientDisconnect:
             return
         except _Refused as refused:
             response = _error(refused.status, str(refused), refused.headers)
         except SaritError as error:
             status = next((s for kind, s in _STATUS.items() if isinstance(error, kind)), _UNAVAILABLE)
-            response = _error(status, str(error))
+            response = _error(status, str(error), CHALLENGE if status == 401 else None)
         except Exception:
             _log.exception("a request failed: %s %s", request.method, ascii(request.url.path))
             response = _error(500, "the request failed by a mistake of the node: its log says more")
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Request, client: Any) -> Response:
         # As HTTP has it: HEAD is GET, of which the server sends no body.
         method = "GET" if request.method == "HEAD" else request.method
         if method not in self._methods:
@@ -116,7 +139,7 @@ class _Resource:
         )
         try:
             async with asyncio.timeout(REST_ANSWER_SECONDS):
-                found = await handler(asked)
+                found = await handler(client, asked)
         except TimeoutError:
             raise _Refused(
                 _UNAVAILABLE, f"no outcome within {REST_ANSWER_SECONDS:g} s: a change may still be made",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import httpx
 from starlette.applications import Starlette
 
+from sarit.admin.callers import Callers, Gate
 from sarit.admin.reasons import Reason
 from sarit.admin.rest.routes import health_routes, routes
 from tests.unit.client.nodes import on_node
@@ -38,7 +39,7 @@ class FakeHealth:
 
 def rest_on(client: Client) -> httpx.AsyncClient:
     """An HTTP client of the routes."""
-    transport = httpx.ASGITransport(Starlette(routes=[*health_routes(FakeHealth()), *routes(client)]))
+    transport = httpx.ASGITransport(Starlette(routes=[*health_routes(FakeHealth()), *routes(Callers(Gate(), client))]))
     return httpx.AsyncClient(transport=transport, base_url="http://node")
 
 

@@ -6,14 +6,14 @@ export class Failure extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
-async function request(method, path, body, token) {
+async function request(method, where, body, token) {
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (token) headers["X-Sarit-Token"] = token;
   let reply;
   try {
-    reply = await fetch(`/console/api${path}`, {
-      method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "omit",
+    reply = await fetch(`/console/api${where}`, {
+      method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin",
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -21,6 +21,7 @@ async function request(method, path, body, token) {
   }
   let found = null;
   try { found = await reply.json(); } catch { /* not JSON */ }
+  if (reply.status === 401 && where !== "/log-in") document.dispatchEvent(new CustomEvent("log-in"));
   if (!reply.ok) throw new Failure(reply.status, found?.error ?? `the node answered ${reply.status}`);
   return found;
 }
@@ -52,6 +53,11 @@ export async function send(method, where, body = {}) {
     return request(method, where, body, fresh.token);
   }
 }
+
+/** The password goes to the node and is kept nowhere here: a cookie that no script can read stands for the log-in. */
+export const logIn = (user, password) => request("POST", "/log-in", { user, password });
+
+export const logOut = () => send("POST", "/log-out");
 
 /** Server-sent events; `on`: name -> function(document). Returns what closes it. */
 export function live(where, params, on, onState = () => {}) {

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { fill, h, icon, ICONS } from "./dom.js";
 import { failure } from "./parts.js";
 import { groups, group } from "./views/groups.js";
+import { logIn } from "./views/login.js";
 import { overview } from "./views/overview.js";
 import { settings } from "./views/settings.js";
 import { stream } from "./views/stream.js";
@@ -54,6 +55,7 @@ async function show() {
     end = () => ended.forEach((each) => each());
     await view({ root, parts: rest, params, writes: session.writes, onEnd: (each) => ended.push(each) });
   } catch (error) {
+    if (asked) return;
     fill(root, h("h1", {}, name), failure(error));
   }
   // Unless it has moved on while the view was loading.
@@ -100,8 +102,36 @@ function status() {
   }, (kind, text) => { if (kind !== "open") draw("bad", "not connected"); if (text) place.title = text; });
 }
 
+/** Who has logged in, with the way out; nothing where nobody logs in. */
+function account(user) {
+  if (!user) return;
+  document.getElementById("account").replaceChildren(
+    h("span", { class: "user", title: user }, user),
+    h("button", { type: "button", class: "ghost", onclick: async () => { try { await api.logOut(); } finally { location.reload(); } } }, "Log out"));
+}
+
+let asked = false;
+function askToLogIn() {
+  if (asked) return;
+  asked = true;
+  end?.();
+  end = null;
+  removeEventListener("hashchange", show);
+  document.body.classList.add("logged-out");
+  document.title = "Log in · Sarit";
+  // A new page: nothing of what another user saw stays in memory.
+  logIn(main, () => location.reload());
+}
+
+async function begin() {
+  document.addEventListener("log-in", askToLogIn);
+  try { account((await api.getSession()).user); } catch { /* the page shows it */ }
+  if (asked) return;
+  status();
+  addEventListener("hashchange", show);
+  await show();
+}
+
 navigation();
 theme();
-status();
-addEventListener("hashchange", show);
-show();
+begin();

@@ -1,0 +1,113 @@
+"""Log-ins of browsers: a cookie names a session, whose log-in stays in the memory of this process.
+
+The password is never in the browser after it was sent.  The cookie is for this console alone (HttpOnly,
+SameSite=Strict, Secure under TLS).  A session ends with a log-out, after CONSOLE_SESSION_SECONDS, after
+CONSOLE_SESSION_IDLE_SECONDS without a request, and with the process.  Its log-in is checked at every request: a user
+whose password was changed logs in again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+
+from sarit.admin.console.limits import (
+    CONSOLE_MAX_SESSIONS,
+    CONSOLE_SESSION_IDLE_SECONDS,
+    CONSOLE_SESSION_SECONDS,
+    CONSOLE_TOKEN_BYTES,
+)
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Env
+
+
+@dataclass(slots=True)
+class Session:
+    """A browser that has logged in; `authorization`: as the header of a request; `token`: for its changes."""
+
+    authorization: str
+    token: str
+    began: float
+    used: float
+    ended: bool = False
+
+
+class Sessions:
+    """Those of one console."""
+
+    def __init__(self, env: Env, most: int = CONSOLE_MAX_SESSIONS) -> None:
+        self._env = env
+        self._most = most
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()  # by the hash of the cookie; last used last
+
+    def __repr__(self) -> str:
+        return f"<Sessions, {len(self._sessions)} open>"
+
+    def begin(self, authorization: str) -> str:
+        """A new one; the value of its cookie.  The one that was used least ends when there are too many."""
+        now, cookie = self._env.clock.monotonic(), random_text(self._env)
+        self._sessions[_key(cookie)] = Session(authorization, random_text(self._env), now, now)
+        if len(self._sessions) > self._most:
+            self._sessions.popitem(last=False)[1].ended = True
+        return cookie
+
+    def find(self, cookie: str) -> Session | None:
+        """The one of a cookie, if it has not ended."""
+        key, now = _key(cookie), self._env.clock.monotonic()
+        found = self._sessions.get(key)
+        if found is None:
+            return None
+        if not self.lives(found):
+            self.end(cookie)
+            return None
+        found.used = now
+        self._sessions.move_to_end(key)
+        return found
+
+    def lives(self, session: Session) -> bool:
+        """Whether it has not ended."""
+        now = self._env.clock.monotonic()
+        old = now - session.began >= CONSOLE_SESSION_SECONDS or now - session.used >= CONSOLE_SESSION_IDLE_SECONDS
+        return not (session.ended or old)
+
+    def end(self, cookie: str) -> None:
+        """Log out."""
+        found = self._sessions.pop(_key(cookie), None)
+        if found is not None:
+            found.ended = True
+
+
+def random_text(env: Env) -> str:
+    """A secret that nobody guesses."""
+    return base64.urlsafe_b64encode(env.random.bytes(CONSOLE_TOKEN_BYTES)).decode().rstrip("=")
+
+
+def cookie_name(port: int) -> str:
+    """Browsers send cookies of one port of a host to all its others: each node has a name of its own."""
+    return f"sarit-session-{port}"
+
+
+def cookie_of(header: str, port: int) -> str:
+    """The value of our cookie in a header; "": there is none."""
+    try:
+        found = SimpleCookie(header).get(cookie_name(port))
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def set_cookie(port: int, value: str, *, secure: bool) -> str:
+    """The header that sets it; an empty value takes it away."""
+    age = int(CONSOLE_SESSION_SECONDS) if value else 0
+    more = "; Secure" if secure else ""
+    return f"{cookie_name(port)}={value}; Path=/console/api; Max-Age={age}; HttpOnly; SameSite=Strict{more}"
+
+
+def _key(cookie: str) -> bytes:
+    # Not the value itself: how long a look-up takes says nothing about it.
+    return hashlib.sha256(cookie.encode(errors="replace")).digest()
