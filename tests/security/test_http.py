@@ -4,51 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import httpx
 import pytest
 
-from sarit.cli.dev_ca import make_certificates
-from sarit.node.admin import admin_port
-from sarit.node.console_view import StandaloneView
-from sarit.node.health import Health
 from sarit.node.logs import current_logs
-from sarit.security.users import User, format_users, hash_password, parse_users
-from tests.security.running import PASSWORD, secured, write_files
+from tests.security.http_serving import serving
+from tests.security.running import PASSWORD
 
 _ALICE, _BOB, _ROOT = (("alice", PASSWORD), ("bob", PASSWORD), ("root", PASSWORD))
-
-
-class Http:
-    """The HTTP port of a node."""
-
-    def __init__(self, base: str, context: ssl.SSLContext, admin) -> None:
-        self.base, self.context, self.admin = base, context, admin
-
-    def as_user(self, auth=None, **options) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.base, verify=self.context, auth=auth, **options)
-
-
-@asynccontextmanager
-async def serving(directory, **options):
-    """A node with users, TLS and an HTTP port; alice reads scope app, bob changes it, scrape has the role metrics."""
-    made = make_certificates(directory / "certificates", (), 1)
-    ca, certificate, key = (str(made[name]) for name in ("ca", "server", "server key"))
-    config = write_files(directory)
-    users = parse_users((directory / "users").read_text(), "users")
-    users |= {"scrape": User("scrape", hash_password(PASSWORD), frozenset({"metrics"}))}
-    (directory / "users").write_text(format_users(users.values()))
-    config = replace(config, certificate=certificate, key=key, ca=ca, **options)
-    async with secured(directory, config, ca=ca) as made:
-        node, env = made.node, made.node.env
-        async with admin_port(Health("the node", env.clock), "127.0.0.1", 0, node.security, env) as admin:
-            await admin.serve(f"127.0.0.1:{node.controller_port}", StandaloneView(node, admin.health))
-            rules = [("user:alice", "READ"), ("user:bob", "READ_UPDATE")]
-            await made.grant(*((who, f"prn::/scope:app{end}", what) for who, what in rules for end in ("", "/*")))
-            yield Http(f"https://127.0.0.1:{admin.port}", ssl.create_default_context(cafile=ca), admin)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +102,8 @@ def test_console_shows_and_changes_what_its_user_may(runner, http):
     async def main() -> None:
         async with http.as_user() as nobody:
             assert (await nobody.get("/")).status_code == 200
-            for path in ("/session", "/overview", "/streams", "/overview/live"):
+            assert (await nobody.get("/console/api/session")).json() == {"log_in": True}
+            for path in ("/overview", "/settings", "/streams", "/overview/live"):
                 found = await nobody.get(f"/console/api{path}")
                 assert (found.status_code, "www-authenticate" in found.headers) == (401, False), path
             assert (await nobody.post("/console/api/scopes", json={"scope": "x"})).status_code == 401
@@ -153,8 +118,10 @@ def test_console_shows_and_changes_what_its_user_may(runner, http):
             assert (await alice.get("/console/api/overview")).json()["health"] == "ok"
             # Without the token of this session, as a page of another site would send it.
             assert (await alice.post("/console/api/log-out", json={})).status_code == 403
+            cookie = {"Cookie": "; ".join(f"{name}={value}" for name, value in alice.cookies.items())}
             assert (await alice.post("/console/api/log-out", json={}, headers=change)).status_code == 200
-            assert (await alice.get("/console/api/overview")).status_code == 401
+            # The cookie is worth nothing any more, also to who has kept it.
+            assert (await _get(http, "/console/api/overview", headers=cookie)).status_code == 401
         async with http.as_user() as root:
             session = await _log_in(root, *_ROOT)
             change = {"X-Sarit-Token": session["token"]}

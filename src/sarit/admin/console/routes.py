@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sarit.admin.console.view import NodeView
     from sarit.env.ports import Env
 
+_SESSION: Final = "/console/api/session"
 _LOG_IN: Final = "/console/api/log-in"
 _LOG_OUT: Final = "/console/api/log-out"
 
@@ -99,7 +100,10 @@ class Console:
             return
         session = self.sessions.find(_cookie(scope))
         if session is None:
-            await JSONResponse({"error": "log in"}, 401)(scope, receive, send)
+            # The page asks whether somebody has logged in: that nobody has is an answer, and no error.
+            first = scope["path"] == _SESSION and request.method == "GET"
+            answer = JSONResponse({"log_in": True}) if first else JSONResponse({"error": "log in"}, 401)
+            await answer(scope, receive, send)
             return
         if scope["path"] == _LOG_OUT and request.method == "POST":
             self.sessions.end(_cookie(scope))

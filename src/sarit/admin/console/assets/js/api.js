@@ -36,7 +36,14 @@ export const path = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
 export const get = (where, params = {}) => request("GET", where + query(params));
 
 export async function getSession() {
-  session ??= await get("/session");
+  if (!session) {
+    const found = await get("/session");
+    if (found.log_in) {
+      document.dispatchEvent(new CustomEvent("log-in"));
+      throw new Failure(401, "log in");
+    }
+    session = found;
+  }
   return session;
 }
 
