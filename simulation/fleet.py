@@ -219,6 +219,8 @@ class Fleet(Cluster):
             connected.registers, connected.members, process.env, _SECRET, options.containers, options.stores,
             options.times(), connected.lease_seconds,
         )  # fmt: skip
+        if not options.quotas:
+            made.controller.quotas.apply = None
         await made.open()
         listener = GrpcListener(made.services(), NodeConfig("/data", address).max_api_connections)
         await asyncio.get_running_loop().create_server(listener.connection, address, CONTROLLER_PORT)

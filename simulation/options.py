@@ -118,6 +118,7 @@ class Options:
     old_reads: float = 0.0
     old_changes: float = 0.0
     early_requests: float = 0.0
+    quotas: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
     entry_bytes: int = 0

@@ -32,6 +32,7 @@ _NOUNS = {
     "top": ("sarit.cli.top:top", "Show what processes do now, live."),
     "user": ("sarit.cli.user:user", "Add, change, list and delete the users who may log in."),
     "acl": ("sarit.cli.acl:acl", "Give, take and list permissions."),
+    "quota": ("sarit.cli.quota:quota", "Limit what scopes and users may use."),
     "tls": ("sarit.cli.tls:tls", "Make certificates for trials."),
     "export": ("sarit.cli.transfer.exporting:export", "Write the events of a stream to a file."),
     "import": ("sarit.cli.transfer.importing:import_", "Write the events of a file to a stream, each once."),

@@ -8,6 +8,7 @@ alone; and a list shows what its caller may read.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -213,7 +214,15 @@ NEEDS: Final[Mapping[str, Need]] = {
     "scalingEvents": _of_stream(_read),
     "listRules": Need(_update, _root),
     "changeRules": Need(_update, _root),
+    "listQuotas": Need(_update, _root),
+    "changeQuotas": Need(_update, _root),
+    "quotaUse": Need(_update, _root),
 }
+
+
+def _plain(user: str) -> str:
+    """A user as a token names it: its middle part must be standard base64, too, which these would not be."""
+    return re.sub("[>?~\x7f]", "_", user)
 
 
 class Access:
@@ -264,7 +273,7 @@ class Access:
             return await self._listed(need.listed, need.go_on, method, request, caller)
         reply = await method(request)
         if need.stream is not None:
-            reply.delegationToken = self._token(need.stream(request), request, had)
+            reply.delegationToken = self._token(need.stream(request), request, had, caller)
         return reply
 
     def _authorize(self, call: str, need: Need, request: Any, caller: Caller, peer: str) -> Permission:
@@ -281,11 +290,11 @@ class Access:
             )
         return had
 
-    def _token(self, name: tuple[str, str], request: Any, had: Permission) -> str:
+    def _token(self, name: tuple[str, str], request: Any, had: Permission, caller: Caller) -> str:
         has = UPDATE if had >= needed_to_change(name[1]) else had
         granted = min(has, _ASKED.get(getattr(request, "accessOperation", None), has))
         now = self._env.clock.wall_ms() // 1000
-        return self._keys().sign({stream_resource(*name): granted}, now, self._seconds)
+        return self._keys().sign({stream_resource(*name): granted}, now, self._seconds, _plain(caller.name))
 
     async def _listed(
         self, listed: tuple[str, Callable[[Any, Any], str]], go_on: Callable[[Any, Any], None],

@@ -9,6 +9,8 @@
     _system/_tables/watched             r/<scope>/<stream>           maintained: a stream with a retention policy
                                         w/<scope>/<stream>           maintained: a stream whose writers note times
     _system/_tables/access              <subject> 00 <resource>      permission: a rule of access
+    _system/_tables/quotas              q/<subject>                  limits, as text (security/quotas.py)
+                                        f/<scope>                    its storage quota is used up; bytes, as text
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
@@ -47,6 +49,7 @@ SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"
 WORK_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/work"
 MAINTENANCE_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/watched"
 RULES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/access"
+QUOTAS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/quotas"
 STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"

@@ -16,6 +16,7 @@ from sarit.controller.calls.access import AccessCalls
 from sarit.controller.calls.cuts import CutCalls
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.inspection import InspectionCalls
+from sarit.controller.calls.quotas import QuotaCalls
 from sarit.controller.calls.scopes import ScopeCalls
 from sarit.controller.calls.streams import SegmentCalls, StreamCalls
 from sarit.controller.calls.tables import TableCalls
@@ -23,6 +24,7 @@ from sarit.controller.calls.transactions import TransactionCalls
 from sarit.controller.catalog import Catalog
 from sarit.controller.groups import Groups
 from sarit.controller.key_value_tables import KeyValueTables
+from sarit.controller.quotas import QuotaTable
 from sarit.controller.rules import RuleTable
 from sarit.controller.runner import EffectRunner
 from sarit.controller.scopes import Scopes
@@ -73,6 +75,9 @@ class Controller:
         runner = EffectRunner(segments)
         self.catalog = Catalog(tables)
         self.streams = Streams(self.catalog, runner, env)
+        # `quotas.apply` is set by who runs it: without it quotas are not followed.
+        self.quotas = QuotaTable(tables, self.catalog, segments, env, assignment)
+        self.streams.admit = self.quotas.admit
         self.groups = Groups(self.catalog, self.streams)
         self.tables = KeyValueTables(self.catalog, runner, env)
         self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)
@@ -112,6 +117,8 @@ class Controller:
         if self._rules is not None:
             await self._rules.start()
             self._background.spawn(self._rules.run())
+        if self.quotas.apply is not None:
+            self._background.spawn(self.quotas.run())
         work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run(), self.timeline.run())
         for each in work:
             self._background.spawn(each)
@@ -140,5 +147,10 @@ class Controller:
         )
         # One for both services: what a caller may have in progress is bounded for the controller as a whole.
         limiter = RequestLimiter(statistics=self.calls)
-        own = (CutCalls(self.timeline), InspectionCalls(self.catalog), AccessCalls(self._rules))
+        own = (
+            CutCalls(self.timeline),
+            InspectionCalls(self.catalog),
+            AccessCalls(self._rules),
+            QuotaCalls(self.quotas),
+        )
         return [Service(PRAVEGA, families, limiter, self._access), Service(SARIT, own, limiter, self._access)]

@@ -25,8 +25,9 @@ from sarit.controller.statistics import ControllerStatistics
 from sarit.controller.transactions.completed_log import roll_updates
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
-from sarit.core.names import SegmentId, StreamName, is_internal_name
+from sarit.core.names import SegmentId, StreamName, is_internal_name, is_user_name
 from sarit.core.policies import RetentionType, StreamConfig
+from sarit.security.quotas import QuotaExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -42,6 +43,8 @@ Epochs = tuple[Epoch, ...]
 Decide: TypeAlias = "Callable[[StreamRecord, Epochs], StreamRecord]"
 Precondition: TypeAlias = "Callable[[], Awaitable[bool]]"
 Drain: TypeAlias = "Callable[[StreamName, Found], Awaitable[Found]]"
+# Raises QuotaExceeded: a scope may not have so many more streams, and segments that accept appends.
+Admit: TypeAlias = "Callable[[str, int, int], Awaitable[None]]"
 
 MAX_ATTEMPTS: Final = 50
 _REMOVALS_AT_ONCE: Final = 1000
@@ -55,13 +58,14 @@ class Streams:
         self.runner = runner
         self.locks: KeyedLocks[StreamName] = KeyedLocks()
         self.drain: Drain = _no_transactions
+        self.admit: Admit = _no_quota
         self.statistics = ControllerStatistics()
         self._env = env
 
     # -- changes ----------------------------------------------------------------------------------
 
     async def create(self, name: StreamName, config: StreamConfig) -> None:
-        """Raises Invalid (name or configuration), NotFound (scope), Exists.
+        """Raises Invalid (name or configuration), QuotaExceeded, NotFound (scope), Exists.
 
         An incomplete creation with the same configuration counts as this one."""
         if not is_internal_name(name.stream):
@@ -70,6 +74,12 @@ class Streams:
             keys.tag_prefix(tag)
         if config.retention.type is not RetentionType.NONE and not await self.catalog.scope_exists(name.scope):
             raise NotFound(f"scope {name.scope} does not exist")  # before it enters the maintenance index
+        if is_user_name(name.stream):
+            try:
+                await self.admit(name.scope, 1, config.scaling.min_segments)
+            except QuotaExceeded:
+                if await self.catalog.find(name) is None:  # otherwise it is counted already: a repeated creation
+                    raise
         await self._index_retention(name, config)
         await self._create(name, config)
         await self._index_retention(name, config)  # maintenance may have removed the entry before the creation
@@ -106,10 +116,11 @@ class Streams:
     async def update(self, name: StreamName, config: StreamConfig) -> None:
         """Replace the configuration, and the segments when it requires another number of them.
 
-        Raises NotFound, Sealed, Invalid."""
+        Raises NotFound, Sealed, Invalid, QuotaExceeded."""
         for tag in config.tags:
             keys.tag_prefix(tag)
-        await self.catalog.require(name)
+        found = await self.catalog.require(name)
+        await self.admit(name.scope, 0, config.scaling.min_segments - len(found.record.current.segments))
         await self._index_retention(name, config)
         await self.change(name, lambda record, _: streams.update(record, config, self._env.clock.wall_ms()))
         await self._index_retention(name, config)  # maintenance may have removed the entry before the update
@@ -124,7 +135,8 @@ class Streams:
     ) -> tuple[int, tuple[SegmentRange, ...]]:
         """Replace segments; the number of the epoch before, and the new segments in the order of `ranges`.
 
-        Raises NotFound, Sealed, Invalid, Conflict: see `model.streams.scale`."""
+        Raises NotFound, Sealed, Invalid, Conflict: see `model.streams.scale`; QuotaExceeded."""
+        await self.admit(name.scope, 0, len(ranges) - len(replaced))
         planned: list[Epoch] = []
 
         def decide(record: StreamRecord, _: Epochs) -> StreamRecord:
@@ -418,6 +430,10 @@ def _tag_updates(name: StreamName, before: StreamRecord, after: StreamRecord) ->
     old, new = set(before.config.tags), set(after.config.tags)
     updates = [TableUpdate(keys.tag_key(tag, name.stream), None, NO_VERSION) for tag in sorted(old - new)]
     return updates + [TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in sorted(new - old)]
+
+
+async def _no_quota(scope: str, new_streams: int, new_segments: int) -> None:
+    return
 
 
 async def _no_transactions(name: StreamName, found: Found) -> Found:

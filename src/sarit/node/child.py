@@ -222,6 +222,7 @@ class ControllerPart:
             RemoteTables(self._stores), RemoteSegments(self._stores, host), env, (host, config.controller_port),
             config.times, access=security.access(env),
         )  # fmt: skip
+        self._controller.quotas.apply = self._stores.use_quotas
         self._watch = ScaleRequestWatch(self._stores, env, self._controller.autoscale.request)
         self._watching: asyncio.Task[None] | None = None
         self._api: asyncio.Server | None = None

@@ -54,6 +54,7 @@ class ClusterController:
             RemoteTables(self.stores), RemoteSegments(self.stores), env, ("", 0), times, self.members.addresses,
             access,
         )  # fmt: skip
+        self.controller.quotas.apply = self.stores.use_quotas
         self._scaling = ScaleRequestWatch(self.stores, env, self.controller.autoscale.request)
         self._background = Background(self._on_failed)
         # Why it cannot go on; `on_failure` is called then.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from sarit.client.core.connection import Connection
     from sarit.env.ports import Env
+    from sarit.security.quotas import Quotas
 
 _log = logging.getLogger("sarit.node")
 
@@ -45,6 +46,8 @@ _TABLES: Final = "tables"
 _SEGMENTS: Final = "segments"
 _CREATIONS: Final = "creations"
 _WAITING: Final = "waiting"
+# A connection of its own: a store of an earlier release ends it, because it does not know the request.
+_QUOTAS: Final = "quotas"
 
 _NO_POSITION: Final = -1
 _ADVICE: Final = {1: ScaleAdvice.SPLIT, 2: ScaleAdvice.MERGE}
@@ -152,6 +155,17 @@ class StoreConnections:
         except BaseException:
             connection.abort("it could not be introduced")
             raise
+
+    async def use_quotas(self, quotas: Quotas) -> None:
+        """Give all stores these quotas.  Raises Unavailable: not all of them have them."""
+        addresses, lines = self.addresses(), tuple(quotas.encode())
+        request = partial(wire.UseQuotas, stores=len(addresses), quotas=lines)
+        answers = await asyncio.gather(
+            *(self.ask_at(address, request, _QUOTAS) for address in addresses), return_exceptions=True
+        )
+        for address, answer in zip(addresses, answers, strict=True):
+            if not isinstance(answer, wire.QuotasUsed):
+                raise Unavailable(f"the store at {address[0]}:{address[1]} does not know the newest quotas: {answer}")
 
     async def close(self) -> None:
         """End all connections."""

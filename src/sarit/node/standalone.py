@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sarit.node.reload import LiveSettings, Reload
     from sarit.node.settings import NodeConfig
     from sarit.rpc.grpc_server import GrpcListener
+    from sarit.security.quotas import Quotas
     from sarit.storage.port import ChunkStorage
 
 _log = logging.getLogger("sarit.node")
@@ -76,6 +77,7 @@ class Node:
             access=self.security.access(env),
         )  # fmt: skip
         self.meters.request_scaling = self.controller.autoscale.request
+        self.controller.quotas.apply = self._use_quotas
         self.controller_port = config.controller_port
         self.store_port = config.store_port
         self.recovery_seconds = 0.0  # of the store, at the start
@@ -86,6 +88,9 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.addresses()}>"
+
+    async def _use_quotas(self, quotas: Quotas) -> None:
+        self.store.quotas.use(quotas, 1)
 
     def addresses(self) -> str:
         """Where the node listens, as text."""

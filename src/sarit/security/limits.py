@@ -32,3 +32,20 @@ RULES_INTERVAL_SECONDS: Final = 2.0
 MAX_RULES: Final = 10_000
 # Of the hash under which a log-in is cached.
 LOGIN_KEY_BYTES: Final = 32
+# -- quotas
+MAX_QUOTAS: Final = 1000
+MAX_QUOTA: Final = 1 << 60
+# A read of a connection brings 256 KiB at most: it is paid for before a client takes its connection for dead.
+MIN_QUOTA_BYTES_PER_SECOND: Final = 64 * KIB
+QUOTA_BURST_SECONDS: Final = 0.5
+QUOTA_DEBT_SECONDS: Final = 8.0
+# Requests of this size and less are not charged to a quota; appends are.
+QUOTA_COUNTED_BYTES: Final = 1 * KIB
+# How long a quota that another controller has changed may stay unknown, and how often stores get them.
+QUOTA_INTERVAL_SECONDS: Final = 2.0
+# How often the bytes of scopes with a quota of storage are counted.
+QUOTA_MEASURE_SECONDS: Final = 30.0
+# A scope that is full may write again when so much of its quota is used.
+QUOTA_FULL_UNTIL: Final = 0.98
+# Scopes and users that have been charged and are remembered: the oldest without a debt are forgotten.
+MAX_CHARGED: Final = 4096

@@ -36,10 +36,11 @@ class TokenRefused(SaritError):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a valid token says; `expires`: seconds since 1970."""
+    """What a valid token says; `expires`: seconds since 1970; `user`: whose it is, empty where it does not say."""
 
     expires: int
     rules: tuple[Rule, ...]
+    user: str = ""
 
     def allows(self, resource: str, permission: Permission) -> bool:
         """Whether it gives `permission` on `resource`."""
@@ -63,11 +64,11 @@ class TokenKeys:
     def __repr__(self) -> str:
         return f"<TokenKeys, {len(self._keys)}>"
 
-    def sign(self, permissions: Mapping[str, Permission], now: int, seconds: int) -> str:
-        """A token for resources, valid for `seconds` from `now` (seconds since 1970)."""
+    def sign(self, permissions: Mapping[str, Permission], now: int, seconds: int, user: str = "") -> str:
+        """A token of a user for resources, valid for `seconds` from `now` (seconds since 1970)."""
         import jwt
 
-        claims: dict[str, Any] = {"sub": SUBJECT, "aud": AUDIENCE, "iat": now, "exp": now + seconds}
+        claims: dict[str, Any] = {"sub": user or SUBJECT, "aud": AUDIENCE, "iat": now, "exp": now + seconds}
         claims |= {resource: permission.name for resource, permission in permissions.items()}
         return jwt.encode(claims, self._keys[0], algorithm=ALGORITHM)
 
@@ -102,7 +103,8 @@ def _granted(claims: Mapping[str, Any], now: float) -> Grant:
         )
     except KeyError:
         raise TokenRefused("the token names a permission that does not exist") from None
-    return Grant(expires, rules)
+    subject = claims.get("sub", SUBJECT)
+    return Grant(expires, rules, subject if isinstance(subject, str) and subject != SUBJECT else "")
 
 
 def parse_keys(text: bytes) -> list[bytes]:

@@ -37,6 +37,7 @@ from sarit.store.container.reads import ChunkReader, Reads
 from sarit.store.flow_control.free_space import FreeSpace, reserve_bytes
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
+from sarit.store.flow_control.tenant_quotas import TenantQuotas
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
 from sarit.store.health import ContainerHealth, HealthState, refusal
 from sarit.store.hosted import HostedContainer, OpenSlots, SharedParts, cancel, close
@@ -123,6 +124,7 @@ class SegmentStore:
         self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
         self.budget.on_over_append_limit = self._throttled
         self.statistics = statistics = StoreStatistics()
+        self.quotas = TenantQuotas(env.clock)
         self.budget.on_below_append_limit = lambda: statistics.release(env.clock.monotonic())
         self.on_failure: Callable[[Container], None] | None = None
         rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))

@@ -43,4 +43,6 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.SegmentsGrown(request_id=7, segments=("a",), more=True), "00000000000000070000000100016101"),
     (w.AwaitScaleRequests(request_id=7), "0000000000000007"),
     (w.ScaleRequests(request_id=7, requests=(w.ScaleRequest("a", 2),)), "00000000000000070000000100016102"),
+    (w.UseQuotas(request_id=7, stores=2, quotas=("a",)), "00000000000000070000000200000001000161"),
+    (w.QuotasUsed(request_id=7), "0000000000000007"),
 ]

@@ -14,6 +14,8 @@ from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import MAX_SCALE_REQUESTS
 from sarit.core.names import SegmentId, parse_segment_name
+from sarit.core.repeated_log import RepeatedLog
+from sarit.security.quotas import QuotaExceeded
 
 if TYPE_CHECKING:
     from sarit.controller.assignment import Assignment
@@ -42,6 +44,7 @@ class AutoScale:
         self._env = env
         self._requests: dict[str, ScaleAdvice] = {}
         self._wake = asyncio.Event()
+        self._repeated = RepeatedLog(_log, env.clock.monotonic)
 
     def __repr__(self) -> str:
         return f"<AutoScale, {len(self._requests)} requests>"
@@ -87,7 +90,13 @@ class AutoScale:
         names = [name.segment(SegmentId.unpack(s)) for s in near]
         rates = dict(zip(near, await self._segments.rates(names), strict=True))
         # Before `change`, which takes the stream's lock and completes pending work.
-        if autoscale.plan(found.record, identity.packed, rates, self.times) is None:
+        first = autoscale.plan(found.record, identity.packed, rates, self.times)
+        if first is None:
+            return False
+        try:
+            await self._streams.admit(name.scope, 0, len(first.ranges) - len(first.replaced))
+        except QuotaExceeded as error:  # no error of the writer, which goes on
+            self._repeated.info(name.scope, f"{name} is not scaled by its rates: {error}")
             return False
         planned: list[autoscale.Plan] = []
 

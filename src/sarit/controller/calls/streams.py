@@ -11,6 +11,7 @@ from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, is_internal_name, segment_name
 from sarit.rpc.convert import config_message, page_token, segment_id, segment_range, stream_config, stream_name
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.security.quotas import QuotaExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -119,6 +120,8 @@ class StreamCalls:
         # Not all of the segments to replace are active any more.
         except Conflict:
             return _Scale(status=_Scale.PRECONDITION_FAILED)
+        except QuotaExceeded:  # the status would not say why
+            raise
         except (Invalid, Sealed):
             return _Scale(status=_Scale.FAILURE)
         segments = [segment_range(name, s.segment, s.low, s.high) for s in new]

@@ -35,6 +35,18 @@ class SaritServiceBase(abc.ABC):
     async def changeRules(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.ChangeRulesRequest, sarit.rpc.generated.sarit_pb2.ChangeRulesResponse]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def listQuotas(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.ListQuotasRequest, sarit.rpc.generated.sarit_pb2.ListQuotasResponse]') -> None:
+        pass
+
+    @abc.abstractmethod
+    async def changeQuotas(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.ChangeQuotasRequest, sarit.rpc.generated.sarit_pb2.ChangeQuotasResponse]') -> None:
+        pass
+
+    @abc.abstractmethod
+    async def quotaUse(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.QuotaUseRequest, sarit.rpc.generated.sarit_pb2.QuotaUseResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/sarit.v1.SaritService/cutAt': grpclib.const.Handler(
@@ -66,6 +78,24 @@ class SaritServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 sarit.rpc.generated.sarit_pb2.ChangeRulesRequest,
                 sarit.rpc.generated.sarit_pb2.ChangeRulesResponse,
+            ),
+            '/sarit.v1.SaritService/listQuotas': grpclib.const.Handler(
+                self.listQuotas,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.ListQuotasRequest,
+                sarit.rpc.generated.sarit_pb2.ListQuotasResponse,
+            ),
+            '/sarit.v1.SaritService/changeQuotas': grpclib.const.Handler(
+                self.changeQuotas,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.ChangeQuotasRequest,
+                sarit.rpc.generated.sarit_pb2.ChangeQuotasResponse,
+            ),
+            '/sarit.v1.SaritService/quotaUse': grpclib.const.Handler(
+                self.quotaUse,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.QuotaUseRequest,
+                sarit.rpc.generated.sarit_pb2.QuotaUseResponse,
             ),
         }
 
@@ -102,4 +132,22 @@ class SaritServiceStub:
             '/sarit.v1.SaritService/changeRules',
             sarit.rpc.generated.sarit_pb2.ChangeRulesRequest,
             sarit.rpc.generated.sarit_pb2.ChangeRulesResponse,
+        )
+        self.listQuotas = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/listQuotas',
+            sarit.rpc.generated.sarit_pb2.ListQuotasRequest,
+            sarit.rpc.generated.sarit_pb2.ListQuotasResponse,
+        )
+        self.changeQuotas = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/changeQuotas',
+            sarit.rpc.generated.sarit_pb2.ChangeQuotasRequest,
+            sarit.rpc.generated.sarit_pb2.ChangeQuotasResponse,
+        )
+        self.quotaUse = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/quotaUse',
+            sarit.rpc.generated.sarit_pb2.QuotaUseRequest,
+            sarit.rpc.generated.sarit_pb2.QuotaUseResponse,
         )

@@ -123,3 +123,51 @@ class ChangeRulesResponse(_message.Message):
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     changed: int
     def __init__(self, changed: _Optional[int] = ...) -> None: ...
+
+class Quota(_message.Message):
+    __slots__ = ("subject", "limits")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    limits: str
+    def __init__(self, subject: _Optional[str] = ..., limits: _Optional[str] = ...) -> None: ...
+
+class ListQuotasRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListQuotasResponse(_message.Message):
+    __slots__ = ("quotas", "full")
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    quotas: _containers.RepeatedCompositeFieldContainer[Quota]
+    full: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., full: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ChangeQuotasRequest(_message.Message):
+    __slots__ = ("quotas",)
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    quotas: _containers.RepeatedCompositeFieldContainer[Quota]
+    def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ...) -> None: ...
+
+class ChangeQuotasResponse(_message.Message):
+    __slots__ = ("changed",)
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    changed: int
+    def __init__(self, changed: _Optional[int] = ...) -> None: ...
+
+class QuotaUseRequest(_message.Message):
+    __slots__ = ("scope",)
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    def __init__(self, scope: _Optional[str] = ...) -> None: ...
+
+class QuotaUseResponse(_message.Message):
+    __slots__ = ("streams", "segments", "storageBytes")
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    STORAGEBYTES_FIELD_NUMBER: _ClassVar[int]
+    streams: int
+    segments: int
+    storageBytes: int
+    def __init__(self, streams: _Optional[int] = ..., segments: _Optional[int] = ..., storageBytes: _Optional[int] = ...) -> None: ...

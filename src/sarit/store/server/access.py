@@ -73,13 +73,14 @@ class Connection(Protocol):
 class TokenChecks:
     """The tokens of one connection."""
 
-    __slots__ = ("_audit", "_clock", "_expiry", "_keys", "_peer", "_verified")
+    __slots__ = ("_audit", "_clock", "_expiry", "_keys", "_peer", "_verified", "user")
 
     def __init__(self, keys: Callable[[], TokenKeys], clock: Clock, audit: Audit, peer: str) -> None:
         self._keys = keys
         self._clock = clock
         self._audit = audit
         self._peer = peer
+        self.user = ""  # the first that a token named
         self._verified: dict[str, Grant] = {}
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -147,6 +148,7 @@ class TokenChecks:
             if len(self._verified) >= MAX_VERIFIED_TOKENS:
                 del self._verified[next(iter(self._verified))]
             self._verified[token] = grant
+            self.user = self.user or grant.user
         if grant.expires <= now:
             del self._verified[token]
             raise TokenRefused("the token has expired", expired=True)

@@ -30,7 +30,7 @@ from sarit.core.limits import (
 )
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.container.state import WrongEventNumber
-from sarit.store.container.writer_session import State, WriterSession
+from sarit.store.container.writer_session import OPEN, State, WriterSession
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from sarit.store.container.container import Container
+    from sarit.store.server.connection_quotas import ConnectionQuotas
     from sarit.store.store import SegmentStore
     from sarit.wire.frames import Append
 
@@ -52,6 +53,7 @@ class Connection(Protocol):
     closed: bool
     paused: bool
     hello_version: int
+    quotas: ConnectionQuotas
 
     def send(self, frame: bytes) -> None:
         """Send a reply."""
@@ -75,6 +77,7 @@ class AppendHandler:
     def __init__(self, connection: Connection, store: SegmentStore) -> None:
         self._connection = connection
         self._store = store
+        self._tenants = store.quotas
         self._sessions: dict[bytes, WriterSession] = {}
         self._set_ups: dict[WriterSession, asyncio.Task[None]] = {}
         # Writers whose session ended: what is wrong with their segment, or None when the client has its answer.
@@ -246,6 +249,9 @@ class AppendHandler:
         self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
         self.newest = append
         self._received += 1
+        # A writer that is set up now has no segment yet: what it sent is charged when it has one.
+        if self._tenants.active and session.state is OPEN:
+            self._connection.quotas.received(session.segment.name, append.length)
         session.append(append, expected_offset)
 
     def note_arrival(self, at: float) -> None:

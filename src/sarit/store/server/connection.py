@@ -6,7 +6,8 @@ the others, and all other requests, run as tasks.
 
 Back-pressure.  Reading from the socket stops while the client does not take our replies, while
 unacknowledged appends and running requests hold more than the connection's limit of unacknowledged bytes,
-and while too many requests run.  All count by the memory they hold.  Large replies are
+while too many requests run, and while a quota demands it (`connection_quotas.py`).  All but the last
+count by the memory they hold.  Large replies are
 made only while the client takes them, and not all at once (`reply_semaphore.py`).
 Acknowledgements and replies gathered in one turn leave in one write.
 """
@@ -30,8 +31,10 @@ from sarit.core.limits import (
     SEND_BATCH_BYTES,
     WIRE_VERSION,
 )
+from sarit.security.limits import QUOTA_COUNTED_BYTES
 from sarit.store.health import Opening
 from sarit.store.server.append_handler import AppendHandler
+from sarit.store.server.connection_quotas import ConnectionQuotas
 from sarit.store.server.connection_reaper import ConnectionMemory
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.internal_handler import InternalHandler, InternalSession, outcome_unknown, refusal
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.store.server.connection")
 
+_REFUSED = 0  # a refusal that no new token mends
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
@@ -105,6 +109,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transients = TransientSegments(store, control)
         self.hello_version = 0
         self._peer = "?"
+        self.quotas = ConnectionQuotas(self, store.quotas)
         self._appends = AppendHandler(self, store)
         self._reads = ReadHandler(self, store)
         self._reads_received = 0
@@ -142,6 +147,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._closing.cancel()
         if self._checks is not None:
             self._checks.connection_closed()
+        self.quotas.connection_closed()
         self._writable.set()
         self._appends.connection_closed()
         for task in self._tasks:
@@ -187,6 +193,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         if held != self._held_bytes or (held and frames):
             self._held_bytes = held
             self._registry.incomplete_frame(self, held, new_frame=bool(frames))
+        if self.quotas.quotas.active:
+            self.quotas.settle()
         # Once per read, after all its frames: a connection exceeds its bounds by one read at most.
         self.apply_backpressure()
 
@@ -244,6 +252,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._appends.unacked_bytes + self._request_bytes > self._max_unacked_bytes
             or not self._writable.is_set()
             or len(self._tasks) > MAX_REQUESTS_PER_CONNECTION
+            or self.quotas.stopped
         )
         if stop != self.paused:
             self.paused = stop
@@ -266,8 +275,11 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._assembler.block(payload)
             return
         command = decode(code, payload)
-        if self._checks is not None and self._session is None and not self._checks.admit(command, self):
-            return
+        if self._checks is not None and self._session is None:
+            if not self._checks.admit(command, self):
+                return
+            if self._checks.user and not self.quotas.user and not self._count_for_user(command, self._checks.user):
+                return
         if isinstance(command, wire.ReadSegment):
             self._reads.read(command)
         elif isinstance(command, wire.KeepAlive):
@@ -289,6 +301,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._hello(command)
         elif self._control.handles(command):
             # A task, since it waits for the log or the index.  Replies may overtake each other: each has a request id.
+            if self.quotas.quotas.active and self._session is None and len(payload) > QUOTA_COUNTED_BYTES:
+                self.quotas.received(getattr(command, "segment", ""), len(payload))
             self.spawn(self._answer(command), request_bytes(command, len(payload)))
         elif self._session is not None and self._session.handles(command):
             self.spawn(self._answer(command), request_bytes(command, len(payload)))
@@ -302,6 +316,15 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.close(f"sent {type(command).__name__} without an introduction")
         else:
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
+
+    def _count_for_user(self, command: Any, user: str) -> bool:
+        """Whether the user may have this connection, too; if not, its first request is answered with the reason."""
+        if self.quotas.connected(user):
+            return True
+        text = f"user {user} has as many connections as its quota allows: close some, or ask for a higher quota"
+        self.send(encode(wire.AuthTokenCheckFailed(command.request_id, text, _REFUSED)))
+        self.close()  # the line in the log is for the user, not for each connection
+        return False
 
     def _hello(self, hello: wire.Hello) -> None:
         self.hello_version = hello.high_version

@@ -19,6 +19,7 @@ from sarit.core.limits import (
     NULL_ATTRIBUTE_VALUE,
 )
 from sarit.core.metering import NO_RATES, ScaleAdvice
+from sarit.security.quotas import Quotas
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.flow_control.growth import GrowthMonitor
 from sarit.store.server.held_requests import answer_request
@@ -103,6 +104,7 @@ class InternalSession:
             wire.GetRates: self._rates,
             wire.GetGrown: self._get_grown,
             wire.AwaitScaleRequests: self._await_scale_requests,
+            wire.UseQuotas: self._use_quotas,
         }
 
     def handles(self, command: object) -> bool:
@@ -187,6 +189,10 @@ class InternalSession:
             self._grown = await self._growth.grown()
         found, self._grown = self._grown[:MAX_GROWN_PER_REPLY], self._grown[MAX_GROWN_PER_REPLY:]
         return wire.SegmentsGrown(c.request_id, tuple(found), bool(self._grown))
+
+    async def _use_quotas(self, c: wire.UseQuotas) -> wire.Command:
+        self._store.quotas.use(Quotas.decode(c.quotas), c.stores)
+        return wire.QuotasUsed(c.request_id)
 
     async def _await_scale_requests(self, c: wire.AwaitScaleRequests) -> wire.Command:
         self._subscribed = True

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.store.container.reads import Reads
     from sarit.store.container.segment import Segment
+    from sarit.store.server.connection_quotas import ConnectionQuotas
     from sarit.store.server.reply_semaphore import ReplySemaphore
     from sarit.store.store import SegmentStore
 
@@ -48,6 +49,7 @@ class Connection(Protocol):
 
     closed: bool
     hello_version: int
+    quotas: ConnectionQuotas
     reply_semaphore: ReplySemaphore
 
     @property
@@ -95,6 +97,7 @@ class ReadHandler:
         self._connection = connection
         self._store = store
         self._statistics = store.statistics
+        self._tenants = store.quotas
         self._loop = asyncio.get_running_loop()
         # In the order of their deadlines.  One timer for all: a reader that follows the tail parks after each answer,
         # and hardly ever for long.
@@ -103,6 +106,9 @@ class ReadHandler:
 
     def read(self, command: wire.ReadSegment) -> None:
         """Answer at once if the bytes are in memory, else in a task."""
+        if self._tenants.active and self._connection.quotas.read_delay(command.segment):
+            self._spawn(command, self._read_when_paid(command))
+            return
         try:
             reads = self._store.reads(command.segment)
             segment = reads.in_memory(command.segment)
@@ -141,6 +147,10 @@ class ReadHandler:
     def _spawn(self, command: wire.ReadSegment, work: Coroutine[Any, Any, None]) -> None:
         size = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
         self._connection.spawn(work, size)
+
+    async def _read_when_paid(self, command: wire.ReadSegment) -> None:
+        await self._connection.quotas.wait_to_read(command.segment)
+        await self._read_when_hosted(command)
 
     async def _read_when_hosted(self, command: wire.ReadSegment) -> None:
         async def find() -> Reads:
@@ -268,6 +278,8 @@ class ReadHandler:
     def _send_read(self, command: wire.ReadSegment, result: ReadResult) -> None:
         self._statistics.reads += 1
         self._statistics.read_bytes += result.length
+        if self._tenants.active:
+            self._connection.quotas.sent(command.segment, result.length)
         prefix, suffix = wire.segment_read_envelope(
             command.segment, command.offset, result.at_tail, result.end_of_segment, result.length, command.request_id
         )

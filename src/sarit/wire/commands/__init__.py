@@ -47,6 +47,7 @@ from sarit.wire.commands.internal import (
     Introduce,
     Introduced,
     OutcomeUnknown,
+    QuotasUsed,
     RatesMeasured,
     ReadBytes,
     ScaleRequest,
@@ -55,6 +56,7 @@ from sarit.wire.commands.internal import (
     SegmentRates,
     SegmentsGrown,
     TableChange,
+    UseQuotas,
 )
 from sarit.wire.commands.registry import CODES, HEADER, Command, decode, encode, encode_parts
 from sarit.wire.commands.segment import (
@@ -174,6 +176,7 @@ __all__ = [
     "Padding",
     "PartialEvent",
     "ProtocolError",
+    "QuotasUsed",
     "RatesMeasured",
     "ReadBytes",
     "ReadSegment",
@@ -223,6 +226,7 @@ __all__ = [
     "UpdateSegmentAttribute",
     "UpdateSegmentPolicy",
     "UpdateTableEntries",
+    "UseQuotas",
     "WrongHost",
     "decode",
     "encode",

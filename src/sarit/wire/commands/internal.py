@@ -251,3 +251,19 @@ class ScaleRequests(Command):
 
     request_id: Long
     requests: ScaleRequestList
+
+
+@command(1_000_018)
+class UseQuotas(Command):
+    """Apply these quotas, and no others.  `stores`: by how many bytes per second are divided.  Answer: QuotasUsed."""
+
+    request_id: Long
+    stores: Int
+    quotas: Texts
+
+
+@command(1_000_019)
+class QuotasUsed(Command):
+    """Answer to UseQuotas: they are in force."""
+
+    request_id: Long

@@ -1,0 +1,252 @@
+"""Quotas: rows of one of the controller's tables, read again when they change, and given to the stores.
+
+The table is created with the first quota: without it all this costs one request in QUOTA_INTERVAL_SECONDS.  Every
+controller follows it, because each checks what it creates.  One of them gives the quotas to the stores, at each round,
+so that a store that has started gets them; and counts the bytes of scopes with a quota of storage.  What it finds full
+is a row, too: every controller knows it, and the next one goes on with it.
+
+*Counted exactly, checked beforehand.*  Streams and segments are counted when some are about to be created; what several
+controllers create at the same moment may pass the quota by that much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller.catalog import PAGE
+from sarit.controller.keys import QUOTAS_TABLE, STREAMS
+from sarit.controller.model import codec, streams
+from sarit.controller.model.cuts import bytes_between, to_measure
+from sarit.controller.model.epochs import known_segments
+from sarit.controller.model.records import State
+from sarit.controller.ports import TableUpdate
+from sarit.controller.runner import gather_all
+from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError
+from sarit.core.limits import NO_VERSION
+from sarit.core.names import SegmentId, StreamName
+from sarit.core.repeated_log import RepeatedLog
+from sarit.security.limits import MAX_QUOTAS, QUOTA_FULL_UNTIL, QUOTA_INTERVAL_SECONDS, QUOTA_MEASURE_SECONDS
+from sarit.security.quotas import SCOPE, Quota, QuotaExceeded, Quotas
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from sarit.controller.assignment import Assignment
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.ports import Segments, Tables
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.controller")
+
+_QUOTA: Final = b"q/"
+_FULL: Final = b"f/"
+_NEVER: Final = -1
+# The background work of quotas is one controller's, as that of a stream is.
+_WORK: Final = "quotas"
+_MOST_LENGTHS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a scope uses; `segments`: those that accept appends."""
+
+    streams: int
+    segments: int
+
+
+class QuotaTable:
+    """See the head of the module.  `apply` gives quotas to the stores; None: nobody follows them."""
+
+    def __init__(self, tables: Tables, catalog: Catalog, segments: Segments, env: Env, assignment: Assignment) -> None:
+        self.quotas = Quotas()
+        self.apply: Callable[[Quotas], Awaitable[None]] | None = None
+        self._tables = tables
+        self._catalog = catalog
+        self._segments = segments
+        self._clock = env.clock
+        self._assignment = assignment
+        self._position = _NEVER
+        self._measure_at = 0.0
+        self._lengths: dict[str, int] = {}  # of segments that do not grow any more
+        self._repeated = RepeatedLog(_log, env.clock.monotonic, counted=False)
+
+    def __repr__(self) -> str:
+        return f"<QuotaTable {self.quotas!r} at {self._position}>"
+
+    # -- following ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow changes and give them to the stores, for ever."""
+        while True:
+            try:
+                await self.round()
+            except SaritError as error:  # those that are known stay in force
+                self._repeated.warning("", f"the quotas in force may not be the newest: {error}")
+            else:
+                self._repeated.ended("")
+            await asyncio.sleep(QUOTA_INTERVAL_SECONDS)
+
+    async def round(self) -> None:
+        """Read what has changed; give it to the stores if that is this controller's.  Raises SaritError."""
+        if not await self.refresh() or not self._assignment.is_mine(_WORK):
+            return
+        if self._clock.monotonic() >= self._measure_at:
+            self._measure_at = self._clock.monotonic() + QUOTA_MEASURE_SECONDS
+            await self.measure()
+        if self.apply is not None:
+            await self.apply(self.quotas)
+
+    async def refresh(self) -> bool:
+        """Read the quotas if they have changed; whether there is a table of them.  Raises SaritError."""
+        try:
+            position = await self._tables.position(QUOTAS_TABLE)
+        except NotFound:
+            return False
+        if position != self._position:
+            self.quotas = await self._read()
+            self._position = position
+        return True
+
+    async def _read(self) -> Quotas:
+        by_subject: dict[str, Quota] = {}
+        full: list[str] = []
+        start = b""
+        while rows := await self._tables.scan(QUOTAS_TABLE, start, None, PAGE):
+            for key, value in rows:
+                name = key[len(_QUOTA) :].decode()
+                if key.startswith(_FULL):
+                    full.append(name)
+                else:
+                    try:
+                        by_subject[name] = Quota.decode(value.value.decode())
+                    except Invalid as error:
+                        raise Corrupt(f"the quota of {name} is damaged: {error}") from None
+            start = rows[-1][0] + b"\0"
+        return Quotas(by_subject, full)
+
+    async def change(self, changes: Mapping[str, Quota | None]) -> int:
+        """Set quotas, or remove those with None; how many were not so before.  All or none.  Raises Invalid."""
+        for subject, quota in changes.items():
+            (quota or Quota()).check(subject)
+            if quota is not None and not quota.limits():
+                raise Invalid(f"the quota of {subject} limits nothing: give a limit, or remove it")
+        with suppress(Exists):
+            await self._tables.create(QUOTAS_TABLE)
+        await self.refresh()
+        before = self.quotas.by_subject
+        if len(before.keys() | changes) > MAX_QUOTAS and any(changes.values()):
+            raise Invalid(f"there are {MAX_QUOTAS} quotas, which is the limit: scope:* and user:* are for all others")
+        updates = [
+            TableUpdate(_QUOTA + subject.encode(), None if quota is None else quota.encode().encode(), NO_VERSION)
+            for subject, quota in changes.items()
+            if before.get(subject) != quota
+        ]
+        if updates:
+            await self._tables.update(QUOTAS_TABLE, updates)
+            self._measure_at = 0.0
+            await self.refresh()
+            if self.apply is not None:
+                with suppress(SaritError):  # the next round does it
+                    await self.apply(self.quotas)
+        return len(updates)
+
+    # -- counts -------------------------------------------------------------------------------------
+
+    async def admit(self, scope: str, new_streams: int, new_segments: int) -> None:
+        """Raises QuotaExceeded when so many more streams and segments are too many."""
+        quota = self.quotas.of_scope(scope)
+        if new_streams and scope in self.quotas.full:
+            raise QuotaExceeded(f"scope {scope} has used its quota of {quota.storage_bytes} bytes: truncate or delete "
+                                "streams, or raise it with `sarit quota set`")  # fmt: skip
+        if not (quota.streams or quota.segments):
+            return
+        use = await self.use(scope)
+        for what, used, new, most in (
+            ("streams", use.streams, new_streams, quota.streams),
+            ("segments", use.segments, new_segments, quota.segments),
+        ):
+            if most and new > 0 and used + new > most:
+                raise QuotaExceeded(
+                    f"scope {scope} has {used} {what}, and its quota is {most}: {new} more are refused; `sarit quota "
+                    "set` raises it"
+                )
+
+    async def use(self, scope: str) -> Use:
+        """Streams of users, and all segments that accept appends.  Raises NotFound."""
+        count = active = 0
+        after = b""
+        while rows := await self._catalog.scan_once(scope, STREAMS, after):
+            after = rows[-1][0]
+            for key, value in rows:
+                # Streams that the system adds, of watermarks and groups, are not the user's to count.
+                if not key.startswith(STREAMS + b"_"):
+                    record = codec.decode_stream(value.value)
+                    count += record.state is not State.DELETING
+                    active += len(record.current.segments) if record.state in (State.ACTIVE, State.CREATING) else 0
+        return Use(count, active)
+
+    # -- storage ------------------------------------------------------------------------------------
+
+    async def measure(self) -> None:
+        """Count the bytes of scopes with a quota of storage, and note which are full.  Raises SaritError."""
+        limited = [subject.removeprefix(SCOPE) for subject, quota in self.quotas.by_subject.items()
+                   if subject.startswith(SCOPE) and quota.storage_bytes]  # fmt: skip
+        scopes = set(limited) | self.quotas.full
+        if "*" in scopes:
+            scopes |= set(await self._catalog.list_scopes(""))
+        updates = []
+        for scope in sorted(scopes - {"*"}):
+            most, size = self.quotas.of_scope(scope).storage_bytes, 0
+            if most:
+                with suppress(NotFound):  # a quota may be set before its scope exists
+                    size = await self.storage_bytes(scope)
+            was = scope in self.quotas.full
+            full = bool(most) and size >= most * (QUOTA_FULL_UNTIL if was else 1)
+            if full != was:
+                updates.append(TableUpdate(_FULL + scope.encode(), str(size).encode() if full else None, NO_VERSION))
+                _log.warning("scope %s %s its storage quota of %d bytes: it has %d; appends %s", scope,
+                             "has used" if full else "is below", most, size, "wait" if full else "go on")  # fmt: skip
+        if updates:
+            await self._tables.update(QUOTAS_TABLE, updates)
+            await self.refresh()
+
+    async def storage_bytes(self, scope: str) -> int:
+        """The bytes of all streams of a scope from their heads on.  Raises NotFound."""
+        total = 0
+        after = b""
+        while rows := await self._catalog.scan_once(scope, STREAMS, after):
+            after = rows[-1][0]
+            for key, _ in rows:
+                with suppress(NotFound):  # deleted meanwhile
+                    total += await self._stream_bytes(StreamName(scope, key[len(STREAMS) :].decode()))
+        return total
+
+    async def _stream_bytes(self, name: StreamName) -> int:
+        record = (await self._catalog.require(name)).record
+        if record.state in (State.CREATING, State.DELETING):
+            return 0
+        head = streams.head(record)
+        known = known_segments(await self._catalog.epochs_of(name, record, list(head))) | known_segments(record.epochs)
+        active = [s.segment for s in record.current.segments]
+        end = dict(zip(active, await gather_all([self._length(name, s) for s in active]), strict=True))
+        ended = to_measure(known, head, end)
+        lengths = dict(zip(ended, await gather_all([self._ended(name, s) for s in ended]), strict=True))
+        return bytes_between(known, head, end, lengths)
+
+    async def _ended(self, name: StreamName, segment: int) -> int:
+        full_name = name.segment(SegmentId.unpack(segment))
+        if full_name not in self._lengths:
+            if len(self._lengths) >= _MOST_LENGTHS:
+                del self._lengths[next(iter(self._lengths))]
+            self._lengths[full_name] = await self._length(name, segment)
+        return self._lengths[full_name]
+
+    async def _length(self, name: StreamName, segment: int) -> int:
+        try:
+            return (await self._segments.info(name.segment(SegmentId.unpack(segment)))).length
+        except NotFound:
+            return 0

@@ -1,0 +1,192 @@
+"""The quotas of scopes and users, as one store applies them.
+
+Theory of operation.  Controllers give a store all quotas and the number of stores (`use`).  Bytes per second are for
+the installation: each of n stores applies an n-th.  What a connection has received or sent is charged to the scope, and
+to the user if it is known; the answer is how long that connection has to wait (`security/byte_bucket.py`).  A bucket is
+shared by all connections of its scope or user, so they share the rate; each waits until its own bytes are paid for.
+
+While there is no quota, `active` is false, and nobody calls anything else here.
+
+A scope whose storage quota is used up is *full*: connections that write to it are not read from until it is not.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sarit.core.repeated_log import RepeatedLog
+from sarit.security.byte_bucket import ByteBucket
+from sarit.security.limits import MAX_CHARGED
+from sarit.security.quotas import SCOPE, USER, Quotas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sarit.env.ports import Clock
+
+_log = logging.getLogger("sarit.store.quotas")
+
+_IN: Final = "in"
+_OUT: Final = "out"
+
+
+class Waiting(Protocol):
+    """A connection that waits because of a quota."""
+
+    def quotas_changed(self) -> None:
+        """Other quotas are in force: ask again how long to wait."""
+
+
+class _Charge:
+    """What one scope or user was charged in one direction; `throttled_seconds`: of all its connections together."""
+
+    __slots__ = ("bucket", "bytes", "throttled_seconds")
+
+    def __init__(self, rate: float) -> None:
+        self.bucket = ByteBucket(rate)
+        self.bytes = 0
+        self.throttled_seconds = 0.0
+
+
+class TenantQuotas:
+    """See the head of the module."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.active = False
+        self._clock = clock
+        self._quotas = Quotas()
+        self._stores = 1
+        self._charges: dict[tuple[str, str], _Charge] = {}  # by direction and subject
+        self._connections: dict[str, int] = {}  # of users
+        self._waiting: dict[Waiting, None] = {}
+        self._repeated = RepeatedLog(_log, clock.monotonic, counted=False)
+        self.connections_refused = 0
+
+    def __repr__(self) -> str:
+        return f"<TenantQuotas {self._quotas!r}, an {self._stores}-th of them>"
+
+    def use(self, quotas: Quotas, stores: int) -> None:
+        """Apply these from now on; bytes per second are divided by `stores`."""
+        if (quotas, stores) == (self._quotas, self._stores):
+            return
+        self._quotas, self._stores = quotas, max(1, stores)
+        self.active = bool(quotas)
+        now = self._clock.monotonic()
+        for key, charge in list(self._charges.items()):
+            rate = self._rate(*key)
+            if rate:
+                charge.bucket.change(now, rate)
+            else:
+                del self._charges[key]
+        for waiting in list(self._waiting):
+            waiting.quotas_changed()
+
+    # -- bytes --------------------------------------------------------------------------------------
+
+    def received(self, charged: Mapping[str, int], user: str) -> float:
+        """A connection of `user` has received so many bytes for each scope; how long it has to wait."""
+        delays = [self._take(_IN, SCOPE + scope, size) for scope, size in charged.items()]
+        return max(*delays, self._take(_IN, USER + user, sum(charged.values())) if user else 0.0, 0.0)
+
+    def sent(self, scope: str, user: str, size: int) -> None:
+        """A connection of `user` was sent so many bytes of a scope."""
+        self._take(_OUT, SCOPE + scope, size)
+        if user:
+            self._take(_OUT, USER + user, size)
+
+    def read_delay(self, scope: str, user: str) -> float:
+        """How long the next reply to a read has to wait."""
+        now, found = self._clock.monotonic(), 0.0
+        for subject in (SCOPE + scope, USER + user):
+            charge = self._charges.get((_OUT, subject))
+            if charge is not None:
+                found = max(found, charge.bucket.debt(now))
+        return found
+
+    def write_delay(self, scopes: Mapping[str, int], user: str) -> float:
+        """How long a connection that was charged for these has to wait, without a new charge."""
+        now = self._clock.monotonic()
+        subjects = [SCOPE + scope for scope in scopes] + [USER + user]
+        charges = (self._charges.get((_IN, subject)) for subject in subjects)
+        return max((charge.bucket.debt(now) for charge in charges if charge is not None), default=0.0)
+
+    def waited(self, direction_in: bool, scopes: Mapping[str, int], seconds: float) -> None:
+        """A connection has waited for these scopes."""
+        for scope in scopes:
+            charge = self._charges.get((_IN if direction_in else _OUT, SCOPE + scope))
+            if charge is not None:
+                charge.throttled_seconds += seconds
+
+    def is_full(self, scopes: Mapping[str, int]) -> bool:
+        """Whether one of these scopes takes no appends now."""
+        full = self._quotas.full
+        found = [scope for scope in scopes if scope in full] if full else []
+        for scope in found:
+            self._repeated.warning(scope, f"scope {scope} has used its storage quota: appends to it wait")
+        return bool(found)
+
+    def wait(self, waiting: Waiting) -> None:
+        """Notify this connection when the quotas change."""
+        self._waiting[waiting] = None
+
+    def done_waiting(self, waiting: Waiting) -> None:
+        """It does not wait any more."""
+        self._waiting.pop(waiting, None)
+
+    def _take(self, direction: str, subject: str, size: int) -> float:
+        key = direction, subject
+        charge = self._charges.get(key)
+        now = self._clock.monotonic()
+        if charge is None:
+            rate = self._rate(direction, subject)
+            if not rate:
+                return 0.0
+            if len(self._charges) >= MAX_CHARGED:
+                self._forget(now)
+            charge = self._charges[key] = _Charge(rate)
+        charge.bytes += size
+        return charge.bucket.take(now, size)
+
+    def _rate(self, direction: str, subject: str) -> float:
+        kind, _, name = subject.partition(":")
+        quota = self._quotas.of_scope(name) if kind == "scope" else self._quotas.of_user(name)
+        return (quota.bytes_in if direction == _IN else quota.bytes_out) / self._stores
+
+    def _forget(self, now: float) -> None:
+        """Names come from clients: what owes nothing is dropped, and if all owe, the oldest."""
+        free = next((key for key, charge in self._charges.items() if not charge.bucket.debt(now)), None)
+        del self._charges[free or next(iter(self._charges))]
+
+    # -- connections --------------------------------------------------------------------------------
+
+    def connected(self, user: str) -> bool:
+        """Count a connection of a user; whether its quota allows it.  `disconnected` either way, later."""
+        count = self._connections[user] = self._connections.get(user, 0) + 1
+        most = self._quotas.of_user(user).connections
+        if most and count > most:
+            self.connections_refused += 1
+            self._repeated.warning(USER + user, f"user {user} has {most} connections, which is the quota: {count - most} more are refused")  # fmt: skip  # noqa: E501
+            return False
+        return True
+
+    def disconnected(self, user: str) -> None:
+        """A connection of a user has ended."""
+        left = self._connections[user] - 1
+        if left:
+            self._connections[user] = left
+        else:
+            del self._connections[user]
+
+    # -- for metrics --------------------------------------------------------------------------------
+
+    def scopes_charged(self) -> Iterator[tuple[str, str, int, float]]:
+        """Scope, direction, bytes and throttled seconds of each scope with a quota of bytes."""
+        for (direction, subject), charge in self._charges.items():
+            if subject.startswith(SCOPE):
+                yield subject.removeprefix(SCOPE), direction, charge.bytes, charge.throttled_seconds
+
+    @property
+    def full_scopes(self) -> int:
+        """How many scopes take no appends because of their storage quota."""
+        return len(self._quotas.full)

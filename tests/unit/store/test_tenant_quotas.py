@@ -1,0 +1,100 @@
+"""Quotas as one store applies them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarit.security.limits import MAX_CHARGED, QUOTA_BURST_SECONDS
+from sarit.security.quotas import Quota, Quotas
+from sarit.store.flow_control.tenant_quotas import TenantQuotas
+
+RATE = 1_000_000
+QUOTAS = Quotas({"scope:a": Quota(bytes_in=RATE, bytes_out=RATE), "user:u": Quota(bytes_in=RATE // 2, connections=2)})
+BURST = int(RATE * QUOTA_BURST_SECONDS)
+
+
+class Clock:
+    seconds = 100.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class Listener:
+    notified = 0
+
+    def quotas_changed(self) -> None:
+        self.notified += 1
+
+
+@pytest.fixture
+def quotas():
+    made = TenantQuotas(Clock())
+    made.use(QUOTAS, 1)
+    return made
+
+
+def test_scope_over_its_rate_waits_and_another_does_not(quotas):
+    assert quotas.received({"a": BURST + RATE}, "") == pytest.approx(1.0)
+    assert quotas.received({"b": 100 * RATE}, "") == 0
+
+
+def test_user_and_scope_are_both_charged_and_the_longer_wait_counts(quotas):
+    assert quotas.received({"a": BURST + RATE}, "u") == pytest.approx((BURST + RATE) / (RATE / 2) - QUOTA_BURST_SECONDS)
+    assert quotas.received({"b": 1}, "u") > 2
+    assert quotas.received({"b": 1}, "v") == 0
+
+
+def test_each_of_several_stores_applies_its_share(quotas):
+    quotas.use(QUOTAS, 4)
+    assert quotas.received({"a": BURST // 4 + RATE}, "") == pytest.approx(4.0)
+
+
+def test_reads_wait_for_what_was_sent(quotas):
+    assert quotas.read_delay("a", "") == 0
+    quotas.sent("a", "", BURST + RATE)
+    assert quotas.read_delay("a", "") == pytest.approx(1.0)
+    assert quotas.read_delay("b", "") == 0
+    Clock.seconds, before = Clock.seconds + 1.01, Clock.seconds
+    assert quotas.read_delay("a", "") == 0
+    Clock.seconds = before
+
+
+def test_who_waits_hears_of_other_quotas_and_a_quota_that_is_gone_is_lifted(quotas):
+    quotas.received({"a": BURST + 5 * RATE}, "")
+    waiting = Listener()
+    quotas.wait(waiting)
+    quotas.use(QUOTAS, 1)
+    assert waiting.notified == 0  # nothing has changed
+    quotas.use(Quotas(), 1)
+    assert waiting.notified == 1
+    assert not quotas.active
+    assert quotas.write_delay({"a": 0}, "") == 0
+
+
+def test_scope_that_is_full_is_so_until_it_is_not(quotas):
+    quotas.use(Quotas(QUOTAS.by_subject, ["a"]), 1)
+    assert quotas.is_full({"b": 1, "a": 1})
+    assert not quotas.is_full({"b": 1})
+    quotas.use(QUOTAS, 1)
+    assert not quotas.is_full({"a": 1})
+
+
+def test_connections_of_a_user_are_counted_also_before_there_is_a_quota():
+    quotas = TenantQuotas(Clock())
+    assert quotas.connected("u")
+    assert quotas.connected("u")
+    quotas.use(QUOTAS, 1)
+    assert not quotas.connected("u")
+    assert quotas.connections_refused == 1
+    for _ in range(3):
+        quotas.disconnected("u")
+    assert quotas.connected("u")
+
+
+def test_names_from_clients_do_not_fill_the_memory():
+    quotas = TenantQuotas(Clock())
+    quotas.use(Quotas({"scope:*": Quota(bytes_in=RATE)}), 1)
+    for number in range(MAX_CHARGED + 10):
+        quotas.received({f"s{number}": 1}, "")
+    assert len(list(quotas.scopes_charged())) == MAX_CHARGED
