@@ -18,6 +18,7 @@ from simulation.mutants import (
     ledgers,
     logs,
     ownership,
+    quotas,
     segments,
     sessions,
     stores,
@@ -29,5 +30,5 @@ MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
     "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "ledger_ends",
-    "ledgers", "logs", "ownership", "segments", "sessions", "stores", "tiering",
+    "ledgers", "logs", "ownership", "quotas", "segments", "sessions", "stores", "tiering",
 ]  # fmt: skip

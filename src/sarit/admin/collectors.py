@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from sarit.core.limits import MAX_METRIC_SCOPES
 from sarit.store.flow_control.stream_rates import OTHERS
 from sarit.store.health import HealthState
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sarit.rpc.grpc_server import GrpcListener
     from sarit.storage.metered import StorageStatistics
     from sarit.store.flow_control.load_meters import LoadMeters
+    from sarit.store.flow_control.tenant_quotas import TenantQuotas
     from sarit.store.server.listener import StoreListener
     from sarit.store.statistics import StoreStatistics
     from sarit.store.store import SegmentStore
@@ -87,6 +89,22 @@ def _writes_and_reads(counted: StoreStatistics) -> Iterator[Sample]:
     yield "sarit_damage_found_total", _NONE, counted.damage_found
     yield "sarit_recovery_seconds", _NONE, counted.recovery_seconds
     yield "sarit_recovery_failures_total", _NONE, counted.recovery_failures
+
+
+def quota_samples(quotas: TenantQuotas) -> Iterator[Sample]:
+    """Scopes with a quota of bytes, those that waited longest, and what all others did together."""
+    found = sorted(quotas.scopes_charged(), key=lambda each: each[3], reverse=True)
+    shown = list(dict.fromkeys(scope for scope, *_ in found))[:MAX_METRIC_SCOPES]
+    totals = {(OTHERS, direction): (0, 0.0) for direction in ("in", "out")}
+    for scope, direction, size, seconds in found:
+        key = scope if scope in shown else OTHERS, direction
+        before = totals.get(key, (0, 0.0))
+        totals[key] = before[0] + size, before[1] + seconds
+    for labels, (size, seconds) in totals.items():
+        yield "sarit_quota_bytes_total", labels, size
+        yield "sarit_quota_throttled_seconds_total", labels, seconds
+    yield "sarit_quota_full_scopes", _NONE, quotas.full_scopes
+    yield "sarit_quota_connections_refused_total", _NONE, quotas.connections_refused
 
 
 def listener_samples(listener: StoreListener) -> Iterator[Sample]:

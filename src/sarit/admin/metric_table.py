@@ -44,6 +44,8 @@ def _histogram(name: str, help_text: str, *labels: str) -> Metric:
     return Metric(name, Kind.HISTOGRAM, unit, help_text, labels)
 
 
+_OF_QUOTAS: Final = ("scope", "direction")
+
 # By what they are about.
 SECTIONS: Final = {
     "Writes": (
@@ -91,6 +93,12 @@ SECTIONS: Final = {
         _counter("sarit_connections_refused_total", "Connections that were closed at once, because too many are open"),
         _counter("sarit_received_bytes_total", "Bytes received from clients of the wire protocol"),
         _counter("sarit_sent_bytes_total", "Bytes sent to clients of the wire protocol"),
+    ),
+    "Quotas": (
+        _counter("sarit_quota_bytes_total", "Bytes of scopes with a quota; 20 scopes, and (others)", *_OF_QUOTAS),
+        _counter("sarit_quota_throttled_seconds_total", "Time that their connections waited", *_OF_QUOTAS),
+        _gauge("sarit_quota_full_scopes", "Scopes whose appends wait: their storage quota is used up"),
+        _counter("sarit_quota_connections_refused_total", "Connections beyond the quota of their user"),
     ),
     "Tier 2": (
         _histogram("sarit_checkpoint_seconds", "A checkpoint of a container: chunks, index, truncation of the log"),

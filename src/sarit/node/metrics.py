@@ -96,6 +96,7 @@ class Metrics:
         yield "sarit_build_info", (version("sarit"), self.role), 1
         if self.store is not None:
             yield from collectors.store_samples(self.store)
+            yield from collectors.quota_samples(self.store.quotas)
             yield from collectors.log_samples(self.log)
             yield from collectors.storage_samples(self.storage)
         if self.listener is not None:

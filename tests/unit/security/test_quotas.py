@@ -38,7 +38,7 @@ def test_debt_is_owed_in_bytes_when_the_rate_changes():
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 2000)), min_size=1, max_size=200))
-def test_who_waits_as_told_never_exceeds_the_rate_and_loses_none_of_it(steps):
+def test_who_waits_never_exceeds_the_rate_and_loses_none_of_it(steps):
     bucket, now, sent, begun = ByteBucket(RATE), 0.0, 0, None
     busy = 0.0  # time that was spent waiting because of the quota
     for pause, size in steps:

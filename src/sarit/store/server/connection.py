@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.store.server.connection")
 
-_REFUSED = 0  # a refusal that no new token mends
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
@@ -194,7 +193,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._held_bytes = held
             self._registry.incomplete_frame(self, held, new_frame=bool(frames))
         if self.quotas.quotas.active:
-            self.quotas.settle()
+            self.quotas.charge()
         # Once per read, after all its frames: a connection exceeds its bounds by one read at most.
         self.apply_backpressure()
 
@@ -278,8 +277,12 @@ class StoreConnection(asyncio.BufferedProtocol):
         if self._checks is not None and self._session is None:
             if not self._checks.admit(command, self):
                 return
-            if self._checks.user and not self.quotas.user and not self._count_for_user(command, self._checks.user):
-                return
+            if self._checks.user and not self.quotas.user:
+                refused = self.quotas.connected(self._checks.user, command)
+                if refused is not None:
+                    self.send(encode(refused))
+                    self.close()  # the line in the log is for the user, not for each connection
+                    return
         if isinstance(command, wire.ReadSegment):
             self._reads.read(command)
         elif isinstance(command, wire.KeepAlive):
@@ -316,15 +319,6 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.close(f"sent {type(command).__name__} without an introduction")
         else:
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
-
-    def _count_for_user(self, command: Any, user: str) -> bool:
-        """Whether the user may have this connection, too; if not, its first request is answered with the reason."""
-        if self.quotas.connected(user):
-            return True
-        text = f"user {user} has as many connections as its quota allows: close some, or ask for a higher quota"
-        self.send(encode(wire.AuthTokenCheckFailed(command.request_id, text, _REFUSED)))
-        self.close()  # the line in the log is for the user, not for each connection
-        return False
 
     def _hello(self, hello: wire.Hello) -> None:
         self.hello_version = hello.high_version

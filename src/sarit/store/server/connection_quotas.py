@@ -8,12 +8,15 @@ connection is not read from until they are paid for.  TCP makes the client wait:
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.security.limits import QUOTA_DEBT_SECONDS
+from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
     from sarit.store.flow_control.tenant_quotas import TenantQuotas
+
+_REFUSED: Final = 0  # no new token mends it
 
 
 class Connection(Protocol):
@@ -51,11 +54,11 @@ class ConnectionQuotas:
     # -- bytes in -----------------------------------------------------------------------------------
 
     def received(self, segment: str, size: int) -> None:
-        """So many bytes for a segment came; charged by `settle`."""
+        """So many bytes for a segment came; `charge` charges it."""
         scope = scope_of(segment)
         self._charged[scope] = self._charged.get(scope, 0) + size
 
-    def settle(self) -> None:
+    def charge(self) -> None:
         """Charge what came, and stop the connection if that has to be paid for."""
         if not self._charged:
             return
@@ -115,10 +118,13 @@ class ConnectionQuotas:
 
     # -- users --------------------------------------------------------------------------------------
 
-    def connected(self, user: str) -> bool:
-        """The connection is this user's; whether the quota of connections allows it."""
+    def connected(self, user: str, command: Any) -> wire.Command | None:
+        """The connection is this user's, as its first request says; its answer where the quota does not allow it."""
         self.user = user
-        return self.quotas.connected(user)
+        if self.quotas.connected(user):
+            return None
+        text = f"user {user} has as many connections as its quota allows: close some, or ask for a higher quota"
+        return wire.AuthTokenCheckFailed(command.request_id, text, _REFUSED)
 
     def connection_closed(self) -> None:
         """Nothing waits any more."""
