@@ -24,7 +24,12 @@ def throttled_appends_reordered() -> Iterator[None]:
 
     def wrong(self: Any) -> None:
         while self.queue and not self._budget.over_append_limit:
-            session, append, expected_offset = self.queue.pop()
+            sink = next(iter(self.queue))
+            waiting = self.queue.pop(sink)
+            self._count -= 1
+            session, append, expected_offset = waiting.pop()
+            if waiting:
+                self.queue[sink] = waiting
             session.submit(append, expected_offset)
         if self.queue:
             self._budget.notify_below_append_limit(self._below_limit)
@@ -59,8 +64,8 @@ def last_throttled_append_stuck() -> Iterator[None]:
     """The last throttled append is never resumed."""
 
     def wrong(self: Any) -> None:
-        while len(self.queue) > 1 and not self._budget.over_append_limit:
-            session, append, expected_offset = self.queue.popleft()
+        while self._count > 1 and not self._budget.over_append_limit:
+            session, append, expected_offset = self._next()
             session.submit(append, expected_offset)
 
     with patched(AppendGate, AppendGate.release, wrong):

@@ -55,7 +55,16 @@ def txn_request(txn, info=INFO, **fields):
     return pb.TxnRequest(streamInfo=info, txnId=txn, **fields)
 
 
-OWN_CALLS = ("cutAt", "streamConfigs", "scalingEvents", "listRules", "changeRules")
+OWN_CALLS = (
+    "cutAt",
+    "streamConfigs",
+    "scalingEvents",
+    "listRules",
+    "changeRules",
+    "listQuotas",
+    "changeQuotas",
+    "quotaUse",
+)
 
 
 def test_every_rpc_of_the_proto_is_served():

@@ -4,7 +4,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from sarit.store.container.writer_session import WriterSession
 from sarit.wire import commands as wire
+from simulation.mutants.patching import patched
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer
 from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, run, serving
@@ -133,5 +135,34 @@ def test_many_closed_connections_cause_one_sweep():
             assert container.throttled == 20
             await until(lambda: container.throttled == 0)
             assert not container.append_gate._sweep_scheduled
+
+    run(main())
+
+
+def test_throttled_connections_take_turns():
+    """A connection with many throttled appends comes after one with a single one, though it was first."""
+
+    async def main():
+        async with over_limit() as (server, container):
+            noisy, quiet = await server.client(), await server.client()
+            await noisy.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))
+            await quiet.ask(wire.SetupAppend(2, b"q" * 16, OTHER, ""))
+            noisy.send(*(append_end(b"x" * 1000, 1, number) for number in range(1, 21)))
+            await until(lambda: container.throttled == 20)
+            quiet.send(append_end(b"y", 1, 1, writer=b"q" * 16))
+            await until(lambda: container.throttled == 21)
+            submitted = []
+            submit = WriterSession.submit
+
+            def noted(session, append, expected_offset):
+                submitted.append((session.writer, append.last_event_number))
+                submit(session, append, expected_offset)
+
+            with patched(WriterSession, WriterSession.submit, noted):
+                container.state.dirty.add_operation(-100_000)
+                container.account()
+                await until(lambda: container.throttled == 0)
+            assert submitted.index((b"q" * 16, 1)) == 1
+            assert [number for writer, number in submitted if writer == WRITER] == list(range(1, 21))
 
     run(main())
