@@ -22,6 +22,7 @@ from sarit.node.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
 from simulation.objects import ProcessChunks
+from simulation.quotas import change_quotas
 from simulation.restart_faults import RestartFaults
 
 if TYPE_CHECKING:
@@ -172,6 +173,8 @@ class Cluster:
         if not options.quotas:  # one request less in two seconds
             node.controller.quotas.apply = None
         await node.start(claim)
+        if options.quotas:
+            process.spawn(change_quotas(node.store, self.rng(f"quotas {process.number}")), "quotas")
         self.node = node
 
     async def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
