@@ -9,20 +9,16 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from simulation.batch import Totals, stores_of_proof, summaries, summarize
-from simulation.options import draw
-from simulation.run import run_seed
 
 ROOT = Path(__file__).parent.parent
 # `make prove` runs 500.  More than FRESH only until each required probe was reached.
 FRESH, MOST_FRESH, FRESH_STEP = 40, 120, 8
 FRESH_WITH_STORES = 80
-QUOTAS_SEED = 6
 
 
 def seed_of_sources() -> int:
@@ -70,12 +66,6 @@ def test_every_required_probe_is_in_the_code() -> None:
     paths = [path for folder in ("src", "simulation") for path in sorted((ROOT / folder).rglob("*.py"))]
     sources = "".join(path.read_text() for path in paths)
     assert [name for name in sorted(MUST_REACH | MUST_REACH_WITH_STORES) if f'"{name}"' not in sources] == []
-
-
-def test_quotas_that_come_and_go_lose_and_stop_nothing() -> None:
-    found = run_seed(QUOTAS_SEED, options=replace(draw(QUOTAS_SEED), quotas=True))
-    assert not found.violations
-    assert found.acked_events > 0
 
 
 @pytest.mark.timeout(1500)

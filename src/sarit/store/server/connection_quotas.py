@@ -135,3 +135,5 @@ class ConnectionQuotas:
         if self.user:
             self.quotas.disconnected(self.user)
             self.user = ""
+        # It refers to this object: a cycle would wait for a full garbage collection.
+        del self._connection
