@@ -37,6 +37,12 @@ LONG = (
     "tests/test_cli.py",
     "tests/test_cli_streams.py",
     "tests/unit/node/test_autoscale.py",
+    "tests/interop/test_official_client.py",
+    "tests/chaos/",
+    "tests/unit/client/test_node_away.py",
+    "tests/guides/",
+    "tests/test_cli_transfer.py",
+    "tests/test_health.py",
 )
 
 

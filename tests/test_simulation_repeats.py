@@ -15,7 +15,8 @@ from simulation.run import run_seed
 
 ROOT = Path(__file__).parent.parent
 ON_BOOKIES = ("--stores", "3", "--bookkeeper")
-TWICE = ((3, ()), (11, ()), (20, ()), (26, ()), (1, ON_BOOKIES))
+# Short ones that differ in the order of tasks, in containers, tables, and the kind of long-term storage.
+TWICE = ((3, ()), (9, ()), (12, ()), (20, ()), (1, ON_BOOKIES))
 
 
 def _trace(seed: int, options: tuple[str, ...], hash_seed: str, path: Path) -> Path:
@@ -47,4 +48,4 @@ def test_seed_with_several_stores_has_no_violations_and_repeats() -> None:
 
 
 def test_digests_of_different_seeds_differ() -> None:
-    assert run_seed(3).digest != run_seed(4).digest
+    assert run_seed(9).digest != run_seed(12).digest

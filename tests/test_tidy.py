@@ -7,6 +7,7 @@ can run everything else.  A file that must break a rule is listed here with the 
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -111,6 +112,12 @@ def _is_generated(path: Path) -> bool:
 def _modules(*folders: str) -> list[Path]:
     found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
     return [path for path in found if not _is_generated(path)]
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    """Parsed once: a few tests look at all modules."""
+    return ast.parse(path.read_text())
 
 
 def _imported_names(tree: ast.Module) -> dict[str, str]:
@@ -218,7 +225,7 @@ def test_functions_are_short() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{name} has {lines} lines, the bound is {MAX_FUNCTION_LINES}"
         for path in _modules(*SIZED)
-        for name, lines in _functions(ast.parse(path.read_text()))
+        for name, lines in _functions(_tree(path))
         if lines > MAX_FUNCTION_LINES
     ]
     assert not wrong, "\n".join(wrong)
@@ -227,7 +234,7 @@ def test_functions_are_short() -> None:
 def test_classes_are_small() -> None:
     wrong = []
     for path in _modules("src", "simulation", "checkers"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_tree(path)):
             if isinstance(node, ast.ClassDef):
                 methods = sum(
                     isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and not item.name.startswith("__")
@@ -312,17 +319,24 @@ _ADDRESS = re.compile(r"\]\([^)\n]*\)")
 SPEAKING = ("src", "tests", "simulation", "checkers", "benchmarks", "examples", "tools", "fuzz")
 
 
-def _tokens(source: str) -> Iterator[tokenize.TokenInfo]:
-    return tokenize.generate_tokens(io.StringIO(source).readline)
+@functools.cache
+def _names_and_prose(source: str) -> tuple[frozenset[str], str]:
+    """The names of Python code, and its strings and comments; three tests look at all modules."""
+    names, prose = set(), []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME:
+            names.add(token.string)
+        elif token.type in {tokenize.STRING, tokenize.COMMENT}:
+            prose.append(token.string)
+    return frozenset(names), "\n".join(prose)
 
 
 def retired_identifiers(source: str) -> Iterator[tuple[str, str]]:
-    """(retired word, identifier) of each use in Python code."""
-    for token in _tokens(source):
-        if token.type == tokenize.NAME and token.string not in ALLOWED_IDENTIFIERS:
-            for word in _WORD.findall(token.string):
-                if word.lower() in RETIRED:
-                    yield word.lower(), token.string
+    """(retired word, identifier) of each identifier of Python code that has one."""
+    for name in _names_and_prose(source)[0] - set(ALLOWED_IDENTIFIERS):
+        for word in _WORD.findall(name):
+            if word.lower() in RETIRED:
+                yield word.lower(), name
 
 
 def retired_prose(text: str) -> Iterator[str]:
@@ -330,10 +344,6 @@ def retired_prose(text: str) -> Iterator[str]:
     for word in _PROSE_WORD.findall(_ADDRESS.sub("]", text)):
         if word.lower() in RETIRED_PROSE:
             yield word.lower()
-
-
-def _prose_of_code(source: str) -> str:
-    return "\n".join(token.string for token in _tokens(source) if token.type in {tokenize.STRING, tokenize.COMMENT})
 
 
 def _documents() -> list[Path]:
@@ -364,7 +374,7 @@ def test_identifiers_are_free_of_retired_words() -> None:
 
 def test_prose_is_free_of_retired_words() -> None:
     texts = [(path.relative_to(ROOT).as_posix(), path.read_text()) for path in _documents()]
-    texts += [(place, _prose_of_code(source)) for place, source in _spoken()]
+    texts += [(place, _names_and_prose(source)[1]) for place, source in _spoken()]
     wrong = {
         f"{place}: instead of {word!r} say {RETIRED_PROSE[word]}"
         for place, text in texts
@@ -376,7 +386,7 @@ def test_prose_is_free_of_retired_words() -> None:
 
 def test_allowed_words_are_in_use() -> None:
     sources = dict(_spoken())
-    names = {token.string for source in sources.values() for token in _tokens(source) if token.type == tokenize.NAME}
+    names = frozenset().union(*(_names_and_prose(source)[0] for source in sources.values()))
     idle = [name for name in ALLOWED_IDENTIFIERS if name not in names]
     idle += [
         f"{prefix}: {word}"

@@ -87,7 +87,10 @@ def silent_writer_never_expires() -> Iterator[None]:
         yield
 
 
-@mutant("transactions", found_by="tests/unit/controller/test_transactions.py")
+@mutant(
+    "transactions",
+    found_by="tests/unit/controller/test_transactions.py::test_commit_order_holds_for_decisions_during_a_scan",
+)
 @contextmanager
 def commit_order_from_two_snapshots() -> Iterator[None]:
     """Commits are ordered by several scans of the catalog, without those decided between the scans (found by
@@ -102,7 +105,10 @@ def commit_order_from_two_snapshots() -> Iterator[None]:
         yield
 
 
-@mutant("transactions", found_by="tests/unit/controller/test_crashes.py")
+@mutant(
+    "transactions",
+    found_by="tests/unit/controller/test_crashes.py::test_lease_ends_at_its_stored_deadline_however_often_the_node_restarts",
+)
 @contextmanager
 def lease_renewed_at_restart() -> Iterator[None]:
     """A controller that starts counts each lease from its start (found by review)."""
@@ -116,7 +122,10 @@ def lease_renewed_at_restart() -> Iterator[None]:
         yield
 
 
-@mutant("scale safety", found_by="tests/unit/controller/test_crashes.py")
+@mutant(
+    "scale safety",
+    found_by="tests/unit/controller/test_crashes.py::test_entry_that_another_controller_has_written_since_is_not_removed",
+)
 @contextmanager
 def pending_entry_of_another_removed() -> Iterator[None]:
     """A controller removes the pending-work entry that another one has written since (found by review)."""

@@ -49,7 +49,10 @@ def group_lost_reader_position_dropped() -> Iterator[None]:
         yield
 
 
-@mutant("reader group", found_by="tests/unit/client/groups/test_reader_group.py")
+@mutant(
+    "reader group",
+    found_by="tests/unit/client/groups/test_reader_group.py::test_position_stored_before_a_segment_came_back_repeats_nothing",
+)
 @contextmanager
 def group_lost_reader_goes_back() -> Iterator[None]:
     """A lost reader's segments continue at the position stored for it also where the group knows a later one."""

@@ -7,20 +7,35 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 import pytest
 
 from simulation.mutants import MUTANTS
 
+_OPTIONS: Final = ("-x", "-q", "-p", "no:cacheprovider")
+
 
 def main(name: str, test: str) -> int:
     """pytest's exit code: 1 when the test found the mutant."""
     with MUTANTS[name].apply():
-        return int(pytest.main([test, "-x", "-q", "-p", "no:cacheprovider"]))
+        return int(pytest.main([test, *_OPTIONS]))
+
+
+def _load_plugins() -> None:
+    """Load pytest's plugins here: the children then have them, and they are most of what a short test costs."""
+    out, silent = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    pytest.main(["--collect-only", *_OPTIONS, "tests/limits.py"])
+    sys.stdout.flush()
+    os.dup2(out, 1)
+    os.close(out)
+    os.close(silent)
 
 
 def in_children(pairs: list[tuple[str, str]]) -> None:
     """Print the mutants and the exit codes of their tests."""
+    _load_plugins()
     for name, test in pairs:
         child = os.fork()
         if not child:

@@ -149,7 +149,10 @@ def waiting_appends_forgotten() -> Iterator[None]:
         yield
 
 
-@mutant("one owner answers", found_by="tests/unit/store/test_right_to_answer.py")
+@mutant(
+    "one owner answers",
+    found_by="tests/unit/store/test_right_to_answer.py::test_questions_share_proofs_of_which_one_is_in_flight",
+)
 @contextmanager
 def old_frame_proves_ownership() -> Iterator[None]:
     """A store without a lease answers when a frame is durable that it had sent before it was asked."""

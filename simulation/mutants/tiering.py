@@ -248,7 +248,10 @@ def ownership_token_published_before_recorded() -> Iterator[None]:
         yield
 
 
-@mutant("damage is never served", found_by="tests/unit/simulation/test_damage.py")
+@mutant(
+    "damage is never served",
+    found_by="tests/unit/simulation/test_damage.py::test_damage_is_refused_and_all_else_is_served[1]",
+)
 @contextmanager
 def checksum_not_verified_on_read() -> Iterator[None]:
     """A read from long-term storage does not compare the bytes with their checksums."""
@@ -261,7 +264,10 @@ def checksum_not_verified_on_read() -> Iterator[None]:
         yield
 
 
-@mutant("damage is never served", found_by="tests/unit/simulation/test_damage.py")
+@mutant(
+    "damage is never served",
+    found_by="tests/unit/simulation/test_damage.py::test_damage_is_refused_and_all_else_is_served[1]",
+)
 @contextmanager
 def compaction_launders_damage() -> Iterator[None]:
     """Compaction does not verify what it reads: the new chunk has checksums that match the damage."""
@@ -274,7 +280,10 @@ def compaction_launders_damage() -> Iterator[None]:
         yield
 
 
-@mutant("small extents are joined", found_by="tests/unit/store/tiering/test_compaction.py")
+@mutant(
+    "small extents are joined",
+    found_by="tests/unit/store/tiering/test_compaction.py::test_segments_that_were_evicted_are_compacted",
+)
 @contextmanager
 def compaction_forgets_evicted_segments() -> Iterator[None]:
     """Compaction knows only what it counted, and forgets a segment that is not in memory (found by review)."""
@@ -292,7 +301,11 @@ def compaction_forgets_evicted_segments() -> Iterator[None]:
         yield
 
 
-@mutant("small extents are joined", found_by="tests/unit/store/tiering/test_compaction.py")
+@mutant(
+    "small extents are joined",
+    found_by="tests/unit/store/tiering/test_compaction.py"
+    "::test_small_extents_stay_bounded_while_many_segments_trickle[short of memory]",
+)
 @contextmanager
 def compaction_gives_way_for_ever() -> Iterator[None]:
     """Compaction joins nothing while memory is short (found by review)."""
@@ -360,7 +373,10 @@ def segments_evicted_by_number_alone() -> Iterator[None]:
         yield
 
 
-@mutant("damage is reported", found_by="tests/unit/store/container/test_damaged_chunks.py")
+@mutant(
+    "damage is reported",
+    found_by="tests/unit/store/container/test_damaged_chunks.py::test_damage_is_noted_by_the_owner_alone",
+)
 @contextmanager
 def damage_noted_by_any_owner() -> Iterator[None]:
     """A missing chunk is reported as damage without a proof that no other owner has deleted it (found by a seed)."""
