@@ -76,7 +76,7 @@ backups: setup  ## all tests of backup and restore, with the page in docs/operat
 	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup
 
 observability: setup  ## alert rules by promtool; real nodes, and their alerts under a real Prometheus (5 minutes; needs Debian's prometheus)
-	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py
+	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py tests/unit/env/test_traces.py
 
 models: setup  ## the small models of protocols, those with many states, too (a minute)
 	@$(BIN)/pytest -m "long or not long" tests/unit/models

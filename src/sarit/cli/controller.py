@@ -20,8 +20,10 @@ from sarit.cli.process_options import (
 )
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import Windows, background_options, scaling_options, times_of
+from sarit.cli.trace_options import trace_options
 
 if TYPE_CHECKING:
+    from sarit.env.traces import TraceSettings
     from sarit.node.security import SecurityConfig
 
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 @scaling_options
 @security_options
 @background_options
+@trace_options
 @log_options
 def controller(
     cluster: str,
@@ -56,6 +59,7 @@ def controller(
     log_level: str,
     log_format: str,
     security: SecurityConfig,
+    traces: TraceSettings | None,
 ) -> None:
     """Run a controller of a cluster.  Any number may run; each answers every call.
 
@@ -75,6 +79,7 @@ def controller(
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
         security=security,
+        traces=traces,
     )
     if is_check():
         return

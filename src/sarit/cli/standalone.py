@@ -14,9 +14,11 @@ from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.process_options import log_options, reload_of, shown_options, start_logs
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import background_options, scaling_options, times_of
+from sarit.cli.trace_options import trace_options
 from sarit.core import limits
 
 if TYPE_CHECKING:
+    from sarit.env.traces import TraceSettings
     from sarit.node.security import SecurityConfig
 
 
@@ -104,6 +106,7 @@ if TYPE_CHECKING:
     help="Start once without the pieces of --data-dir that are missing or damaged.  What only they held is lost for "
     "good, and putting them back later is refused.  The log says what was lost.  On the command line alone.",
 )
+@trace_options
 @log_options
 def standalone(
     data_dir: Path,
@@ -129,6 +132,7 @@ def standalone(
     log_level: str,
     log_format: str,
     security: SecurityConfig,
+    traces: TraceSettings | None,
 ) -> None:
     """Run controller and segment store on one data directory.
 
@@ -158,6 +162,7 @@ def standalone(
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
         security=security,
+        traces=traces,
     )
     if is_check():
         config.check()

@@ -21,9 +21,11 @@ from sarit.cli.process_options import (
 )
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import Windows, scaling_options, times_of
+from sarit.cli.trace_options import trace_options
 from sarit.core import limits
 
 if TYPE_CHECKING:
+    from sarit.env.traces import TraceSettings
     from sarit.node.security import SecurityConfig
 
 
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 @click.option("--log", type=CLUSTER_LOG_URL, metavar="URL", help="the durable log,")
 @click.option("--index", type=CLUSTER_INDEX_URL, metavar="URL", help="the index,")
 @click.option("--storage", type=CLUSTER_STORAGE_URL, metavar="URL", help="and long-term storage.")
+@trace_options
 @log_options
 def store(
     cluster: str,
@@ -79,6 +82,7 @@ def store(
     log_level: str,
     log_format: str,
     security: SecurityConfig,
+    traces: TraceSettings | None,
 ) -> None:
     """Run a store of a cluster: it serves the containers that the cluster gives it.
 
@@ -102,6 +106,7 @@ def store(
         given={"containers": containers, "log": log, "index": index, "storage": storage},
         options=shown_options(),
         security=security,
+        traces=traces,
     )
     if is_check():
         return

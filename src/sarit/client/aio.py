@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import listing, segments
-from sarit.client.core.addresses import default_address, parse_addresses
+from sarit.client.core.addresses import default_address, default_traces, parse_addresses
+from sarit.client.core.call_traces import CallTraces
 from sarit.client.core.controller import ControllerClient
 from sarit.client.core.guard import check_call, guarded
 from sarit.client.core.login import Credentials, Tls, default_credentials, default_tls
@@ -104,12 +105,12 @@ async def connect(
     if env is None:
         from sarit.env.real import real_env
 
-        env = real_env(client_tls=context)
+        env = real_env(client_tls=context, traces=default_traces(), service="sarit-client")
     policy = RetryPolicy(retry_timeout)
     addresses = parse_addresses(address)
     attempt_seconds = policy.attempt_of(len(addresses))
     controller = ControllerClient(
-        addresses, attempt_seconds, policy.keep_alive_seconds, credentials, context, env.clock
+        addresses, attempt_seconds, policy.keep_alive_seconds, credentials, context, env.clock, CallTraces.of(env)
     )
     session = Session(env, controller, policy)
     session.parts.holds_readers = not real

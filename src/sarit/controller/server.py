@@ -71,7 +71,7 @@ class Controller:
         self.advertised = advertised
         self.assignment = assignment = Assignment(lambda: self.advertised, members)
         self.segments = segments
-        self.calls = CallStatistics(env.clock.monotonic)
+        self.calls = CallStatistics(env.clock.monotonic, env.traces)
         runner = EffectRunner(segments)
         self.catalog = Catalog(tables)
         self.streams = Streams(self.catalog, runner, env)

@@ -8,3 +8,10 @@ from typing import Final
 MAX_TLS_HANDSHAKES: Final = 1000
 TLS_HANDSHAKE_SECONDS: Final = 10.0
 TLS_SHUTDOWN_SECONDS: Final = 2.0
+
+# -- traces -------------------------------------------------------------------------------
+MAX_TRACED_APPENDS: Final = 10_000  # sampled, and not acknowledged yet; of more the oldest are forgotten
+TRACE_CLOSE_SECONDS: Final = 3.0  # for one request to the receiver of spans, and for the last ones at the end
+TRACE_NUMBER_BYTES: Final = 16
+SPAN_NUMBER_BYTES: Final = 8
+REQUEST_ID_BYTES: Final = 8  # of a traced call of the controller; one bit of it is not used

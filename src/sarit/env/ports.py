@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Sequence
 
+    from sarit.env.traces import Traces
+
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
@@ -165,3 +167,4 @@ class Env:
     files: Files
     threads: Threads
     network: Network
+    traces: Traces | None = None  # None: nobody asked for any

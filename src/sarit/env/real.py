@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from sarit.env.tls import Handshakes, ServerTls
+    from sarit.env.traces import TraceSettings
 
 T = TypeVar("T")
 
@@ -253,9 +254,19 @@ def _big_buffers_allowed() -> bool:
     return True
 
 
-def real_env(server_tls: ServerTls | None = None, client_tls: SSLContext | None = None) -> Env:
-    """The ports of this machine; `server_tls`, `client_tls`: of the connections that are accepted, and made."""
-    return Env(RealClock(), RealRandom(), _files(), RealThreads(), RealNetwork(server_tls, client_tls))
+def real_env(
+    server_tls: ServerTls | None = None, client_tls: SSLContext | None = None, traces: TraceSettings | None = None,
+    service: str = "sarit",
+) -> Env:  # fmt: skip
+    """The ports of this machine; `server_tls`, `client_tls`: of the connections that are accepted, and made.
+
+    `traces`: where they go, under the name of `service`.  Raises Invalid: the extra `traces` is not installed."""
+    opened = None
+    if traces is not None:
+        from sarit.env.otlp import open_traces
+
+        opened = open_traces(traces, service)
+    return Env(RealClock(), RealRandom(), _files(), RealThreads(), RealNetwork(server_tls, client_tls), opened)
 
 
 def _files() -> Files:

@@ -76,6 +76,7 @@ class Outcome:
     closed: list[LogFile] = field(default_factory=list)
     needs_file: bool = False
     # Of the write with its sync, of a group.
+    began: float = 0.0
     seconds: float = 0.0
     bytes: int = 0
 
@@ -188,7 +189,7 @@ class LogWriter:
         assert self.durable < first == last - len(outcome.frames) + 1, (first, last, self)
         began = self._clock()
         file.file.pwrite_durably(group.parts, file.position)
-        outcome.seconds, outcome.bytes = self._clock() - began, length
+        outcome.began, outcome.seconds, outcome.bytes = began, self._clock() - began, length
         # Nothing advances before the sync has returned.  An exception above ends the log (`commit`).
         if file.first is None:
             file.first = first
@@ -361,6 +362,8 @@ class LocalLog:
             # The thread may be in the next commit already: what is read here is then newer, which does no harm.
             if self._writer.next_file is None and self._writer.file.position * 2 > self._writer.file.capacity:
                 self._file_manager.prepare(self._writer.durable)
+        if self._env.traces is not None:
+            self._env.traces.synced = outcome.began, outcome.began + outcome.seconds
         self._progress.set()
         bug: Exception | None = None
         for frame in outcome.frames:

@@ -369,7 +369,7 @@ async def _run(spec: ChildSpec, reports: int) -> None:
     make: Callable[..., Part] = ControllerPart if spec.number is None else StorePart
     try:
         security = Security(spec.config.security)
-        env = real_env(security.server_tls, security.client_tls())
+        env = real_env(security.server_tls, security.client_tls(), spec.config.traces, f"sarit-{spec.name}")
         health, config = Health(spec.name, env.clock), spec.config
         async with admin_port(health, config.host, config.http_port, security, env) as admin:
             await run_part(make(spec, env, admin, security), parent, admin)

@@ -459,7 +459,7 @@ def _run(config: ProcessConfig, name: str, make: Any, reload: Reload | None) -> 
     security = Security(config.security)
 
     async def main() -> None:
-        env = real_env(security.server_tls, security.client_tls())
+        env = real_env(security.server_tls, security.client_tls(), config.traces, name.replace("the ", "sarit-"))
         admin = Admin(Health(name, env.clock), config.host, config.http_port, security, env)
         await _serve(make(env, security), admin, env, reload)
 

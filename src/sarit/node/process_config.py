@@ -11,6 +11,7 @@ from sarit.node.security import SecurityConfig
 from sarit.node.settings import DEFAULT_STORE_PORT, NodeConfig
 
 if TYPE_CHECKING:
+    from sarit.env.traces import TraceSettings
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
     from sarit.node.shown_option import ShownOption
 
@@ -40,6 +41,7 @@ class ProcessConfig:
     http_port: int | None = None
     options: tuple[ShownOption, ...] = ()
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    traces: TraceSettings | None = None
 
     def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
         """The configuration of a node that could serve all containers.  Raises Invalid."""

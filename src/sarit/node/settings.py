@@ -32,6 +32,7 @@ from sarit.store.store import StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
 
 if TYPE_CHECKING:
+    from sarit.env.traces import TraceSettings
     from sarit.node.shown_option import ShownOption
 
 DEFAULT_CONTROLLER_PORT = 9090
@@ -153,6 +154,7 @@ class NodeConfig:
     `allow_damaged`: serve the containers that are not damaged.
     `scrub_bytes_per_second`: how fast chunks are read to find damage; 0: not at all.
     `security`: TLS, users, tokens; without it everybody who reaches a port may do everything.
+    `traces`: where they go; None: nowhere.
     `options`: all of the above as the command line shows them.  `open_files`: that this process may have; None: not
     known yet."""
 
@@ -179,6 +181,7 @@ class NodeConfig:
     options: tuple[ShownOption, ...] = ()
     open_files: int | None = None
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    traces: TraceSettings | None = None
 
     def on_machine(self, machine_bytes: int) -> NodeConfig:
         """This configuration with limits that keep the node within its memory.  Raises Invalid (see `choose_memory`).

@@ -328,7 +328,8 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
             allowed, config.max_connections, config.max_api_connections,
         )  # fmt: skip
     security = Security(config.security)
-    uvloop.run(_serve(config, real_env(security.server_tls, security.client_tls()), security, reload))
+    env = real_env(security.server_tls, security.client_tls(), config.traces, "sarit-standalone")
+    uvloop.run(_serve(config, env, security, reload))
 
 
 __all__ = ["Node", "SaritError", "claim_directory", "open_node", "run"]

@@ -9,6 +9,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from sarit.core.request_ids import clean_request_id, current_request_id
+from sarit.env.traces import CLIENT_CALL, CONTROLLER_CALL
 from sarit.rpc.answers import answer
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ def rpc_handler(
             raise
         finally:
             counted.ended(name, status.name, now() - began)
+            if counted.traces is not None and (trace := counted.traces.of_call(current_request_id.get())) is not None:
+                counted.traces.record(
+                    trace, CONTROLLER_CALL, CLIENT_CALL, began, now(), method=name, status=status.name
+                )
 
     return call
 

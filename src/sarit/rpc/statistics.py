@@ -9,15 +9,18 @@ from sarit.core.histogram import CALL_LATENCIES, Histogram
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.env.traces import Traces
+
 
 class CallStatistics:
     """Calls by method and status; the seconds of each method's calls, refused ones included.
 
     Methods and statuses are those that the API defines, so their number is bounded."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        """`now`: seconds, monotonic."""
+    def __init__(self, now: Callable[[], float], traces: Traces | None = None) -> None:
+        """`now`: seconds, monotonic.  `traces`: where calls are recorded; None: nowhere."""
         self.now = now
+        self.traces = traces
         self.calls: dict[tuple[str, str], int] = {}
         self.seconds: dict[str, Histogram] = {}
         self.running = 0

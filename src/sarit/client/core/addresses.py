@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
+from sarit.env.traces import DEFAULT_TRACE_RATIO, parse_traces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.env.traces import TraceSettings
 
 CONTROLLER_VARIABLE: Final = "SARIT_CONTROLLER"
 DEFAULT_PORT: Final = 9090
@@ -15,6 +21,18 @@ DEFAULT_ADDRESS: Final = f"127.0.0.1:{DEFAULT_PORT}"
 def default_address() -> str:
     """The address in the environment variable SARIT_CONTROLLER, else that of a node started without options."""
     return os.environ.get(CONTROLLER_VARIABLE) or DEFAULT_ADDRESS
+
+
+def default_traces(environ: Mapping[str, str] = os.environ) -> TraceSettings | None:
+    """What SARIT_TRACES and SARIT_TRACE_RATIO say, as for a node.  Raises Invalid."""
+    text = environ.get("SARIT_TRACES")
+    if not text:
+        return None
+    ratio = environ.get("SARIT_TRACE_RATIO") or str(DEFAULT_TRACE_RATIO)
+    try:
+        return parse_traces(text, float(ratio))
+    except ValueError:
+        raise Invalid(f"SARIT_TRACE_RATIO is {ratio!r}, which is no number") from None
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

@@ -76,6 +76,10 @@ class ReplyRouter:
         """The first bytes to send."""
         return encode(Hello(WIRE_VERSION, OLDEST_WIRE_VERSION))
 
+    def count_from(self, first: int) -> None:
+        """Begin with this request id; before the first `expect`."""
+        self._next_id = first
+
     def expect(self, sink: ReplySink) -> int:
         """A request id whose replies go to `sink`."""
         request_id = self._next_id
@@ -298,6 +302,7 @@ class ConnectionPool:
         self._policy = policy or RetryPolicy()
         self._window = Window()
         self.token_refused: Callable[[], None] = lambda: None
+        self.first_request_id: Callable[[], int] | None = None  # of a connection; None: 1
         self._open: dict[tuple[str, int, str], asyncio.Task[Connection]] = {}
         self._closed = False
 
@@ -327,6 +332,8 @@ class ConnectionPool:
         def make() -> Connection:
             made = Connection(name, self._window, keep_alive)
             made.replies.token_refused = self.token_refused
+            if self.first_request_id is not None:
+                made.replies.count_from(self.first_request_id())
             return made
 
         try:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
     from ssl import SSLContext
 
+    from sarit.client.core.call_traces import CallTraces
     from sarit.client.core.channels import CountingChannel
     from sarit.client.core.login import Credentials
     from sarit.core.policies import StreamConfig
@@ -85,6 +86,7 @@ class ControllerClient:
         credentials: Credentials | None = None,
         tls: SSLContext | None = None,
         clock: Clock | None = None,
+        traces: CallTraces | None = None,
     ) -> None:
         """`attempt_seconds`: for one call, unless it says otherwise.  `keep_alive_seconds`: see `Channels`.
 
@@ -92,6 +94,7 @@ class ControllerClient:
         self.address = ",".join(f"{host}:{port}" for host, port in addresses)
         self.attempt_seconds = attempt_seconds
         self._channels = Channels(addresses, keep_alive_seconds, credentials, tls)
+        self._traces = traces
         self.tokens: DelegationTokens | None = None
         if credentials is not None and clock is not None:
             self.tokens = DelegationTokens(partial(_fetch_token, self), clock)
@@ -124,8 +127,9 @@ class ControllerClient:
         # Compared at a time-out: whether anything came on this channel since.
         received = channel.pieces_received
         channel.calls += 1
+        request_id, began = self._traces.begin() if self._traces is not None else (None, 0.0)
         try:
-            return await _in_own_task(channel.call(method, request, seconds))
+            return await _in_own_task(channel.call(method, request, seconds, request_id))
         except GRPCError as error:
             if error.status is Status.UNIMPLEMENTED:
                 raise Invalid(
@@ -156,6 +160,8 @@ class ControllerClient:
                 "node running? start one with `sarit standalone`"
             ) from None
         finally:
+            if self._traces is not None and request_id is not None:
+                self._traces.ended(request_id, began, method.name, channel.address)
             channel.calls -= 1
             self._channels.call_ended(channel)
 

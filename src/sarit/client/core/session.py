@@ -141,6 +141,8 @@ class Session:
         self.controller = controller
         self.policy = policy or RetryPolicy()
         self.connections = ConnectionPool(env.network, self.policy)
+        if env.traces is not None:  # reads differ by their ids (`env/traces.py`)
+            self.connections.first_request_id = lambda: int.from_bytes(env.random.bytes(6), "big")
         self.background = background()
         # One for all calls that wait at once: the user needs one line.
         self.outages = RepeatedLog(log, env.clock.monotonic, counted=False), controller.address

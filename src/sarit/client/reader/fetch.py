@@ -23,6 +23,7 @@ from sarit.client.core.connection import REQUESTS, Connection
 from sarit.client.core.replies import error_of
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SEGMENT_READ_BYTES
+from sarit.env.traces import CLIENT_READ
 from sarit.wire.commands import ReadSegment, SegmentIsSealed, SegmentRead, encode
 
 if TYPE_CHECKING:
@@ -297,6 +298,9 @@ class SegmentFetch:
             sink.request_id = request_id
             sink.connection = connection
             self._requests.add(request_id)
+            if (traces := self._session.env.traces) is not None:
+                sink.trace = traces.of_read(self.name, request.offset, request_id)
+                sink.began = self._session.env.clock.monotonic()
             connection.send([encode(ReadSegment(self.name, request.offset, request.length, self._token, request_id))])
 
     def on_reply(self, sink: _ReplySink, reply: Any) -> None:
@@ -305,6 +309,8 @@ class SegmentFetch:
         if self._closed or sink.connection is not self._connection:
             return
         request = sink.request
+        if sink.trace is not None:
+            self._trace(sink, sink.trace, reply)
         if type(reply) is SegmentRead:
             if self._backoff.running:
                 self._backoff.reset()
@@ -329,6 +335,15 @@ class SegmentFetch:
         if self._pieces or self._window.finished:
             self._notify(self)
         self._request_more()
+
+    def _trace(self, sink: _ReplySink, trace: int, reply: Any) -> None:
+        env = self._session.env
+        assert env.traces is not None
+        length = len(reply.data) if type(reply) is SegmentRead else 0
+        env.traces.record(
+            trace, CLIENT_READ, None, sink.began, env.clock.monotonic(), segment=self.name,
+            offset=sink.request.offset, bytes=length, reply=type(reply).__name__,
+        )  # fmt: skip
 
     def on_lost(self, sink: _ReplySink, error: Unavailable) -> None:
         """The connection of a request was lost, or the segment moved: request again from the first missing byte."""
@@ -364,12 +379,14 @@ class SegmentFetch:
 class _ReplySink:
     """Receives the reply to one request."""
 
-    __slots__ = ("connection", "fetch", "request", "request_id")
+    __slots__ = ("began", "connection", "fetch", "request", "request_id", "trace")
 
     def __init__(self, fetch: SegmentFetch, request: ReadRequest) -> None:
         self.fetch = fetch
         self.request = request
         self.request_id = 0
+        self.trace: int | None = None  # when it is sampled; then `began` counts
+        self.began = 0.0
         self.connection: Connection | None = fetch._connection
 
     def reply(self, command: Any) -> bool:

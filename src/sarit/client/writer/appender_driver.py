@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.client.core.connection import APPENDS, Connection, PendingReply
 from sarit.client.core.replies import error_of, expect
+from sarit.client.writer.append_traces import AppendTraces
 from sarit.client.writer.segment_appender import OPEN, SEALED, SETTING_UP, SegmentAppender
 from sarit.core.errors import Corrupt, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import LARGE_EVENT_PIECE_BYTES, NULL_ATTRIBUTE_VALUE
@@ -83,6 +84,7 @@ class AppenderDriver:
         "_released",
         "_session",
         "_started",
+        "_traces",
         "appender",
         "events",
         "keys",
@@ -103,6 +105,7 @@ class AppenderDriver:
         self.keys: list[str | None] = []
         self._session = session
         self._owner = owner
+        self._traces = AppendTraces.of(session.env)
         self._connection: Connection | None = None
         self._backoff = session.backoff()
         # True while a task connects or appends a large event: `dispatch` starts no second one.
@@ -118,6 +121,8 @@ class AppenderDriver:
         # The sums first: `take_unacknowledged` sets both counts of the appender to 0.
         self._owner.unacked_bytes -= self.appender.unacked_bytes
         self._owner.blocks_in_flight -= self.appender.blocks_in_flight
+        if self._traces is not None:
+            self._traces.drop()
         return self.appender.take_unacknowledged()
 
     def due(self, only: bool, more: int = 0) -> bool:
@@ -138,6 +143,8 @@ class AppenderDriver:
         before = appender.blocks_in_flight
         parts = appender.blocks(urgent, only)
         if parts:
+            if self._traces is not None:
+                self._traces.sent(appender, appender.blocks_sent_after(before))
             self._connection.send(parts)
             self._owner.blocks_in_flight += appender.blocks_in_flight - before
         elif not before and not self._started and appender.large_due() is not None:
@@ -280,6 +287,8 @@ class AppenderDriver:
                 self._owner.failed(corrupt)
                 return True
             self._owner.unacked_bytes -= held - appender.unacked_bytes
+            if self._traces is not None:
+                self._traces.acknowledged(appender)
             self._owner.progressed(self)
             return False
         error = error_of(command, appender.segment)

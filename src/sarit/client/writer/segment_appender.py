@@ -285,6 +285,10 @@ class SegmentAppender:
             parts.append(suffix)
         return parts
 
+    def blocks_sent_after(self, count: int) -> list[Block]:
+        """The blocks in flight but for the `count` oldest ones, in order."""
+        return list(self._sent)[count:]
+
     def _good_block_bytes(self) -> int:
         """The target size of a block, in bytes, given what is in flight."""
         # A quarter of what is in flight, 32 KiB to 1 MiB.

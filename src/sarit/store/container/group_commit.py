@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sarit.env.ports import Buffer, Env
+    from sarit.env.traces import Traces
     from sarit.log.port import DurableLog
     from sarit.store.container.segment import Segment
     from sarit.store.container.state import ContainerState
@@ -58,12 +59,14 @@ class FrameBatch:
     """Operations that become durable together, as one frame of the log."""
 
     __slots__ = (
-        "appends_only", "began", "bytes", "charged_bytes", "done", "number", "operations", "parts", "proofs", "wall_ms",
+        "appends_only", "began", "bytes", "charged_bytes", "done", "number", "operations", "parts", "proofs", "sent",
+        "wall_ms",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.number = 0
         self.began = 0.0
+        self.sent = 0.0  # to the log; for traces alone
         self.wall_ms = 0
         # The first part is the place of the header, which is packed when the batch is sent: it holds the count.
         self.parts: list[Buffer] = [b""]
@@ -96,6 +99,7 @@ class GroupCommit:
         statistics: StoreStatistics | None = None,
     ) -> None:
         self._env = env
+        self._traces = env.traces
         self._statistics = statistics or StoreStatistics()
         self._log = log
         self._max_in_flight = log.frames_in_flight
@@ -269,6 +273,8 @@ class GroupCommit:
             # In the frame, since replay must give segments the same time of modification.
             frame.wall_ms = self._env.clock.wall_ms()
             frame.parts[0] = FRAME_HEADER.pack(FORMAT_VERSION, frame.wall_ms, len(frame.operations))
+            if self._traces is not None:
+                frame.sent = self._env.clock.monotonic()
             self._in_flight.append(frame)
             self._log.append(frame.number, frame.parts, self._durable)
 
@@ -283,6 +289,8 @@ class GroupCommit:
             return
         # The oldest: the log reports frames in order of number.
         frame = self._in_flight.popleft()
+        if self._traces is not None:
+            self._trace(self._traces, frame)
         state = self._state
         woken: list[Segment] = []
         try:
@@ -320,6 +328,12 @@ class GroupCommit:
         # A place in flight is free.  This drives group commit under load, when `add` finds no place.
         if not self._send_scheduled:
             self._send_batches()
+
+    def _trace(self, traces: Traces, frame: FrameBatch) -> None:
+        now = self._env.clock.monotonic()
+        for operation in frame.operations:
+            if isinstance(operation, Append):
+                traces.append_durable(operation.writer, operation.event_number, frame.number, frame.sent, now)
 
     def _count(self, frame: FrameBatch) -> None:
         statistics, operations = self._statistics, frame.operations

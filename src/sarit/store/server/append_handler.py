@@ -41,6 +41,7 @@ from sarit.wire.frames import data_appended
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from sarit.env.traces import Traces
     from sarit.store.container.container import Container
     from sarit.store.server.connection_quotas import ConnectionQuotas
     from sarit.store.store import SegmentStore
@@ -78,6 +79,7 @@ class AppendHandler:
         self._connection = connection
         self._store = store
         self._tenants = store.quotas
+        self._traces = store.env.traces
         self._sessions: dict[bytes, WriterSession] = {}
         self._set_ups: dict[WriterSession, asyncio.Task[None]] = {}
         # Writers whose session ended: what is wrong with their segment, or None when the client has its answer.
@@ -252,6 +254,9 @@ class AppendHandler:
         # A writer that is set up now has no segment yet: what it sent is charged when it has one.
         if self._tenants.active and session.state is OPEN:
             self._connection.quotas.received(session.segment.name, append.length)
+        if self._traces is not None:
+            now = self._store.env.clock.monotonic()
+            self._traces.append_arrived(append.writer_id, append.last_event_number, now)
         session.append(append, expected_offset)
 
     def note_arrival(self, at: float) -> None:
@@ -286,9 +291,17 @@ class AppendHandler:
         connection.send(
             data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset)
         )
+        if self._traces is not None:
+            self._trace(self._traces, session.segment.name, append)
         # An acknowledgement only frees memory: it can end a pause, never begin one.
         if connection.paused:
             connection.apply_backpressure()
+
+    def _trace(self, traces: Traces, segment: str, append: Append) -> None:
+        traces.append_acknowledged(
+            append.writer_id, append.last_event_number, self._store.env.clock.monotonic(), segment, append.length,
+            append.events,
+        )  # fmt: skip
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         """The append is not stored, or its outcome is unknown."""

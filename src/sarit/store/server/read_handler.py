@@ -28,6 +28,7 @@ from sarit.core.limits import (
 from sarit.store.container.reads import ReadResult
 from sarit.store.health import Opening
 from sarit.store.server.held_requests import when_hosted
+from sarit.store.server.read_traces import ReadTraces
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.commands import encode
@@ -98,6 +99,7 @@ class ReadHandler:
         self._store = store
         self._statistics = store.statistics
         self._tenants = store.quotas
+        self._traces = ReadTraces.of(store.env)
         self._loop = asyncio.get_running_loop()
         # In the order of their deadlines.  One timer for all: a reader that follows the tail parks after each answer,
         # and hardly ever for long.
@@ -106,6 +108,8 @@ class ReadHandler:
 
     def read(self, command: wire.ReadSegment) -> None:
         """Answer at once if the bytes are in memory, else in a task."""
+        if self._traces is not None:
+            self._traces.arrived(command)
         if self._tenants.active and self._connection.quotas.read_delay(command.segment):
             self._spawn(command, self._read_when_paid(command))
             return
@@ -176,6 +180,8 @@ class ReadHandler:
                     result = await reads.from_chunks(segment, command.offset, _limit(command))
                     self._statistics.reads_from_chunks += 1
                     self._statistics.read_seconds.observe(clock.monotonic() - began)
+                    if self._traces is not None:
+                        self._traces.chunks_read(command, began)
                     # A view of a few bytes would keep a whole block of a chunk in memory until a slow client takes it.
                     if result.length < ZERO_COPY_READ_BYTES or len(result.parts) > 1:
                         result.parts = [b"".join(result.parts)]
@@ -197,6 +203,8 @@ class ReadHandler:
             return
         # Without the token, and with the segment's own name object: both may be long, and parked reads are many.
         command = wire.ReadSegment(segment.name, command.offset, command.suggested_length, "", command.request_id)
+        if self._traces is not None:
+            self._traces.parked(command)
         parked = _Parked(self, reads, segment, command, self._loop.time() + PARKED_READ_SECONDS)
         self._parked[parked] = None
         segment.waiters.append(parked)
@@ -284,6 +292,8 @@ class ReadHandler:
             command.segment, command.offset, result.at_tail, result.end_of_segment, result.length, command.request_id
         )
         self._connection.send_parts([prefix, *result.parts, suffix])
+        if self._traces is not None:
+            self._traces.answered(command, result.length)
 
 
 def _limit(command: wire.ReadSegment) -> int:

@@ -1,0 +1,36 @@
+"""The traces of calls of the controller: each call gets a request id, from which both sides derive its trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.env.limits import REQUEST_ID_BYTES
+from sarit.env.traces import CLIENT_CALL
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Env
+    from sarit.env.traces import Traces
+
+
+class CallTraces:
+    """Those of one client."""
+
+    def __init__(self, traces: Traces, env: Env) -> None:
+        self._traces = traces
+        self._env = env
+
+    @classmethod
+    def of(cls, env: Env) -> CallTraces | None:
+        """None: nobody asked for traces."""
+        return cls(env.traces, env) if env.traces is not None else None
+
+    def begin(self) -> tuple[str, float]:
+        """The id of a call that begins now, and the time."""
+        return str(int.from_bytes(self._env.random.bytes(REQUEST_ID_BYTES), "big") >> 1), self._env.clock.monotonic()
+
+    def ended(self, request_id: str, began: float, method: str, controller: str) -> None:
+        """A call has ended, well or not."""
+        trace = self._traces.of_call(request_id)
+        if trace is not None:
+            now = self._env.clock.monotonic()
+            self._traces.record(trace, CLIENT_CALL, None, began, now, method=method, controller=controller)
