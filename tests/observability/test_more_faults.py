@@ -1,0 +1,75 @@
+"""More alerts under a real Prometheus, each by the fault that it is for: restarts, a full disk, lag, transactions."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+import sarit
+from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
+from tests.nodes import RunningNode, consecutive_ports
+from tests.observability.prometheus import MISSING, PROMETHEUS, Prometheus
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)]
+
+
+def test_alert_fires_when_a_node_restarts_again_and_again(tmp_path):
+    (port,) = consecutive_ports(1)
+    node = RunningNode(tmp_path / "data", "--http-port", str(port)).start()
+    with Prometheus(tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as prometheus:
+        assert not prometheus.firing()
+        end = time.monotonic() + 120
+        while "SaritRestarts" not in prometheus.firing():
+            assert time.monotonic() < end
+            node.kill()
+            node.start()
+            prometheus.until(lambda: prometheus.query("up == 1"), "it is scraped")
+        node.kill()
+
+
+def test_alerts_fire_on_a_disk_that_fills(small_disk):  # noqa: F811
+    with (
+        RunningNode(small_disk / "data", "--containers", "2", "--http-port", "0") as node,
+        Prometheus(small_disk.with_name("prometheus"), [node.http]) as prometheus,
+    ):
+        assert not prometheus.firing()
+        free = os.statvfs(small_disk)
+        with (small_disk / "other").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - (48 << 20))
+        prometheus.until_firing("SaritDiskNearlyFull")
+        with sarit.connect(node.controller, retry_timeout=2) as client:
+            client.create_scope("a")
+            client.create_stream("a/b", segments=1)
+            writing = threading.Thread(target=_write_until_refused, args=(client,), daemon=True)
+            writing.start()
+            prometheus.until_firing("SaritDiskFull")
+            (small_disk / "other").unlink()
+            prometheus.until(lambda: "SaritDiskFull" not in prometheus.firing(), "it ends with free space")
+
+
+def _write_until_refused(client):
+    with suppress(sarit.SaritError), client.writer("a/b") as writer:
+        for _ in range(200):
+            writer.write(b"x" * 1_000_000)
+
+
+def test_alerts_fire_by_what_clients_leave_undone(tmp_path):
+    with (
+        RunningNode(tmp_path / "data", "--http-port", "0") as node,
+        Prometheus(tmp_path / "prometheus", [node.http]) as prometheus,
+        sarit.connect(node.controller) as client,
+    ):
+        client.create_scope("a")
+        client.create_stream("a/b", segments=1)
+        client.reader_groups.create("a/g", "a/b")
+        # A reader that has its segments and reads nothing.
+        with client.reader_groups.open("a/g").reader("r"), client.writer("a/b") as writer:
+            end = time.monotonic() + 240
+            while "SaritReaderGroupLags" not in prometheus.firing():
+                assert time.monotonic() < end
+                writer.write_many([b"y" * 10_000] * 200)
+                time.sleep(0.2)
