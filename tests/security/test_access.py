@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from dataclasses import replace
 
 import pytest
 
 import sarit
 from sarit.client import aio
+from sarit.client.core.login import BearerToken, default_credentials
+from sarit.security.oidc import OidcConfig
 from tests.security.running import secured, write_files
+from tests.unit.security.provider import AUDIENCE, ISSUER, document, published, token
 
 
 def test_calls_without_or_with_wrong_credentials_are_refused(tmp_path):
@@ -93,3 +98,35 @@ def test_audit_log_notes_refusals_and_grants_without_secrets(tmp_path):
     assert any(line["what"] == "changeRules" and line["who"] == "root" and line["allowed"] for line in lines)
     assert "correct horse" not in text
     assert "Basic" not in text
+
+
+def test_token_of_a_provider_logs_in_with_its_roles_and_a_file_of_it_is_read_again(tmp_path):
+    keys = tmp_path / "provider.json"
+    keys.write_bytes(document(published("ES256"), published("EdDSA")))
+    config = replace(write_files(tmp_path), oidc=OidcConfig(ISSUER, AUDIENCE, str(keys), roles=(("ops", "admin"),)))
+    now = int(time.time())
+
+    async def main() -> None:
+        async with secured(tmp_path, config) as node:
+            ops = BearerToken(token(roles=["ops"], exp=now + 300))
+            async with await aio.connect(node.address, credentials=ops) as client:
+                await client.create_scope("app")
+                await client.create_stream("app/s")
+                async with client.writer("app/s") as writer:
+                    writer.write(b"one")
+            for refused in (token(exp=now - 300), token("ES256", 1, exp=now + 300), token(aud="x", exp=now + 300)):
+                with pytest.raises(sarit.Unauthenticated):
+                    await aio.connect(node.address, credentials=BearerToken(refused))
+            await node.grant(("role:analyst", "prn::/scope:app/*", "READ"))
+            file = tmp_path / "token"
+            file.write_text(token("EdDSA", exp=now + 300) + "\n")
+            login = default_credentials({"SARIT_TOKEN_FILE": str(file)})
+            async with await aio.connect(node.address, credentials=login) as client:
+                async with client.reader("app/s") as reader:
+                    assert await anext(aiter(reader)) == b"one"
+                with pytest.raises(sarit.Forbidden, match="carol may not"):
+                    await client.create_scope("other")
+                file.write_text(token("EdDSA", exp=now + 300, roles=["ops"]))
+                assert await client.create_scope("other")
+
+    asyncio.run(main())

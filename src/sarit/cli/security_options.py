@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sarit.core.errors import Invalid
 from sarit.security.limits import DEFAULT_TOKEN_SECONDS, MIN_TOKEN_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sarit.cli.options import Command
+    from sarit.security.oidc import OidcConfig
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = (
@@ -27,6 +32,43 @@ _OPTIONS = (
         "--tls-client-certs/--no-tls-client-certs", help="TLS: clients need a certificate that --tls-ca signed."
     ),
     click.option("--users", type=_FILE, metavar="FILE", help="Who may log in: see `sarit user`.  [default: everybody]"),
+    click.option(
+        "--oidc-issuer",
+        metavar="URL",
+        help="Take tokens of this identity provider (OpenID Connect), too; the URL as they say it.",
+    ),
+    click.option("--oidc-audience", metavar="NAME", help="The audience that such a token must be for."),
+    click.option(
+        "--oidc-keys",
+        metavar="URL|FILE",
+        help="The provider's public keys, a JWK set.  [default: where the issuer says]",
+    ),
+    click.option(
+        "--oidc-ca",
+        type=_FILE,
+        metavar="FILE",
+        help="Who signed the certificate of the provider's server.  [default: what the system trusts]",
+    ),
+    click.option(
+        "--oidc-name-claim",
+        metavar="CLAIM",
+        default="sub",
+        show_default=True,
+        help="The claim that is the name of the user.",
+    ),
+    click.option(
+        "--oidc-roles-claim",
+        metavar="CLAIM",
+        default="roles",
+        show_default=True,
+        help="The claim with roles or groups; a path, as realm_access.roles, for one inside others.",
+    ),
+    click.option(
+        "--oidc-roles",
+        metavar="NAME=ROLE;...",
+        help="Roles or groups of the provider, and what they are here, with `;` between.  "
+        "[default: the same names, but nobody is admin]",
+    ),
     click.option(
         "--token-keys",
         type=_FILE,
@@ -55,6 +97,9 @@ _OPTIONS = (
 )
 _NAMES = ("tls_cert", "tls_key", "tls_ca", "tls_client_certs", "users", "token_keys", "token_ttl", "audit_log",
           "console", "open_metrics")  # fmt: skip
+_OIDC_NAMES = (
+    "oidc_issuer", "oidc_audience", "oidc_keys", "oidc_ca", "oidc_name_claim", "oidc_roles_claim", "oidc_roles",
+)  # fmt: skip
 
 
 def security_options(command: Command) -> Command:
@@ -64,7 +109,7 @@ def security_options(command: Command) -> Command:
     def call(**options: Any) -> Any:
         from sarit.node.security import SecurityConfig
 
-        given = {name: options.pop(name) for name in _NAMES}
+        given = {name: options.pop(name) for name in (*_NAMES, *_OIDC_NAMES)}
 
         def path(name: str) -> str | None:
             return None if given[name] is None else str(given[name].absolute())
@@ -77,6 +122,7 @@ def security_options(command: Command) -> Command:
                 ca=path("tls_ca"),
                 client_certificates=given["tls_client_certs"],
                 users=path("users"),
+                oidc=_oidc(given, path("oidc_ca")),
                 token_keys=path("token_keys"),
                 token_seconds=given["token_ttl"],
                 audit=path("audit_log"),
@@ -90,3 +136,25 @@ def security_options(command: Command) -> Command:
         made = option(made)
     result: Command = made
     return result
+
+
+def _oidc(given: Mapping[str, Any], ca: str | None) -> OidcConfig | None:
+    """Raises Invalid: options of a provider that is not named, or without an audience."""
+    from sarit.security.oidc import OidcConfig, role_pairs
+
+    if given["oidc_issuer"] is None:
+        for name in ("oidc_audience", "oidc_keys", "oidc_ca", "oidc_roles"):
+            if given[name] is not None:
+                raise Invalid(f"--{name.replace('_', '-')} needs --oidc-issuer: the provider that is trusted")
+        return None
+    if given["oidc_audience"] is None:
+        raise Invalid("--oidc-issuer needs --oidc-audience: else tokens for any other service would open this one")
+    config = OidcConfig(given["oidc_issuer"], given["oidc_audience"], given["oidc_keys"], ca)
+    return replace(
+        config,
+        # A relative name means a file beside the working directory of the start.
+        keys=config.keys if config.keys_file is None else str(Path(config.keys_file).absolute()),
+        name_claim=given["oidc_name_claim"],
+        roles_claim=given["oidc_roles_claim"],
+        roles=role_pairs(given["oidc_roles"] or ""),
+    )

@@ -46,6 +46,7 @@ class ServerTls:
         self.context = _server_context(files)
         # No HTTP/2 on the port of REST, console and metrics: clients would choose it.
         self.http_context = _server_context(files, [_HTTP1])
+        _check_valid_now(files)
 
     def __repr__(self) -> str:
         return f"<ServerTls of {self._files.certificate}>"
@@ -58,6 +59,7 @@ class ServerTls:
         if seen == self._seen:
             return False
         _server_context(self._files)  # in full first: a pair that does not fit must change nothing
+        _check_valid_now(self._files)
         _load(self.context, self._files)
         _load(self.http_context, self._files)
         self._seen = seen
@@ -104,6 +106,28 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
         except (OSError, ssl.SSLError) as error:
             raise Invalid(f"the certificates in {files.ca} cannot be read: {error}") from None
         context.verify_mode = ssl.CERT_REQUIRED
+
+
+def _check_valid_now(files: TlsFiles) -> None:
+    """Raises Invalid for a certificate that clients would refuse: expired, or not valid yet.
+
+    Python's `ssl` does not show a certificate of our own: a handshake with ourselves, in memory, does."""
+    assert files.certificate is not None
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.load_cert_chain(files.certificate, files.key, password=lambda: b"")
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    theirs.check_hostname = False
+    theirs.load_verify_locations(files.certificate)
+    theirs.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # whoever signed it
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client, server = theirs.wrap_bio(down, up), ours.wrap_bio(up, down, server_side=True)
+    for side in (client, server, client):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            raise Invalid(f"certificate {files.certificate} cannot be used: {error.verify_message}") from None
 
 
 def _times(files: TlsFiles) -> tuple[tuple[int, int] | None, ...]:

@@ -17,6 +17,7 @@ from sarit.core.errors import Invalid
 from sarit.core.repeated_log import RepeatedLog
 from sarit.security.audit import Audit, AuditLog, NoAudit
 from sarit.security.limits import DEFAULT_TOKEN_SECONDS, MIN_TOKEN_SECONDS, SECURITY_FILES_INTERVAL_SECONDS
+from sarit.security.oidc import OidcConfig, OidcTokens
 from sarit.security.tokens import TokenKeys, parse_keys
 from sarit.security.users import User, parse_users
 
@@ -36,6 +37,7 @@ _log = logging.getLogger("sarit.security")
 _PRIVATE: Final = 0o077
 # Of root: secrets that Kubernetes and systemd give to a process of another user are readable by its group.
 _PRIVATE_OF_ROOT: Final = 0o037
+_OF_OTHERS: Final = 0o007
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class SecurityConfig:
 
     `certificate`, `key`: TLS on every port.  `ca`: who signed the certificates of this installation; None is what the
     system trusts.  `client_certificates`: clients need a certificate from `ca`, too.
-    `users`, `token_keys`: with both, every request is checked.  `token_seconds`: how long a token is valid.
+    `users`, `oidc`: who may log in; with either, and `token_keys`, every request is checked.
+    `token_seconds`: how long a token is valid.
     `audit`: the file of decisions.  `console`: on, read-only or off.  `open_metrics`: metrics and health for
     who does not log in, too."""
 
@@ -53,6 +56,7 @@ class SecurityConfig:
     ca: str | None = None
     client_certificates: bool = False
     users: str | None = None
+    oidc: OidcConfig | None = None
     token_keys: str | None = None
     token_seconds: int = DEFAULT_TOKEN_SECONDS
     audit: str | None = None
@@ -67,9 +71,13 @@ class SecurityConfig:
             raise Invalid("--tls-ca needs TLS: give --tls-cert and --tls-key, too")
         if self.client_certificates and self.ca is None:
             raise Invalid("--tls-client-certs needs --tls-ca: the CA that the certificates of clients must be from")
-        if (self.users is None) != (self.token_keys is None):
-            raise Invalid("--users and --token-keys belong together: give both, or neither")
-        if self.audit is not None and self.users is None:
+        if self.oidc is not None:
+            self.oidc.check()
+            if self.token_keys is None:
+                raise Invalid("--oidc-issuer needs --token-keys: stores serve clients by tokens that these sign")
+        elif (self.users is None) != (self.token_keys is None):
+            raise Invalid("--users (or --oidc-issuer) and --token-keys belong together: give both, or neither")
+        if self.audit is not None and self.token_keys is None:
             raise Invalid("--audit-log needs --users and --token-keys: without them nobody is asked who they are")
         if self.token_seconds < MIN_TOKEN_SECONDS:
             raise Invalid(f"--token-ttl {self.token_seconds}: the least is {MIN_TOKEN_SECONDS} s")
@@ -84,9 +92,12 @@ class Security:
         self.server_tls = _server_tls(config)
         self._users = _read_users(config.users) if config.users is not None else {}
         self._keys = _read_keys(config.token_keys) if config.token_keys is not None else None
+        if config.oidc is not None:
+            _check_provider(config.oidc)
         self._seen = _stamp(config.users), _stamp(config.token_keys)
         self._access: Access | None = None
         self._logins: Logins | None = None
+        self._provider: OidcTokens | None = None
         self._task: asyncio.Task[None] | None = None
         self._audit: Audit | None = None
 
@@ -108,6 +119,8 @@ class Security:
     def start(self, env: Env) -> None:
         """Follow changes of the files."""
         self._task = asyncio.ensure_future(self._follow(RepeatedLog(_log, env.clock.monotonic)))
+        if self._provider is not None:
+            self._provider.start()
 
     async def stop(self) -> None:
         """End what `start` began."""
@@ -116,15 +129,19 @@ class Security:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._logins is not None:
             await self._logins.close()
+        if self._provider is not None:
+            await self._provider.close()
 
     def logins(self, env: Env) -> Logins | None:
         """The log-ins of the process, for gRPC and HTTP; None where nobody logs in."""
-        if self.config.users is None:
+        if self._keys is None:
             return None
         if self._logins is None:
             from sarit.security.login import Logins
 
-            self._logins = Logins(env, self._users)
+            if self.config.oidc is not None:
+                self._provider = OidcTokens(env, self.config.oidc)
+            self._logins = Logins(env, self._users, self._provider)
         return self._logins
 
     def own_tls(self) -> Tls | None:
@@ -214,7 +231,24 @@ def _server_tls(config: SecurityConfig) -> ServerTls | None:
         return None
     from sarit.env.tls import ServerTls, TlsFiles
 
+    with suppress(OSError):
+        if config.key is not None and os.stat(config.key).st_mode & _OF_OTHERS:
+            _log.warning("%s can be read by every user of this machine: chmod 640 %s", config.key, config.key)
     return ServerTls(TlsFiles(config.certificate, config.key, config.ca if config.client_certificates else None))
+
+
+def _check_provider(config: OidcConfig) -> None:
+    """What can be known before its server is asked.  Raises Invalid."""
+    try:
+        import cryptography  # noqa: F401 - an extra
+    except ImportError:
+        raise Invalid("tokens of --oidc-issuer need the package cryptography: pip install 'sarit[tls]'") from None
+    from sarit.security.jwks import parse_keys as parse_public_keys
+
+    if config.ca is not None:
+        _read(config.ca, "the provider's CA")
+    if config.keys_file is not None:
+        parse_public_keys(_read(config.keys_file, "the provider's keys"), config.keys_file)
 
 
 def _read_users(path: str) -> dict[str, User]:

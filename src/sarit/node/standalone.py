@@ -297,7 +297,7 @@ def is_loopback(host: str) -> bool:
 
 def warn_of_addresses(config: NodeConfig) -> None:
     """Log that clients of other machines will not reach the node, or that all of them may do everything, if so."""
-    if config.security.users is None and not is_loopback(config.host):
+    if config.security.token_keys is None and not is_loopback(config.host):
         _log.warning(
             "--host %s without --users: whoever reaches the ports may read, change and delete everything "
             "(docs/operations/security.md)",

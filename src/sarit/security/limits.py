@@ -21,7 +21,19 @@ MAX_PASSWORD_CHECKS: Final = 32
 MAX_AUTHORIZATION_BYTES: Final = 16 * KIB
 MAX_CACHED_LOGINS: Final = 4096
 MAX_FAILED_LOGINS: Final = 10
+# From one host, whatever the names: about 2 s of a processor.
+MAX_FAILED_LOGINS_OF_HOST: Final = 100
 FAILED_LOGIN_SECONDS: Final = 60.0
+# Tokens of an identity provider: how far its clock may differ from ours, and how its keys are fetched.
+OIDC_LEEWAY_SECONDS: Final = 30
+OIDC_REFRESH_SECONDS: Final = 300.0
+# The least time between two fetches, whatever keys tokens name.
+OIDC_FETCH_INTERVAL_SECONDS: Final = 15.0
+OIDC_FETCH_SECONDS: Final = 10.0
+MAX_OIDC_KEYS: Final = 64
+MAX_OIDC_DOCUMENT_BYTES: Final = 256 * KIB
+MIN_RSA_KEY_BITS: Final = 2048
+MAX_OIDC_ROLES: Final = 256
 # How often the files of users, keys and certificates are read again, if they have changed.
 SECURITY_FILES_INTERVAL_SECONDS: Final = 5.0
 # A token is renewed when so much of its life has passed.

@@ -6,7 +6,8 @@ keyed hash of the header until the user file changes.
 
 *Guessing.*  At most MAX_PASSWORD_CHECKS are under way and waiting; more are refused at once.  A user with
 MAX_FAILED_LOGINS wrong passwords within FAILED_LOGIN_SECONDS has to wait for the rest of them; who is logged in already
-does not notice.  Each refusal says nothing about whether the user exists, and takes as long either way.
+does not notice.  The same holds for a host with MAX_FAILED_LOGINS_OF_HOST of them, whatever the names.  Each refusal
+says nothing about whether the user exists, and takes as long either way.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sarit.security.limits import (
     MAX_AUTHORIZATION_BYTES,
     MAX_CACHED_LOGINS,
     MAX_FAILED_LOGINS,
+    MAX_FAILED_LOGINS_OF_HOST,
     MAX_PASSWORD_CHECKS,
 )
 from sarit.security.permissions import ADMIN_ROLE, Caller
@@ -66,8 +68,9 @@ class Logins:
         self._cached: OrderedDict[bytes, Caller | None] = OrderedDict()  # None: the password is wrong
         self._checks = 0
         self._closed = False
-        self._failed: OrderedDict[str, list[float]] = OrderedDict()  # by user: when, of late
         self._own: str | None = None
+        self._failed = _Failures(MAX_FAILED_LOGINS)  # by user
+        self._failed_of_host = _Failures(MAX_FAILED_LOGINS_OF_HOST)
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
 
     def __repr__(self) -> str:
@@ -100,10 +103,22 @@ class Logins:
         if self._own is not None and hmac.compare_digest(authorization.encode(), f"Bearer {self._own}".encode()):
             return Caller(OWN_NAME, frozenset((ADMIN_ROLE,)))
         if method.lower() == "bearer" and self._bearer is not None:
-            return (await self._bearer.caller(value.strip(), self._env.clock.wall_ms() / 1000))[0]
+            return await self._by_token(self._bearer, value.strip(), peer)
         if method.lower() != "basic":
             raise Unauthenticated(f"this server does not take log-ins of the kind {method[:20]!r}")
         return await self._by_password(value.strip(), peer)
+
+    async def _by_token(self, bearer: BearerTokens, token: str, peer: str) -> Caller:
+        try:
+            caller, _ = await bearer.caller(token, self._env.clock.wall_ms() / 1000)
+            if caller.name in self._users or caller.name == OWN_NAME:
+                # Otherwise whoever chooses their name at the provider could take that of a user here.
+                raise Unauthenticated(f"{caller.name} is the name of a user of this server: a token cannot take it")
+        except Unauthenticated as error:
+            host = _host(peer)
+            self._repeated.warning(("token", host), f"a token from {host} was refused: {error}")
+            raise
+        return caller
 
     async def _by_password(self, value: str, peer: str) -> Caller:
         key = blake2b(value.encode(), key=self._key, digest_size=LOGIN_KEY_BYTES).digest()
@@ -113,7 +128,7 @@ class Logins:
                 return caller
             raise self._refused("", peer)
         name, password = _parse_basic(value)
-        self._check_guesses(name)
+        self._check_guesses(name, _host(peer))
         if self._checks >= MAX_PASSWORD_CHECKS:
             raise Unavailable("too many log-ins at once: try again")
         if self._closed:
@@ -133,24 +148,52 @@ class Logins:
             raise self._refused(name, peer)
         return caller
 
-    def _check_guesses(self, name: str) -> None:
+    def _check_guesses(self, name: str, host: str) -> None:
         now = self._env.clock.monotonic()
-        times = [at for at in self._failed.get(name, ()) if now - at < FAILED_LOGIN_SECONDS]
-        if len(times) >= MAX_FAILED_LOGINS:
-            left = FAILED_LOGIN_SECONDS - (now - times[0])
+        left = max(self._failed.wait(name, now), self._failed_of_host.wait(host, now))
+        if left > 0:
+            self._repeated.warning(("guesses", host), f"log-ins from {host} are refused: too many wrong passwords")
             raise Unauthenticated(f"too many wrong passwords: try again in {left:.0f} s")
 
     def _refused(self, name: str, peer: str) -> Unauthenticated:
-        host = peer.rpartition(":")[0] or peer
+        host = _host(peer)
         self._repeated.warning(("password", host), f"a log-in from {host} was refused: {_REFUSED}")
         if name:
-            times = self._failed.setdefault(name, [])
-            times.append(self._env.clock.monotonic())
-            del times[:-MAX_FAILED_LOGINS]
-            self._failed.move_to_end(name)
-            if len(self._failed) > MAX_CACHED_LOGINS:
-                self._failed.popitem(last=False)
+            now = self._env.clock.monotonic()
+            self._failed.add(name, now)
+            self._failed_of_host.add(host, now)
         return Unauthenticated(_REFUSED)
+
+
+class _Failures:
+    """When log-ins failed of late, by name; bounded, without those that failed longest ago."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._times: OrderedDict[str, list[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def clear(self) -> None:
+        self._times.clear()
+
+    def add(self, name: str, now: float) -> None:
+        times = self._times.setdefault(name, [])
+        times.append(now)
+        del times[: -self._most]
+        self._times.move_to_end(name)
+        if len(self._times) > MAX_CACHED_LOGINS:
+            self._times.popitem(last=False)
+
+    def wait(self, name: str, now: float) -> float:
+        """Seconds until the next try; 0: now."""
+        times = [at for at in self._times.get(name, ()) if now - at < FAILED_LOGIN_SECONDS]
+        return FAILED_LOGIN_SECONDS - (now - times[0]) if len(times) >= self._most else 0.0
+
+
+def _host(peer: str) -> str:
+    return peer.rpartition(":")[0] or peer
 
 
 def _parse_basic(value: str) -> tuple[str, str]:

@@ -10,7 +10,12 @@ import pytest
 from sarit.core.errors import Unauthenticated, Unavailable
 from sarit.env.real import real_env
 from sarit.security import login
-from sarit.security.limits import FAILED_LOGIN_SECONDS, MAX_FAILED_LOGINS, MAX_PASSWORD_CHECKS
+from sarit.security.limits import (
+    FAILED_LOGIN_SECONDS,
+    MAX_FAILED_LOGINS,
+    MAX_FAILED_LOGINS_OF_HOST,
+    MAX_PASSWORD_CHECKS,
+)
 from sarit.security.login import Logins, basic
 from sarit.security.users import User
 
@@ -107,6 +112,28 @@ def test_guesses_of_one_user_are_bounded_and_others_log_in(checks):
             await logins.caller(basic("alice", "later"), "p")
 
     _run(main, clock)
+
+
+def test_ten_thousand_guesses_of_a_host_cost_bounded_work_and_memory_and_one_line(checks, caplog):
+    clock = Clock()
+
+    async def main(logins):
+        await logins.caller(basic("alice", "right"), "1.1.1.1:1")
+        for number in range(10_000):
+            clock.now = number * 0.005  # within a minute
+            with pytest.raises(Unauthenticated):
+                await logins.caller(basic(f"user{number}", "guess"), f"1.1.1.1:{number}")
+        assert len(checks) == 1 + MAX_FAILED_LOGINS_OF_HOST
+        await logins.caller(basic("alice", "right"), "1.1.1.1:2")  # logged in before
+        await logins.caller(basic("bob", "right"), "2.2.2.2:1")  # from another host
+        assert len(logins._cached) <= MAX_FAILED_LOGINS_OF_HOST + 2
+        assert len(logins._failed) <= MAX_FAILED_LOGINS_OF_HOST
+
+    with caplog.at_level("WARNING"):
+        _run(main, clock)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2, lines
+    assert not any("guess" in line for line in lines)
 
 
 def test_checks_at_once_are_bounded(checks):
