@@ -73,11 +73,12 @@ RULES = Rules(
     for rule in [
         ("user:stranger", "prn::/scope:other", "READ_UPDATE"), ("user:stranger", "prn::/scope:other/*", "READ_UPDATE"),
         ("user:reader", "prn::/scope:app", "READ"), ("user:reader", "prn::/scope:app/*", "READ"),
+        ("user:observer", "prn::*", "READ"),
         ("user:writer", "prn::/scope:app", "READ_UPDATE"), ("user:writer", "prn::/scope:app/*", "READ_UPDATE"),
     ]
 )  # fmt: skip
 METHODS = {method.name: method for service in (PRAVEGA, SARIT) for method in service.methods}
-KEYS = TokenKeys([b"k" * 32])
+KEYS = TokenKeys([b"k" * 64])
 NOW = 1_700_000_000
 
 
@@ -156,6 +157,11 @@ def test_call_gives_each_caller_what_the_table_says(name):
     assert asyncio.run(main()) == CALLS[name]
 
 
+@pytest.mark.parametrize("name", sorted(name for name in METHODS if CALLS[name] in (WRITES, ADMIN)))
+def test_who_may_read_everything_changes_nothing(name):
+    assert asyncio.run(_outcome(name, "observer"))[0] == "x"
+
+
 @pytest.mark.parametrize("name", sorted(WITH_TOKEN))
 def test_token_in_a_reply_is_for_the_stream_alone_with_the_permission_of_its_caller(name):
     async def main() -> None:
@@ -225,7 +231,7 @@ def _tokens() -> dict[str, str]:
         "garbage": "a.b.c",
         "other stream": sign("prn::/scope:app/stream:s2", update),
         "other scope": sign("prn::/scope:other/*", update),
-        "other key": sign(stream, update, TokenKeys([os.urandom(32)])),
+        "other key": sign(stream, update, TokenKeys([os.urandom(64)])),
         "expired": sign(stream, update, at=NOW - 600),
         "reader": sign(stream, Permission.READ),
         "writer": sign(stream, update),
