@@ -87,6 +87,19 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
+class Line(click.ParamType[str]):
+    """One line of text that is not empty; what it means is checked where it is used."""
+
+    name = "text"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is; see `click.ParamType`."""
+        text = str(value)
+        if not text or not text.isprintable():
+            self.fail(f"{text!r} is not one line of text", param, ctx)
+        return text
+
+
 class Name(click.ParamType[str]):
     """A name for a store or a machine."""
 

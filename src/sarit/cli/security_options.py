@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sarit.cli.option_types import Line
 from sarit.core.errors import Invalid
 from sarit.security.limits import DEFAULT_TOKEN_SECONDS, MIN_TOKEN_SECONDS
 
@@ -34,12 +35,14 @@ _OPTIONS = (
     click.option("--users", type=_FILE, metavar="FILE", help="Who may log in: see `sarit user`.  [default: everybody]"),
     click.option(
         "--oidc-issuer",
+        type=Line(),
         metavar="URL",
         help="Take tokens of this identity provider (OpenID Connect), too; the URL as they say it.",
     ),
-    click.option("--oidc-audience", metavar="NAME", help="The audience that such a token must be for."),
+    click.option("--oidc-audience", type=Line(), metavar="NAME", help="The audience that such a token must be for."),
     click.option(
         "--oidc-keys",
+        type=Line(),
         metavar="URL|FILE",
         help="The provider's public keys, a JWK set.  [default: where the issuer says]",
     ),
@@ -51,6 +54,7 @@ _OPTIONS = (
     ),
     click.option(
         "--oidc-name-claim",
+        type=Line(),
         metavar="CLAIM",
         default="sub",
         show_default=True,
@@ -58,6 +62,7 @@ _OPTIONS = (
     ),
     click.option(
         "--oidc-roles-claim",
+        type=Line(),
         metavar="CLAIM",
         default="roles",
         show_default=True,
@@ -65,6 +70,7 @@ _OPTIONS = (
     ),
     click.option(
         "--oidc-roles",
+        type=Line(),
         metavar="NAME=ROLE;...",
         help="Roles or groups of the provider, and what they are here, with `;` between.  "
         "[default: the same names, but nobody is admin]",
