@@ -194,6 +194,20 @@ def test_reader_cannot_ask_for_a_token_that_writes_but_for_the_stream_of_a_group
     asyncio.run(main())
 
 
+def test_reader_changes_the_stream_of_a_group_and_not_the_one_of_marks():
+    async def main() -> None:
+        for name in ("createStream", "sealStream", "deleteStream", "truncateStream", "scale", "createTransaction"):
+            for stream, outcome in (("_MARKs", "x"), ("_RGg", "+")):
+
+                def change(request: Any, stream: str = stream) -> None:
+                    (request if hasattr(request, "stream") else request.streamInfo).stream = stream
+
+                assert (await _outcome(name, "reader", change))[0] == outcome, (name, stream)
+                assert (await _outcome(name, "stranger", change))[0] == "x"
+
+    asyncio.run(main())
+
+
 PATHS = ["../other", "app/../other", "..", "app/stream:s", "app*", "*", "", "a\0b", "%2e%2e", "app\n"]
 
 
