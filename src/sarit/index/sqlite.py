@@ -82,12 +82,15 @@ class Dead(Unavailable):
     """The outcome of the failed call is unknown; the index must be opened again."""
 
 
-def map_error(error: sqlite3.Error, doing: str) -> SaritError:
-    """An SQLite error as the port's error; no other place maps them."""
+def map_error(error: sqlite3.Error, doing: str, *, opening: bool = False) -> SaritError:
+    """An SQLite error as the port's error; no other place maps them.
+
+    `opening`: by statements that every index understands.  So a logic error, as "unsupported file format", comes from
+    the bytes of the file."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     text = f"{doing}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     primary = code & 0xFF
-    if primary in _CORRUPT:
+    if primary in _CORRUPT or (opening and primary == sqlite3.SQLITE_ERROR):
         return Corrupt(text)
     return Unavailable(text) if primary in _ALIVE_AFTER else Dead(text)
 
@@ -395,7 +398,7 @@ class SqliteIndex:
         try:
             return await worker.run(call)
         except sqlite3.Error as error:
-            raise map_error(error, f"{doing} {self._path}") from error
+            raise map_error(error, f"{doing} {self._path}", opening=doing == "open") from error
         except UnicodeDecodeError as error:  # of a message of SQLite's that quotes a damaged schema
             raise Corrupt(f"{doing} {self._path}: its schema is damaged") from error
 

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from sarit.core.errors import Corrupt, SaritError
+from sarit.core.errors import Corrupt, Invalid, SaritError
 from sarit.core.limits import (
     CACHE_BYTES,
     CHUNK_CACHE_BYTES,
@@ -191,7 +191,10 @@ class SegmentStore:
         if not reason:
             try:
                 await hosted.open_once(accept_loss=self._policy.accept_data_loss)
-            except Corrupt as error:
+            except (Corrupt, Invalid) as error:
+                # Invalid: the file says that another version wrote it.  That ends the start, unless damage is allowed.
+                if isinstance(error, Invalid) and not self._policy.allow_damaged:
+                    raise
                 reason = str(error)
         if reason:
             hosted.health.fail(reason)

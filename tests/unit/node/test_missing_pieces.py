@@ -282,3 +282,26 @@ def test_other_containers_are_served_when_damage_is_allowed(piece, directory, tm
     asyncio.run(main())
     put_back(directory, kept)
     assert asyncio.run(directory.content()) == WHOLE
+
+
+# Where SQLite keeps its marks, the schema's format (it answered "unsupported file format"), our version, and our mark.
+@pytest.mark.parametrize("at", [0, 16, 40, 44, 56, 60, 68])
+def test_other_containers_are_served_when_the_header_of_an_index_is_damaged(at, directory) -> None:
+    path = directory.path / "index" / "container-0.db"
+    data = bytearray(path.read_bytes())
+    data[at : at + 16] = bytes(byte ^ 0xFF for byte in data[at : at + 16])
+    path.write_bytes(data)
+
+    async def main() -> None:
+        store = await directory.start(allow_damaged=True)
+        assert await read_all(store, NAMES[1]) == WHOLE[1]
+        with pytest.raises(Corrupt, match="container 0 failed: .*container-0.db"):
+            store.container(NAMES[0])
+        assert [health.state.value for health in store.health()] == ["failed", "serving"]
+        store.skip_flush()
+        await store.stop()
+
+    with pytest.raises((Corrupt, Invalid), match="container-0.db"):
+        asyncio.run(directory.start())
+    asyncio.run(main())
+    assert path.read_bytes() == data, "the damaged index was changed"
