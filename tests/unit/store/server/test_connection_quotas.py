@@ -93,14 +93,15 @@ def test_replies_to_reads_wait_for_those_before_them():
     async def main():
         async with serving() as server:
             client = await ready(server)
-            await append(client, 8 * MIB, 1)
+            await append(client, 10, 1)
             limit(server, bytes_out=8 * MIB)
-            offset = 0
-            while offset < 6 * MIB:
-                reply = await client.ask(wire.ReadSegment(SEGMENT, offset, MIB, "", 9))
-                offset += len(reply.data)
-            assert offset >= 6 * MIB
-            assert throttled_seconds(server) > 0.05
+            server.store.quotas.sent(SCOPE, "", 6 * MIB)  # by another connection: a quarter of a second of debt
+            reply = await client.ask(wire.ReadSegment(SEGMENT, 0, MIB, "", 9))
+            assert reply.data == b"x" * 10
+            assert server.store.quotas.read_delay(SCOPE, "") < 0.01
+            charged = {direction: size for _, direction, size, _ in server.store.quotas.scopes_charged()}
+            assert charged["out"] == 6 * MIB + 10
+            assert throttled_seconds(server) > 0
 
     run(main())
 
