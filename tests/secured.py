@@ -50,6 +50,20 @@ def options() -> list[str]:
     ]  # fmt: skip
 
 
+def server_environment() -> dict[str, str]:
+    """The same for `sarit store` and `sarit controller`, by variables."""
+    found = files()
+    return {
+        "SARIT_TLS_CERT": found["server"],
+        "SARIT_TLS_KEY": found["server key"],
+        "SARIT_TLS_CA": found["ca"],
+        "SARIT_USERS": found["users"],
+        "SARIT_TOKEN_KEYS": found["token keys"],
+        "SARIT_TOKEN_TTL": str(TOKEN_SECONDS),
+        "SARIT_ADVERTISE": "localhost",
+    }
+
+
 def client_environment(ca: str, user: str = USER, password: str = PASSWORD) -> dict[str, str]:
     """Variables in which all clients find the user and the CA."""
     return {

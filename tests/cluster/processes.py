@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tests import secured
 from tests.components.bookkeeper import BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 from tests.limits import HANG_SECONDS
@@ -135,6 +136,9 @@ class RunningCluster:
         self._apart = bool(bookies and s3)
         aws = s3.environ if s3 is not None else {}
         self.environ = {"SARIT_HTTP_PORT": "off", **os.environ, "SARIT_CLUSTER": self.url, **aws}
+        if secured.ON:
+            secured.set_environment()
+            self.environ |= secured.client_environment(secured.files()["ca"]) | secured.server_environment()
         self.controllers = [self._controller(number) for number in range(controllers)]
         self.stores: dict[str, ClusterProcess] = {}
 
