@@ -160,7 +160,9 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """The ports together."""
+    """The ports together.
+
+    `plain_network`: to what has no TLS of ours, as bookies; None is `network`."""
 
     clock: Clock
     random: Random
@@ -168,3 +170,4 @@ class Env:
     threads: Threads
     network: Network
     traces: Traces | None = None  # None: nobody asked for any
+    plain_network: Network | None = None

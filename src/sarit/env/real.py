@@ -266,7 +266,9 @@ def real_env(
         from sarit.env.otlp import open_traces
 
         opened = open_traces(traces, service)
-    return Env(RealClock(), RealRandom(), _files(), RealThreads(), RealNetwork(server_tls, client_tls), opened)
+    plain = RealNetwork() if client_tls is not None else None
+    network = RealNetwork(server_tls, client_tls)
+    return Env(RealClock(), RealRandom(), _files(), RealThreads(), network, opened, plain)
 
 
 def _files() -> Files:

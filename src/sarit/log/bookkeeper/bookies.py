@@ -159,7 +159,8 @@ class NetworkBookies:
             log.warning("the bookie id %r is not HOST:PORT: this bookie cannot be reached", bookie)
         else:
             env = self._env
-            link = BookieLink(f"bookie {bookie}", address, env.network, env.clock, env.random, self._window)
+            network = env.plain_network or env.network  # bookies have no certificate of ours
+            link = BookieLink(f"bookie {bookie}", address, network, env.clock, env.random, self._window)
         self._links[bookie] = link
         return link
 
