@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import httpx
 import pravega_client as pravega
 import pytest
@@ -14,11 +16,14 @@ from tests.secured import official_manager
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """An official manager and an HTTP client of one node."""
+    scheme, login = "http", {}
     if secured.ON:
-        pytest.skip("REST is off where users log in")
+        scheme = "https"
+        trusted = ssl.create_default_context(cafile=secured.files()["ca"])
+        login = {"auth": (secured.USER, secured.PASSWORD), "verify": trusted}
     with (
         RunningNode(tmp_path_factory.mktemp("rest") / "data", "--http-port", "0") as node,
-        httpx.Client(base_url=f"http://{node.http}/v1", timeout=60) as rest,
+        httpx.Client(base_url=f"{scheme}://{node.http}/v1", timeout=60, **login) as rest,
     ):
         yield official_manager(node.controller), rest
 

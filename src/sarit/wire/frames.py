@@ -151,6 +151,11 @@ class FrameReader:
         """Bytes received of an incomplete frame; 0 at the boundary of two frames."""
         return len(self._partial) + self._filled + sum(map(len, self._pieces))
 
+    @property
+    def refused_code(self) -> int | None:
+        """The type of the frame whose length was refused."""
+        return self._code if self._failure is not None else None
+
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes belong; never empty.  `sizehint` is ignored."""
         if self._direct is not None:
@@ -244,6 +249,7 @@ class FrameReader:
                 at = stop
                 continue
             if not 0 <= length <= MAX_WIRE_PAYLOAD_BYTES:
+                self._code = code
                 self._failure = ProtocolError(f"a frame of type {code} announces {length} bytes")
                 self._partial = b""  # the rest is never parsed, and `get_buffer` must not be empty
                 raise self._failure

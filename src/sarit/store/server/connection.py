@@ -59,6 +59,13 @@ _log = logging.getLogger("sarit.store.server.connection")
 
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
+# The first bytes of an HTTP request, read as the type of a frame.
+_HTTP_METHODS = frozenset(int.from_bytes(name) for name in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE"))
+_HTTP_ANSWER = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This port speaks the wire protocol of a segment store. Health, metrics and REST are on the HTTP port: see "
+    b"--http-port.\n"
+)
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
 _APPEND_FAMILY = frozenset((1, 5, 89))
 
@@ -116,6 +123,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._clock = store.env.clock
         self._held_bytes = 0  # as last reported to the registry
         self._max_unacked_bytes = MAX_CONNECTION_UNACKED_BYTES
+        self.opened = self._clock.monotonic()
+        self.requested = False  # whether a complete frame came
         self._closing: asyncio.TimerHandle | None = None
         self.closed = False
 
@@ -185,9 +194,15 @@ class StoreConnection(asyncio.BufferedProtocol):
                 if self.closed:
                     return
         except ProtocolError as error:
-            self._abort(f"broke the protocol: {error}")
+            if self.requested or self._reader.refused_code not in _HTTP_METHODS:
+                self._abort(f"broke the protocol: {error}")
+            else:
+                self._out.append(_HTTP_ANSWER)
+                self.close("is an HTTP request")
         if self._appends.newest is not None:
             self._appends.note_arrival(arrived)
+        if frames:
+            self.requested = True
         held = self._reader.held_bytes + self._assembler.buffered_bytes
         if held != self._held_bytes or (held and frames):
             self._held_bytes = held

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.admission import Admission
 from sarit.core.limits import MAX_CONNECTIONS, REAP_INTERVAL_SECONDS
+from sarit.security.limits import FIRST_REQUEST_SECONDS
 from sarit.store.server.connection import StoreConnection
 from sarit.store.server.connection_reaper import ConnectionReaper, unacked_limit, unsent_limit
 from sarit.store.server.control_handler import ControlHandler
@@ -129,7 +130,13 @@ class StoreListener:
             self.reap(self._store.env.clock.monotonic())
 
     def reap(self, now: float) -> None:
-        """End the connections that are stalled, or hold too much together; `now` in seconds."""
+        """End the connections that are stalled, hold too much together, or ask for nothing; `now` in seconds."""
+        silent = [c for c in self._connections if not c.requested and now - c.opened >= FIRST_REQUEST_SECONDS]
+        if silent:  # one line: whoever takes places takes many
+            _log.warning("%d connections sent no request in %.0f s and were closed; the first: %r", len(silent),
+                         FIRST_REQUEST_SECONDS, silent[0])  # fmt: skip
+        for connection in silent:
+            connection.close()
         for connection, reason in self._reaper.select(list(self._connections), now):
             # Not `close`: that would wait for a client which does not take its replies.
             connection.abort(reason)

@@ -9,6 +9,7 @@ import pytest
 
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.real import RealNetwork
+from sarit.security.limits import FIRST_REQUEST_SECONDS
 from sarit.store.server.listener import StoreListener
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader, append_block_end_header
@@ -293,6 +294,41 @@ def test_bad_input_ends_only_its_connection_with_one_log_line(bad, caplog):
             good.send(append_end(b"still", 1, 1))
             assert (await good.reply()).segment_write_offset == 5
             assert len([r for r in caplog.records if r.name == "sarit.store.server.connection"]) == 1
+
+    run(main())
+
+
+def test_http_request_gets_the_name_of_the_http_port():
+    async def main():
+        async with serving() as server:
+            for method in (b"GET", b"HEAD", b"POST", b"OPTIONS"):
+                client = await server.client(hello=False)
+                client.send(method + b" / HTTP/1.1\r\nHost: a\r\n\r\n")
+                answer = await client.reader.read()
+                assert answer.startswith(b"HTTP/1.1 400 ")
+                assert b"--http-port" in answer
+
+    run(main())
+
+
+def test_connections_without_a_request_lose_their_places(caplog):
+    async def main():
+        async with serving() as server:
+            now = server.store.env.clock.monotonic()
+            writer = await ready(server)
+            silent = [await server.client(hello=False) for _ in range(3)]
+            silent[2].send(wire.encode(wire.Hello(17, 5))[:5])
+            while server.server.connections < 4:
+                await asyncio.sleep(0)
+            server.server.reap(now + FIRST_REQUEST_SECONDS - 1)
+            assert server.server.connections == 4
+            server.server.reap(now + FIRST_REQUEST_SECONDS + HANG_SECONDS)
+            for client in silent:
+                await client.closed()
+            assert server.server.connections == 1
+            writer.send(append_end(b"still", 1, 1))
+            assert (await writer.reply()).segment_write_offset == 5
+        assert len([r for r in caplog.records if "sent no request" in r.getMessage()]) == 1
 
     run(main())
 
