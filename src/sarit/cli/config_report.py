@@ -96,7 +96,8 @@ def chosen(ctx: click.Context) -> list[Effective]:
 
 
 def _shown(option: click.Option, value: object) -> object:
-    if value is not None and _SECRET_NAME.search(key_of(option)):
+    # Names of files, and numbers, are none.
+    if isinstance(value, str) and _SECRET_NAME.search(key_of(option)):
         return HIDDEN
     return toml_value(option, value)
 

@@ -342,10 +342,20 @@ def _proposal(name: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]!r}?" if near else ""
 
 
+# What clients and the commands for them read (docs/operations/security.md, docs/operations/configuration.md).
+_OF_CLIENTS: Final = frozenset(
+    PREFIX + name
+    for name in (
+        "CONTROLLER", "FORMAT", "CONTEXT", "USER", "PASSWORD", "PASSWORD_FILE", "TOKEN", "TOKEN_FILE", "CA_FILE",
+        "CERT_FILE", "KEY_FILE", "TRACES", "TRACE_RATIO",
+    )
+)  # fmt: skip
+
+
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """A message for each variable that is like one of Sarit's and is none."""
     known = {variable_of(option) for command in configured_commands().values() for option in settable(command)}
-    known |= {CONFIG_VARIABLE, "SARIT_CONTROLLER", "SARIT_FORMAT", "SARIT_CONTEXT"}
+    known |= {CONFIG_VARIABLE, *_OF_CLIENTS}
     ends = [name.removeprefix(PREFIX) for name in known]
     found = []
     for name in sorted(environ):

@@ -101,6 +101,11 @@ def test_misspelt_key_and_variable_are_answered_with_the_right_name(command, opt
     ]
 
 
+def test_variables_of_clients_are_known():
+    names = ("USER", "PASSWORD_FILE", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "KEY_FILE", "TRACES")
+    assert unknown_variables({f"SARIT_{name}": "x" for name in names}) == []
+
+
 def test_every_option_says_what_it_takes():
     for _, option in (param.values for param in OPTIONS):
         assert option.help
