@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: observability help setup demo test prove interop-processes interop-security soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
+.PHONY: observability help setup demo test prove interop-processes interop-security security-scan soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -84,6 +84,14 @@ models: setup  ## the small models of protocols, those with many states, too (a 
 console-browser: setup  ## the web console in a headless browser, with screenshots in .cache/console (needs chromium; 2 minutes)
 	@$(BIN)/uv sync --quiet --locked --inexact --group browser
 	@$(BIN)/pytest -m long tests/console
+
+security-scan: setup  ## bandit over src, known vulnerabilities of what is locked (asks an advisory service), the tests of security
+	@$(BIN)/uv sync --quiet --locked --inexact --group scan
+	@$(BIN)/bandit --quiet --recursive -ll --exclude src/sarit/rpc/generated src
+	@mkdir -p .cache
+	@$(BIN)/uv export --quiet --locked --no-dev --no-emit-project --all-extras > .cache/locked.txt
+	@$(BIN)/pip-audit --require-hashes --disable-pip --requirement .cache/locked.txt
+	@$(BIN)/pytest -m "long or not long" tests/security tests/unit/security
 
 bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)
 	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)

@@ -269,7 +269,7 @@ def _now() -> bytes:
 
 def _address(host: str) -> str | None:
     """The one address of a host to listen on: IPv4 where both exist; None: all of them."""
-    if host in ("", "0.0.0.0", "::"):
+    if host in ("", "0.0.0.0", "::"):  # nosec B104
         return host or None
     found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])

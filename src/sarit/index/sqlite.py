@@ -65,11 +65,12 @@ _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _ALIVE_AFTER: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 _QUERIES: Final = {size: "SELECT " + ",".join(["(SELECT v FROM entries WHERE k=?)"] * size) for size in KEYS_PER_QUERY}
+# The texts are made of sizes of ours alone.
 _UPSERTS: Final = {
-    size: f"INSERT INTO entries VALUES {','.join(['(?,?)'] * size)} ON CONFLICT(k) DO UPDATE SET v=excluded.v"
+    size: f"INSERT INTO entries VALUES {','.join(['(?,?)'] * size)} ON CONFLICT(k) DO UPDATE SET v=excluded.v"  # nosec B608
     for size in ROWS_PER_STATEMENT
 }
-_DELETES: Final = {size: f"DELETE FROM entries WHERE k IN ({','.join('?' * size)})" for size in ROWS_PER_STATEMENT}
+_DELETES: Final = {size: f"DELETE FROM entries WHERE k IN ({','.join('?' * size)})" for size in ROWS_PER_STATEMENT}  # nosec B608
 _DELETE_RANGE: Final = "DELETE FROM entries WHERE k>=? AND k<?"
 _SCAN: Final = "SELECT k,v FROM entries WHERE k>=? AND k<? ORDER BY k LIMIT ?"
 _SCAN_REVERSE: Final = "SELECT k,v FROM entries WHERE k>=? AND k<? ORDER BY k DESC LIMIT ?"

@@ -402,7 +402,8 @@ def main() -> None:
     line = read_line(sys.stdin.fileno())
     if not line:
         return  # a spare whose parent ended
-    spec: ChildSpec = pickle.loads(base64.b64decode(line))
+    # Our parent wrote it, into a pipe of ours.
+    spec: ChildSpec = pickle.loads(base64.b64decode(line))  # nosec B301
     with suppress(OSError):
         Path("/proc/self/comm").write_text(spec.name)  # for `top` and `ps -o comm`
     set_up_logs(spec.log, spec.name)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.node")
 
 BACKLOG: Final = 4096
-EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
+EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # nosec B104
 
 
 class Node:

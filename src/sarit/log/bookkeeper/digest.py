@@ -23,7 +23,7 @@ _LENGTHS: Final = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 
 
 def master_key(password: bytes) -> bytes:
     """The 20 bytes with which a bookie lets a client write to a ledger, or fence it; the digest does not matter."""
-    return hashlib.sha1(b"ledger" + password).digest()
+    return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
 class EntryDigest:
@@ -34,7 +34,7 @@ class EntryDigest:
     def __init__(self, kind: DigestType, password: bytes = b"") -> None:
         self.kind = kind
         self.length = _LENGTHS[kind]
-        self._key = hashlib.sha1(b"mac" + password).digest()
+        self._key = hashlib.sha1(b"mac" + password, usedforsecurity=False).digest()
 
     def __repr__(self) -> str:
         return f"EntryDigest({self.kind.name})"
