@@ -83,7 +83,7 @@ def _change(request: Any) -> Permission:
     return needed_to_change(_name(request)[1])
 
 
-def _exists(request: Any) -> Permission:
+def _read_unless_system(request: Any) -> Permission:
     # Our client asks for the system's scope to find out whether a controller knows it.
     return Permission.NONE if request.scope == SYSTEM_SCOPE else READ
 
@@ -160,7 +160,7 @@ NEEDS: Final[Mapping[str, Need]] = {
     "createScope": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
     "deleteScope": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
     "deleteScopeRecursive": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
-    "checkScopeExists": Need(_exists, _scope),
+    "checkScopeExists": Need(_read_unless_system, _scope),
     "listScopes": Need(_none, _root, listed=("scopes", lambda _, item: scope_resource(item))),
     "listStreamsInScope": Need(_read, _scope, listed=_LISTED_STREAMS),
     "listStreamsInScopeForTag": Need(_read, _scope, listed=_LISTED_STREAMS),
