@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 
+def ignore_outcome(future: asyncio.Future[Any]) -> None:
+    """For `add_done_callback` of what perhaps nobody waits for any more: asyncio reports no error of it.
+
+    Needed wherever `asyncio.shield` or `asyncio.wait` lets a cancelled caller leave a task that goes on."""
+    if not future.cancelled():
+        future.exception()
+
+
 class Background:
     """The tasks of one owner.
 

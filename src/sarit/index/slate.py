@@ -28,6 +28,7 @@ import slatedb.uniffi as slatedb
 
 from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
 from sarit.core.s3_errors import explained
+from sarit.env.background import ignore_outcome
 from sarit.index.keys import after
 from sarit.index.limits import (
     INDEX_BLOCK_CACHE_BYTES,
@@ -156,7 +157,7 @@ class SlateIndex:
         self._require()
         committing = asyncio.ensure_future(self._commit(batch))
         # Its caller may be gone when it fails; the failure is kept for the next call.
-        committing.add_done_callback(_retrieve_exception)
+        committing.add_done_callback(ignore_outcome)
         await asyncio.shield(committing)
 
     async def close(self) -> None:
@@ -298,11 +299,6 @@ class SlateIndex:
             raise Fenced(str(self._failure))
         if self._failure is not None:
             raise Unavailable(f"the index {self._place} is dead after a failed commit: {self._failure}")
-
-
-def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()
 
 
 class SlateIndexProvider:

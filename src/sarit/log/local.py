@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
 from sarit.core.limits import LOG_FILE_BYTES
+from sarit.env.background import ignore_outcome
 from sarit.log.opening import begin_after, begin_epoch, claim_files, open_files
 from sarit.log.statistics import LogStatistics
-from sarit.log.writer import LocalLog, ignore_outcome
+from sarit.log.writer import LocalLog
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env, Worker

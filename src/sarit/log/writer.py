@@ -31,11 +31,12 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Fenced, SaritError, Unavailable
 from sarit.core.limits import LOG_BLOCK_BYTES, LOG_FRAMES_IN_FLIGHT, LOG_GROUP_BYTES, LOG_WATERMARK_SECONDS
+from sarit.env.background import ignore_outcome
 from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import replay
 from sarit.log.records import FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
@@ -483,9 +484,3 @@ class LocalLog:
             for file in (self._opened.lock, *([next_file.file] if next_file is not None else [])):
                 with suppress(OSError):  # the descriptor is gone all the same
                     file.close()
-
-
-def ignore_outcome(future: asyncio.Future[Any]) -> None:
-    """For `add_done_callback` of what nobody waits for: asyncio reports no error of it."""
-    if not future.cancelled():
-        future.exception()

@@ -33,6 +33,7 @@ from sarit.core.limits import (
     OLDEST_WIRE_VERSION,
     WIRE_VERSION,
 )
+from sarit.env.background import ignore_outcome
 from sarit.wire.commands import AuthTokenCheckFailed, Hello, KeepAlive, decode, encode
 from sarit.wire.frames import DATA_APPENDED, FrameReader, Window, read_data_appended
 
@@ -315,7 +316,7 @@ class ConnectionPool:
         if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().closed)):
             # One attempt for all that want this store; a failed one, or an ended connection, is replaced.
             task = asyncio.get_running_loop().create_task(self._connect(*key), name=f"connect {key}")
-            task.add_done_callback(_noted)
+            task.add_done_callback(ignore_outcome)
             self._open[key] = task
         if not task.done():
             # By `wait`: several may wait for this one task, and a cancelled one must not cancel it.
@@ -366,9 +367,3 @@ class ConnectionPool:
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Connection):
                 outcome.abort("the client was closed")
-
-
-def _noted(task: asyncio.Task[Connection]) -> None:
-    """Retrieve the exception: asyncio logs one that nobody retrieved, though nobody may be waiting any more."""
-    if not task.cancelled():
-        task.exception()

@@ -14,6 +14,7 @@ import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from sarit.env.background import ignore_outcome
 from sarit.security.limits import MAX_CACHED_TOKENS, TOKEN_RENEWAL
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class DelegationTokens:
             running = self._fetching[stream] = asyncio.ensure_future(self._ask(stream))
             running.add_done_callback(lambda _: self._fetching.pop(stream, None))
             # Its error goes to whoever waits, and perhaps nobody does.
-            running.add_done_callback(lambda done: done.cancelled() or done.exception())
+            running.add_done_callback(ignore_outcome)
         return running
 
     async def _ask(self, stream: StreamName) -> str:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sarit.client.core.guard import guarded
 from sarit.client.sync.revisioned import Revision
@@ -38,6 +38,7 @@ from sarit.core.limits import (
     MAX_CONFLICT_PAUSE_SECONDS,
     MAX_WRITE_PAUSE_SECONDS,
 )
+from sarit.env.background import ignore_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -346,7 +347,7 @@ class StateFollower(Generic[S]):
                 self._wait_beyond(), name=f"follow {self.shared.stream}"
             )
             # It goes on when this call returns, and may fail when nobody waits any more: no exception is lost by that.
-            self._more.add_done_callback(_retrieve_exception)
+            self._more.add_done_callback(ignore_outcome)
         await asyncio.wait((self._more,), timeout=seconds)
         if self._more.done():
             ended, self._more = self._more, None
@@ -391,8 +392,3 @@ class StateFollower(Generic[S]):
             self._more.cancel()
             self._more = None
         self.notify()
-
-
-def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()

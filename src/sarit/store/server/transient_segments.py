@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import SaritError
+from sarit.env.background import ignore_outcome
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ class TransientSegments:
         self._closed = True
         if self._names:
             cleanup = asyncio.ensure_future(self._delete())
-            # Reads the exception, which asyncio would log as never retrieved.
-            cleanup.add_done_callback(lambda done: done.cancelled() or done.exception())
+            cleanup.add_done_callback(ignore_outcome)
 
     def _created(self, creation: asyncio.Task[wire.Command | None]) -> None:
         if creation.cancelled() or creation.exception() is not None:

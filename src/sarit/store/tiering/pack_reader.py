@@ -10,6 +10,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import PACK_GAP_BYTES
+from sarit.env.background import ignore_outcome
 from sarit.storage.names import is_pack
 from sarit.storage.verified import read_verified
 
@@ -58,8 +59,10 @@ class PackReader:
         reading = self._reads.get((extent.chunk, begin))
         if reading is None:
             reading = asyncio.ensure_future(self._storage.read(extent.chunk, begin, end - begin))
+            # All that wait are cancelled when the store stops or gives the container away.
+            reading.add_done_callback(ignore_outcome)
             self._reads[extent.chunk, begin] = reading
-        # One of those that wait may be cancelled.
+        # One of those that wait may be cancelled alone.
         data = await asyncio.shield(reading)
         piece = memoryview(data)[checksums.begin - begin :][: checksums.length]
         checksums.verify(extent.chunk, 0, piece)

@@ -1,6 +1,7 @@
 """Packs: small runs of many segments in one object, which goes with its last piece."""
 
 import asyncio
+import gc
 from dataclasses import replace
 
 import pytest
@@ -394,6 +395,45 @@ def test_garbage_records_go_with_the_next_checkpoint():
         await packed.container.create("s/t/9.#epoch.0")
         await packed.flusher.checkpoint()
         assert not packed.rows(keys.GARBAGE)
+        await packed.store.stop()
+
+    asyncio.run(main())
+
+
+def test_a_compaction_that_is_cancelled_drops_no_failure_of_its_reads():
+    async def main():
+        limits = replace(BY_HAND, sweep_interval_seconds=0.0, chunk_bytes=100_000, compaction_bytes=100_000)
+        packed = await Packed(limits).start()
+        for _ in range(3):
+            await packed.append(100)
+            await packed.flush()
+        for name in NAMES[1:]:
+            await packed.container.delete(name)
+        await packed.flush()
+        storage, asked, answers = packed.world.storage, asyncio.Event(), asyncio.Event()
+        reads = set()
+
+        async def read(*arguments):
+            reads.add(asyncio.current_task())
+            asked.set()
+            await answers.wait()
+            raise Unavailable("long-term storage reported a failure")
+
+        real, storage.read = storage.read, read
+        compaction = asyncio.ensure_future(packed.flusher._compact())
+        await asyncio.wait_for(asked.wait(), 10)
+        compaction.cancel()
+        await asyncio.wait((compaction,))
+        del compaction  # its traceback refers to the reads
+        storage.read = real
+        reports = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["message"]))
+        answers.set()
+        await asyncio.wait(reads)
+        reads.clear()
+        gc.collect()  # asyncio reports a failure that nobody saw when its task is dropped
+        assert reports == []
+        await packed.check(NAMES[:1])
         await packed.store.stop()
 
     asyncio.run(main())
