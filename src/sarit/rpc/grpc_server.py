@@ -7,7 +7,8 @@ uses private parts of grpclib.
 *Connections.*  Each is a `_GrpcConnection`, which forwards bytes to grpclib's protocol and ends the connection, with
 one line in the log, when the client
 
-- sends something other than HTTP/2, or a request that grpclib cannot handle;
+- sends something other than HTTP/2, or a request that grpclib cannot handle; a request of HTTP/1 is answered with where
+  to send it, and therefore the server's first frame waits for the client's first bytes;
 - takes no replies for GRPC_STALL_SECONDS;
 - has not begun to speak HTTP/2 within GRPC_FIRST_BYTES_SECONDS;
 - sends nothing for GRPC_IDLE_SECONDS and then does not answer a ping within GRPC_PING_SECONDS: the client or its path
@@ -48,6 +49,7 @@ from h2.events import RemoteSettingsChanged, RequestReceived
 from h2.settings import SettingCodes
 
 from sarit.core.admission import Admission
+from sarit.core.http_answer import HTTP_METHODS, METHOD_BYTES, http_answer
 from sarit.core.limits import (
     GRPC_AWAY_SECONDS,
     GRPC_CLOSE_SECONDS,
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.controller.connection")
 
 _PING: Final = b"anybody?"
+_HTTP1_ANSWER: Final = http_answer("gRPC, over HTTP/2, to clients of streams")
 _NO_LIMIT: Final = (1 << 31) - 1
 
 
@@ -140,6 +143,7 @@ class _GrpcConnection(asyncio.Protocol):
         self._close_timer: asyncio.TimerHandle | None = None
         self._liveness_timer: asyncio.TimerHandle | None = None
         self._speaks_http2 = self._received = self._pinged = False
+        self._first_bytes = b""
         self._peer = "?"
         self._ended = False
 
@@ -148,7 +152,8 @@ class _GrpcConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         # grpclib sees the coalescer as its transport; the timers here act on the real one.
-        self._inner.connection_made(_WriteCoalescer(self._transport))
+        self._coalescer = _WriteCoalescer(self._transport, held=True)
+        self._inner.connection_made(self._coalescer)
         _limit_calls(self._inner.connection._connection, MAX_CALLS_PER_CONNECTION)
         self._inner.connection.flush()
         self._check_liveness_in(GRPC_FIRST_BYTES_SECONDS)
@@ -160,6 +165,15 @@ class _GrpcConnection(asyncio.Protocol):
         # Any bytes prove that the client lives, not only the answer to the ping.
         self._received, self._pinged = True, False
         connection, processor = self._inner.connection, self._inner.processor
+        if self._coalescer.held:
+            data = self._first_bytes = self._first_bytes + data
+            if len(data) < METHOD_BYTES:
+                return
+            if data[:METHOD_BYTES] in HTTP_METHODS:
+                self._answer_http1()
+                return
+            self._first_bytes = b""
+            self._coalescer.release()
         try:
             events = connection.feed(data)
         except Exception as error:  # ProtocolError, and anything else that invalid bytes make the parsers raise
@@ -253,6 +267,14 @@ class _GrpcConnection(asyncio.Protocol):
         # Without this the transport waits until the client has taken all bytes, perhaps for ever.
         self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.abort)
 
+    def _answer_http1(self) -> None:
+        self._ended = True
+        self._report("is an HTTP/1 request")
+        self._coalescer.drop()
+        self._transport.write(_HTTP1_ANSWER)
+        self._inner.processor.close("HTTP/1")
+        self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.abort)
+
     def _report(self, reason: str) -> None:
         _log.warning("API connection %s closed: it %s", self._peer, reason)
 
@@ -261,11 +283,12 @@ class _WriteCoalescer:
     """A transport that joins the writes of one turn of the event loop.
 
     grpclib writes a reply in three parts, and one turn may produce many replies.  Each separate write would be a
-    system call and would wake the client again."""
+    system call and would wake the client again.  `held`: nothing is sent before `release` or `close`."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, *, held: bool = False) -> None:
         self._transport = transport
         self._parts: list[bytes] = []
+        self.held = held
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -273,10 +296,19 @@ class _WriteCoalescer:
     def write(self, data: bytes) -> None:
         if not data:
             return
-        if not self._parts:
+        if not self._parts and not self.held:
             # The first write of a turn schedules the flush of all.
             asyncio.get_running_loop().call_soon(self._flush)
         self._parts.append(data)
+
+    def release(self) -> None:
+        """Send what was held, with what is written in this turn."""
+        self.held = False
+        asyncio.get_running_loop().call_soon(self._flush)
+
+    def drop(self) -> None:
+        """Send nothing of what was held."""
+        self._parts.clear()
 
     def close(self) -> None:
         self._flush()

@@ -106,6 +106,30 @@ def test_connection_without_http2_preface_is_closed(said, monkeypatch, caplog) -
     assert "did not begin to speak HTTP/2" in caplog.text
 
 
+@pytest.mark.parametrize("pieces", [[b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"], [b"P", b"OS", b"T / HTTP/1.1\r\n\r\n"]])
+def test_request_of_http1_is_answered_with_text_alone(pieces, monkeypatch, caplog) -> None:
+    """A probe or a browser got frames of HTTP/2."""
+
+    async def main() -> bytes:
+        async with listener_with_short_timeouts(monkeypatch, greeting=HANG_SECONDS) as (listener, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda: listener.connections)
+            (connection,) = listener._open
+            for end in range(1, len(pieces) + 1):
+                writer.write(pieces[end - 1])
+                said = b"".join(pieces[:end])
+                await until(lambda: connection._first_bytes == said)  # noqa: B023
+            answer = await reader.read()
+            writer.close()
+            await until(lambda: repr(listener) == "<GrpcListener, 0 connections>")
+            return answer
+
+    answer = asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert answer.endswith(b"Health, metrics and REST are on the HTTP port: see --http-port.\n")
+    assert "closed: it is an HTTP/1 request" in caplog.text
+
+
 def test_connection_that_answers_no_ping_is_closed(monkeypatch, caplog) -> None:
     """A client whose machine or path failed without notice: it answers no ping."""
 

@@ -21,6 +21,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sarit.core.errors import Unavailable
+from sarit.core.http_answer import HTTP_METHODS, http_answer
 from sarit.core.limits import (
     CONNECTION_CLOSE_SECONDS,
     KIB,
@@ -60,12 +61,8 @@ _log = logging.getLogger("sarit.store.server.connection")
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
 # The first bytes of an HTTP request, read as the type of a frame.
-_HTTP_METHODS = frozenset(int.from_bytes(name) for name in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE"))
-_HTTP_ANSWER = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-    b"This port speaks the wire protocol of a segment store. Health, metrics and REST are on the HTTP port: see "
-    b"--http-port.\n"
-)
+_HTTP_METHODS = frozenset(int.from_bytes(name) for name in HTTP_METHODS)
+_HTTP_ANSWER = http_answer("the wire protocol of a segment store")
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
 _APPEND_FAMILY = frozenset((1, 5, 89))
 
