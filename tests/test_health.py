@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.faults.test_failed_container import holds_tables
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode, consecutive_ports
+from tests.test_processes import children
 
 
 def get(address, path):
@@ -52,12 +54,6 @@ def test_http_port_that_is_taken_is_named_with_its_option(tmp_path):
         assert f"port {port} of 127.0.0.1 is taken (--http-port)" in done.stderr
 
 
-def test_processes_answer_each_on_a_port_of_its_own(tmp_path):
-    with RunningNode(tmp_path / "data", "--http-port", "0", "--processes", "2") as node:
-        assert get(node.http, "/readyz")[0] == 200
-        assert get(node.http, "/healthz")[1]["name"] == "controller"
-
-
 def codes(found):
     return {reason["code"] for reason in found["reasons"]}
 
@@ -82,6 +78,7 @@ class Probe:
 
     def __init__(self, address) -> None:
         self.said: set[str] = set()
+        self.parts: set[str] = set()
         self.progress: set[str] = set()
         self._address = address
         self._ended = threading.Event()
@@ -95,6 +92,7 @@ class Probe:
                 status, found = get(self._address, "/readyz")
                 assert status == (503 if found["reasons"] else 200)
                 self.said |= codes(found)
+                self.parts |= {reason["part"] for reason in found["reasons"]}
                 containers = get(self._address, "/healthz")[1].get("containers", ())
                 self.progress |= {container["progress"] for container in containers}
             except OSError:  # it does not listen yet
@@ -105,9 +103,45 @@ class Probe:
         self._thread.join(HANG_SECONDS)
 
 
-def test_node_that_starts_says_what_it_does_and_what_it_recovers(tmp_path):
+# Of one process, and of several, whose controller answers for all.
+PROCESSES = pytest.mark.parametrize("processes", [(), pytest.param(("--processes", "2"), marks=pytest.mark.long)])
+
+
+def test_port_of_several_processes_answers_from_the_start_and_names_a_store_that_is_away(tmp_path):
     (port,) = consecutive_ports(1)
-    node = RunningNode(tmp_path / "data", "--http-port", str(port), "--containers", "16")
+    node = RunningNode(tmp_path / "data", "--http-port", str(port), "--processes", "2", "--containers", "2")
+    probe = Probe(f"127.0.0.1:{port}")
+    try:
+        node.start()
+        assert get(node.http, "/readyz")[0] == 200
+    finally:
+        probe.end()
+    with ExitStack() as stack:
+        stack.callback(node.kill)
+        assert {"store-0", "store-1", "controller"} <= probe.parts, probe.parts
+        assert get(node.http, "/healthz")[1]["name"] == "controller"
+        os.kill(children(node)["store-1"], signal.SIGKILL)
+        _, found = until(node.http, with_code("starting", 503))
+        assert [(reason["part"], reason["text"]) for reason in found["reasons"]] == [
+            ("store-1", "it was ended by signal 9 (SIGKILL); it starts again in 0.1 s")
+        ]
+        until(node.http, with_code(None, 200))
+        assert node.stop() == 0
+
+
+@pytest.mark.long
+def test_store_that_stands_still_takes_its_node_out_of_service(tmp_path):
+    with RunningNode(tmp_path / "data", "--http-port", "0", "--processes", "2", "--containers", "2") as node:
+        os.kill(children(node)["store-0"], signal.SIGSTOP)
+        _, found = until(node.http, with_code("stands-still", 503))
+        assert [reason["part"] for reason in found["reasons"]] == ["store-0"]
+        until(node.http, with_code(None, 200))  # it was killed, and its successor serves
+
+
+@PROCESSES
+def test_node_that_starts_says_what_it_does_and_what_it_recovers(tmp_path, processes):
+    (port,) = consecutive_ports(1)
+    node = RunningNode(tmp_path / "data", "--http-port", str(port), "--containers", "16", *processes)
     with node, sarit.connect(node.controller) as client:
         client.create_scope("s")
         client.create_stream("s/t", segments=8)
@@ -122,11 +156,15 @@ def test_node_that_starts_says_what_it_does_and_what_it_recovers(tmp_path):
         finally:
             probe.end()
     assert {"starting", "recovering"} <= probe.said
-    assert any("fence the log" in text or "begin the epoch" in text for text in probe.progress), probe.progress
+    if processes:
+        assert any(part.startswith(("store-0, container ", "store-1, container ")) for part in probe.parts), probe.parts
+    else:
+        assert any("fence the log" in text or "begin the epoch" in text for text in probe.progress), probe.progress
 
 
-def test_full_disk_takes_the_node_out_of_service_until_there_is_space(small_disk):  # noqa: F811
-    with RunningNode(small_disk / "data", "--containers", "2", "--http-port", "0") as node:
+@PROCESSES
+def test_full_disk_takes_the_node_out_of_service_until_there_is_space(small_disk, processes):  # noqa: F811
+    with RunningNode(small_disk / "data", "--containers", "2", "--http-port", "0", *processes) as node:
         assert get(node.http, "/readyz")[0] == 200
         with (small_disk / "other").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - (10 << 20))
@@ -138,9 +176,11 @@ def test_full_disk_takes_the_node_out_of_service_until_there_is_space(small_disk
         until(node.http, with_code(None, 200))
 
 
-def test_storage_that_is_away_is_reported_and_so_is_a_stop_that_flushes(tmp_path):
+@PROCESSES
+def test_storage_that_is_away_is_reported_and_so_is_a_stop_that_flushes(tmp_path, processes):
     chunks = tmp_path / "chunks"
-    node = RunningNode(tmp_path / "data", "--storage", f"file://{chunks}", "--containers", "1", "--http-port", "0")
+    options = ("--containers", "2" if processes else "1", "--http-port", "0", *processes)
+    node = RunningNode(tmp_path / "data", "--storage", f"file://{chunks}", *options)
     with node, sarit.connect(node.controller) as client:
         client.create_scope("s")
         client.create_stream("s/t")
@@ -171,15 +211,17 @@ def test_storage_that_is_away_is_reported_and_so_is_a_stop_that_flushes(tmp_path
     assert "Traceback" not in node.log()
 
 
-def test_damaged_container_is_reported_and_may_be_left_out(tmp_path):
-    options = ("--containers", "8", "--http-port", "0")
+@PROCESSES
+def test_damaged_container_is_reported_and_may_be_left_out(tmp_path, processes):
+    options = ("--containers", "8", "--http-port", "0", *processes)
     with RunningNode(tmp_path / "data", *options):
         pass
     lost = next(number for number in range(8) if not holds_tables(tmp_path / "data", number))
     shutil.move(tmp_path / "data" / "log" / str(lost), tmp_path / "log")
     with RunningNode(tmp_path / "data", *options, "--allow-damaged") as node:
         status, found = get(node.http, "/readyz")
-        assert (status, [reason["part"] for reason in found["reasons"]]) == (503, [f"container {lost}"])
+        part = f"store-{lost % 2}, container {lost}" if processes else f"container {lost}"
+        assert (status, [reason["part"] for reason in found["reasons"]]) == (503, [part])
         assert found["reasons"][0]["code"] == "damaged"
         assert "durable log" in found["reasons"][0]["text"]
         assert get(node.http, "/readyz?exclude=damaged")[0] == 200

@@ -1,4 +1,6 @@
-"""The answer to a request of HTTP/1 on a port that speaks something else: a probe, a load balancer, a browser.  Pure."""
+"""The answer to a request of HTTP/1 on a port that speaks something else: of a probe, a load balancer, a browser.
+
+Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import Final
 
 # The first four bytes of a request, by its method.
 HTTP_METHODS: Final = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE", b"PATC"))
-METHOD_BYTES: Final = 4
+METHOD_PREFIX: Final = 4
 
 
 def http_answer(spoken: str) -> bytes:

@@ -4,12 +4,13 @@
 for its description.
 
 *The parent speaks* over standard input: one line with the description (`ChildSpec`), then commands, one a line.
-`serve`: all containers of the node are open.  `live` with settings: go on with these (`reload.py`).  `stop`: flush and
-end.  `skip`: end without the flush.  The end of the input means that the parent is gone: the process ends at once, as
-by kill -9; acknowledged data is in the log.
+`serve`: all containers of the node are open.  `live` with settings: go on with these (`reload.py`).  `stores` with a
+report: what the stores do, for the controller (`process_health.py`).  `stop`: flush and close all but the HTTP port.
+`end`: close that, too.  `skip`: end without the flush.  The end of the input means that the parent is gone: the process
+ends at once, as by kill -9; acknowledged data is in the log.
 
-*The child speaks* over standard output, one JSON object a line: `opened`, `ready` with its port, `failed` with the
-error, and from its start on `alive` every CHILD_HEARTBEAT_SECONDS, while its event loop runs.
+*The child speaks* over standard output, one JSON object a line: `opened`, `ready` with its port, `stopped`, `failed`
+with the error, and from its start on `alive` with its health every CHILD_HEARTBEAT_SECONDS, while its event loop runs.
 
 Signals that a terminal or a service manager sends to all processes are left to the parent.
 """
@@ -33,14 +34,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import SWITCH_INTERVAL_SECONDS
+from sarit.core.limits import KIB, SWITCH_INTERVAL_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.node.admin import Admin, admin_port
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.health import Health
-from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, STORES_RETRY_SECONDS
+from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, HEALTH_POLL_SECONDS, STORES_RETRY_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.logs import LogSettings, set_up_logs
+from sarit.node.process_health import StoresReport, encode_reasons
 from sarit.node.reload import LiveSettings, decode_live, take_logs
 from sarit.node.security import Security
 from sarit.node.signals import serve_until_stopped
@@ -48,7 +50,7 @@ from sarit.node.standalone import advertised_address, internal_address, serve_ap
 from sarit.node.volume import storage_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sarit.admin.console.view import NodeView
     from sarit.env.ports import Env
@@ -59,14 +61,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.node")
 
 LIVE_COMMAND: Final = b"live "
+STORES_COMMAND: Final = b"stores "
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
     """What one process does.
 
-    `number`: of the store; None: the controller.  `stores`: ports of all stores, for the controller.  `damaged`: as for
-    `StartPolicy`.  `version`: of the parent's program."""
+    `number`: of the store; None: the controller.  `damaged`: as for `StartPolicy`.  `version`: of the parent's
+    program."""
 
     name: str
     number: int | None
@@ -75,7 +78,6 @@ class ChildSpec:
     secret: bytes
     version: str
     log: LogSettings
-    stores: tuple[int, ...] = ()
     damaged: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -201,7 +203,7 @@ class StorePart:
 class ControllerPart:
     """The controller, on the stores of other processes."""
 
-    def __init__(self, spec: ChildSpec, env: Env, admin: Admin, security: Security) -> None:
+    def __init__(self, spec: ChildSpec, env: Env, admin: Admin, security: Security, node_stores: StoresReport) -> None:
         from sarit.controller.server import Controller
         from sarit.node.remote_adapter import (
             FixedRouter,
@@ -215,8 +217,10 @@ class ControllerPart:
         self._admin = admin
         self._security = security
         self._config = config = spec.config
-        stores = [(internal_address(config), port) for port in spec.stores]
-        self._stores = StoreConnections(env, FixedRouter(config.containers, stores), spec.secret)
+        self._node_stores = node_stores
+        admin.health.others.append(node_stores.reasons)
+        self._router = FixedRouter(config.containers, ())
+        self._stores = StoreConnections(env, self._router, spec.secret)
         host = advertised_address(config)
         self._controller = Controller(
             RemoteTables(self._stores), RemoteSegments(self._stores, host), env, (host, config.controller_port),
@@ -231,6 +235,8 @@ class ControllerPart:
         """Start the controller, as soon as the stores of its tables serve."""
         repeated = RepeatedLog(_log, self._env.clock.monotonic)
         self._admin.health.starting("it waits for the stores of the node")
+        host = internal_address(self._config)
+        self._router.stores = [(host, port) for port in await self._node_stores.ports()]
         while True:
             try:
                 await self._controller.start()
@@ -287,7 +293,8 @@ class ControllerPart:
 
 
 class Parent:
-    """The commands of the parent, and reports to it.  `first`: to stop; `again`: without the flush (`Stops`)."""
+    """The commands of the parent, and reports to it.  `first`: to stop; `again`: without the flush (`Stops`); `end`:
+    close the HTTP port, too."""
 
     def __init__(self, commands: int, reports: int) -> None:
         self._commands = commands
@@ -295,6 +302,8 @@ class Parent:
         self.serve = asyncio.Event()
         self.first = asyncio.Event()
         self.again = asyncio.Event()
+        self.end = asyncio.Event()
+        self.node_stores = StoresReport()
         self.on_live: Callable[[LiveSettings], None] = lambda live: None
         self._loop = asyncio.get_running_loop()
 
@@ -314,18 +323,28 @@ class Parent:
         """Report one event."""
         os.write(self._reports, json.dumps({"kind": kind, **values}).encode() + b"\n")
 
-    async def keep_alive(self) -> None:
-        """Report that this event loop runs, until cancelled."""
+    def beat(self, health: Health) -> None:
+        """Report that this event loop runs, and how the process is."""
+        # A parent that stands still reads nothing.  Whoever writes to a full pipe stands still with it.
+        if select.select((), (self._reports,), (), 0)[1]:
+            self.report("alive", reasons=encode_reasons(health.reasons()))
+
+    async def keep_alive(self, health: Health) -> None:
+        """Report it again and again, and when its health has changed, until cancelled."""
+        clock = self._loop.time
         while True:
-            # A parent that stands still reads nothing.  Whoever writes to a full pipe stands still with it.
-            if select.select((), (self._reports,), (), 0)[1]:
-                self.report("alive")
-            await asyncio.sleep(CHILD_HEARTBEAT_SECONDS)
+            reasons, next_beat = health.reasons(), clock() + CHILD_HEARTBEAT_SECONDS
+            self.beat(health)
+            while clock() < next_beat and health.reasons() == reasons:  # noqa: ASYNC110 - they are read, not announced
+                await asyncio.sleep(HEALTH_POLL_SECONDS)
 
     def _read(self) -> None:
-        events = {b"serve": self.serve, b"stop": self.first, b"skip": self.again}
-        while line := read_line(self._commands):
-            if line.startswith(LIVE_COMMAND):
+        events = {b"serve": self.serve, b"stop": self.first, b"skip": self.again, b"end": self.end}
+        for line in read_lines(self._commands):
+            if line.startswith(STORES_COMMAND):
+                report = line.removeprefix(STORES_COMMAND)
+                self._loop.call_soon_threadsafe(self.node_stores.take, report)
+            elif line.startswith(LIVE_COMMAND):
                 self._loop.call_soon_threadsafe(self._take_over, line.removeprefix(LIVE_COMMAND))
             else:
                 self._loop.call_soon_threadsafe(events[line].set)
@@ -343,6 +362,14 @@ def read_line(descriptor: int) -> bytes:
     return bytes(line) if byte else b""
 
 
+def read_lines(descriptor: int) -> Iterator[bytes]:
+    """The lines of a pipe without their ends, until its end.  No buffer is locked when the process ends."""
+    rest = b""
+    while data := os.read(descriptor, 64 * KIB):
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
+
+
 async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
     """Run a part until the parent stops it.  Raises what it raises when it starts."""
 
@@ -354,9 +381,12 @@ async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
         admin.metrics.gc = GcScheduler().start()
 
     parent.on_live = part.take_over
-    alive = asyncio.ensure_future(parent.keep_alive())
+    admin.health.on_change = lambda: parent.beat(admin.health)
+    alive = asyncio.ensure_future(parent.keep_alive(admin.health))
     try:
         await serve_until_stopped(part, start(), parent, admin.health.stopping)
+        parent.report("stopped")
+        await parent.end.wait()
     finally:
         alive.cancel()
 
@@ -366,13 +396,17 @@ async def _run(spec: ChildSpec, reports: int) -> None:
 
     parent = Parent(sys.stdin.fileno(), reports)
     parent.listen()
-    make: Callable[..., Part] = ControllerPart if spec.number is None else StorePart
     try:
         security = Security(spec.config.security)
         env = real_env(security.server_tls, security.client_tls(), spec.config.traces, f"sarit-{spec.name}")
         health, config = Health(spec.name, env.clock), spec.config
         async with admin_port(health, config.host, config.http_port, security, env) as admin:
-            await run_part(make(spec, env, admin, security), parent, admin)
+            part: Part
+            if spec.number is None:
+                part = ControllerPart(spec, env, admin, security, parent.node_stores)
+            else:
+                part = StorePart(spec, env, admin, security)
+            await run_part(part, parent, admin)
     except (SaritError, OSError) as error:
         parent.report("failed", error=type(error).__name__, text=str(error))
         sys.exit(1)

@@ -111,7 +111,8 @@ class Health:
 
 def reasons_of_store(store: SegmentStore) -> list[Reason]:
     """What is wrong with a store now."""
-    reasons = [_of_container(health, placed=store.placed) for health in store.health() if health.state in _CODES]
+    moves = store.placement is not None  # in a cluster; a store of a node with several keeps its containers
+    reasons = [_of_container(health, moves=moves) for health in store.health() if health.state in _CODES]
     waits = store.budget.over_append_limit
     reasons += [
         Reason("disk-full", "disk", str(space), ready=not waits) for space in store.disks().values() if space.full
@@ -130,8 +131,8 @@ def reasons_of_store(store: SegmentStore) -> list[Reason]:
     return reasons
 
 
-def _of_container(health: ContainerHealth, *, placed: bool) -> Reason:
-    passing = placed and not health.attempts and health.state is not HealthState.FAILED
+def _of_container(health: ContainerHealth, *, moves: bool) -> Reason:
+    passing = moves and not health.attempts and health.state is not HealthState.FAILED
     progress = health.progress()
     text = f"{health.reason} ({progress})" if progress else health.reason
     return Reason(_CODES[health.state], f"container {health.number}", text, ready=passing)

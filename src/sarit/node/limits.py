@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sarit.core.limits import MIB
+from sarit.core.limits import KIB, MIB
 
 # -- processes of one node --------------------------------------------------------------------------
 # Pauses before a child that ended starts again, and after how long without an end they begin with the shortest; how
@@ -17,6 +17,11 @@ CHILD_STEADY_SECONDS: Final = 30.0
 CHILD_STOP_SECONDS: Final = 30.0
 CHILD_HEARTBEAT_SECONDS: Final = 1.0
 CHILD_SILENT_SECONDS: Final = 10.0
+# Of a heartbeat's reasons: what a pipe takes at once if it takes anything.
+MAX_HEARTBEAT_BYTES: Final = 3 * KIB
+MAX_REASON_CHARACTERS: Final = 300
+HEALTH_POLL_SECONDS: Final = 0.1  # of a child, for changes of its health
+MISSED_HEARTBEATS: Final = 3  # from then on health says that a process stands still
 MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEATED_LOG_SECONDS
 
 # -- the service manager ----------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """A node in several processes: `sarit standalone --processes N`.
 
-The parent serves nothing.  It claims the data directory, starts N stores and, when all serve, the controller
-(`child.py`).  Store k has the containers c with c mod N == k and listens on the store's port + k.  It restarts a child
-that ended, after a pause that grows while the child does not stay; the others serve on.  A child whose event loop
-stands still for CHILD_SILENT_SECONDS is killed, and starts again, too.  Clients ride through: they ask the controller
-where a segment is, and the controller's requests are repeated until the store is back.
+The parent serves nothing.  It claims the data directory, starts N stores and the controller (`child.py`).  Store k has
+the containers c with c mod N == k and listens on the store's port + k.  It restarts a child that ended, after a pause
+that grows while the child does not stay; the others serve on.  A child whose event loop stands still for
+CHILD_SILENT_SECONDS is killed, and starts again, too.  Clients ride through: they ask the controller where a segment
+is, and the controller's requests are repeated until the store is back.
 
-When the node stops, the controller stops first, since its tables are in the stores.  When the parent is killed, its
-children end with it: each reads a pipe from the parent.
+The controller's HTTP port is the node's: its process starts with the stores, is sent their health, and closes the port
+last (`process_health.py`).  When the node stops, it stops serving first, since its tables are in the stores.  When the
+parent is killed, its children end with it: each reads a pipe from the parent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
-from sarit.node.child import LIVE_COMMAND, ChildSpec
+from sarit.node.child import LIVE_COMMAND, STORES_COMMAND, ChildSpec
 from sarit.node.health import Health
 from sarit.node.indexes import claim_index_storage
 from sarit.node.limits import (
@@ -37,6 +37,7 @@ from sarit.node.limits import (
 )
 from sarit.node.logs import current_logs
 from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.process_health import ProcessHealth, StoresReport, describe_exit
 from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
@@ -45,7 +46,7 @@ from sarit.node.start_line import StartLine, limit_fact
 from sarit.node.volume import fit_to_volume
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from sarit.env.ports import Env
     from sarit.node.ownership import DirectoryClaim
@@ -114,6 +115,11 @@ class Child:
         self._env = env
         self._make = make
         self._stopping = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self.health = ProcessHealth(name)
+        self.on_health: Callable[[], None] = lambda: None
+        self.on_start: Callable[[], None] = lambda: None
         self._may_serve = asyncio.Event()
         self.opened = asyncio.Event()
         self.ready = asyncio.Event()
@@ -133,7 +139,7 @@ class Child:
         """Let it serve when it is open."""
         self._may_serve.set()
         if self.opened.is_set():
-            self._command(b"serve\n")
+            self.tell(b"serve")
 
     async def wait(self, event: asyncio.Event) -> None:
         """Wait for `opened` or `ready`.  Raises the error of a child that could not start."""
@@ -151,12 +157,22 @@ class Child:
 
     def skip(self) -> None:
         """Do not wait for its flush."""
-        self._command(b"skip\n")
+        self.tell(b"skip")
+
+    async def stop_serving(self) -> None:
+        """Have it close all but its HTTP port, and wait for that."""
+        self._stopping.set()
+        self.tell(b"stop")
+        if self._running is None:
+            return
+        with suppress(SaritError, TimeoutError):  # it ended, or stands still: `stop` is next
+            await asyncio.wait_for(self.wait(self._stopped), CHILD_STOP_SECONDS)
 
     async def stop(self) -> None:
         """End it and wait for its end."""
         self._stopping.set()
-        self._command(b"stop\n")
+        self._ending.set()
+        self.tell(b"stop\nend")
         if self._running is None:
             return
         done, _ = await asyncio.wait((self._running,), timeout=CHILD_STOP_SECONDS)
@@ -169,7 +185,7 @@ class Child:
 
     def take_over(self, live: LiveSettings) -> None:
         """Go on with other settings; a process that starts again begins with them (`make`)."""
-        self._command(LIVE_COMMAND + live.encode() + b"\n")
+        self.tell(LIVE_COMMAND + live.encode())
 
     def kill(self) -> None:
         """End it at once."""
@@ -177,12 +193,13 @@ class Child:
             with suppress(ProcessLookupError):
                 self.process.kill()
 
-    def _command(self, line: bytes) -> None:
+    def tell(self, command: bytes) -> None:
+        """Send a command, if the process runs."""
         process = self.process
         if process is None or process.returncode is not None or process.stdin is None:
             return
         if not process.stdin.is_closing():
-            process.stdin.write(line)
+            process.stdin.write(command + b"\n")
 
     async def _run(self) -> None:
         pause = CHILD_RESTART_SECONDS
@@ -199,7 +216,10 @@ class Child:
                     return
                 if self._env.clock.monotonic() - began > CHILD_STEADY_SECONDS:
                     pause = CHILD_RESTART_SECONDS
-                _log.error("%s %s; it starts again in %g s", self._what, describe_exit(code, self.failure), pause)
+                how = f"{describe_exit(code, self.failure)}; it starts again in {pause:g} s"
+                _log.error("%s %s", self._what, how)
+                self.health.away(f"it {how}")
+                self.on_health()
                 self.ready.clear()
                 self.opened.clear()
                 with suppress(TimeoutError):
@@ -217,8 +237,11 @@ class Child:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(self._make().encode())
+            self.on_start()
             if self._stopping.is_set():
-                self._command(b"stop\n")
+                self.tell(b"stop")
+            if self._ending.is_set():
+                self.tell(b"end")
             self._reported = self._beats = False
             watching = asyncio.ensure_future(self._watch())
             try:
@@ -243,6 +266,9 @@ class Child:
             await asyncio.sleep(CHILD_HEARTBEAT_SECONDS)
             silent = 0.0 if self._reported or not self._beats else silent + CHILD_HEARTBEAT_SECONDS
             self._reported = False
+            if silent:
+                self.health.silent(silent)
+                self.on_health()
             # How long a stop may take is bounded by `stop`.
             if silent >= CHILD_SILENT_SECONDS and not self._stopping.is_set():
                 _log.error("%s stands still: no heartbeat for %g s; it is killed", self._what, silent)
@@ -253,28 +279,20 @@ class Child:
         self._reported = True
         if report["kind"] == "alive":
             self._beats = True
+            self.health.said(report.get("reasons", ()))
+            self.on_health()
         elif report["kind"] == "opened":
             self.opened.set()
             if self._may_serve.is_set():
-                self._command(b"serve\n")
+                self.tell(b"serve")
         elif report["kind"] == "ready":
             self.port = int(report["port"])
             self.http_port = report.get("http")
             self.ready.set()
+        elif report["kind"] == "stopped":
+            self._stopped.set()
         else:
             self.failure = _ERRORS.get(report["error"], Unavailable)(report["text"])
-
-
-def describe_exit(code: int, failure: SaritError | None) -> str:
-    """How a process ended, in words."""
-    if failure is not None:
-        return f"failed ({failure})"
-    if code < 0:
-        try:
-            return f"was ended by signal {-code} ({signal.Signals(-code).name})"
-        except ValueError:
-            return f"was ended by signal {-code}"
-    return f"ended with code {code}"
 
 
 class ProcessNode:
@@ -291,6 +309,10 @@ class ProcessNode:
         self._spare = Spare()
         self.stores = [self._store(number, part) for number, part in enumerate(parts)]
         self.controller = Child(_CONTROLLER, "the controller", env, self._spare, self._controller_spec)
+        self._sent = b""  # to the controller that runs, of the stores
+        self.controller.on_start = self._controller_started
+        for store in self.stores:
+            store.on_health = self._send_health
 
     def __repr__(self) -> str:
         return f"<ProcessNode {self.addresses()}>"
@@ -313,8 +335,7 @@ class ProcessNode:
     def _controller_spec(self) -> ChildSpec:
         port = self.controller.port or self._config.controller_port
         http_port = self.controller.http_port or self._config.http_port
-        spec = self._spec(_CONTROLLER, None, replace(self._config, controller_port=port, http_port=http_port))
-        return replace(spec, stores=tuple(store.port for store in self.stores))
+        return self._spec(_CONTROLLER, None, replace(self._config, controller_port=port, http_port=http_port))
 
     def _spec(self, name: str, number: int | None, config: NodeConfig) -> ChildSpec:
         if self._live is not None:
@@ -327,6 +348,19 @@ class ProcessNode:
             damaged=self._claim.damaged,
         )  # fmt: skip
 
+    def _controller_started(self) -> None:
+        self._sent = b""
+        self._send_health()
+
+    def _send_health(self) -> None:
+        """Send the controller what it does not know yet of the stores."""
+        ports = [store.port for store in self.stores]
+        reasons = [reason for store in self.stores for reason in store.health.reasons()]
+        report = StoresReport.encode(ports if all(ports) else (), reasons)
+        if report != self._sent:
+            self._sent = report
+            self.controller.tell(STORES_COMMAND + report)
+
     def addresses(self) -> str:
         """Where the node listens, as text."""
         host = self._config.host
@@ -336,15 +370,15 @@ class ProcessNode:
 
     async def start(self) -> None:
         """Start all processes; all serve when this returns.  Raises what keeps one from starting."""
-        for store in self.stores:
-            store.start()
-        await gather_first_error(store.wait(store.opened) for store in self.stores)
+        for child in (*self.stores, self.controller):
+            child.start()
+        await self._unless_controller_ends(store.wait(store.opened) for store in self.stores)
         # All containers are open, and nothing is served yet.
         self._claim.mark_complete(self._config, self._env)
         for store in self.stores:
             store.serve()
-        await gather_first_error(store.wait(store.ready) for store in self.stores)
-        self.controller.start()
+        await self._unless_controller_ends(store.wait(store.ready) for store in self.stores)
+        self._send_health()  # with their ports
         self.controller.serve()
         await self.controller.wait(self.controller.ready)
         self._first_start = False
@@ -353,8 +387,22 @@ class ProcessNode:
     async def stop(self) -> None:
         """Stop the controller, then the stores, which flush."""
         await self._spare.stop()
-        await self.controller.stop()
+        await self.controller.stop_serving()
         await asyncio.gather(*(store.stop() for store in self.stores))
+        await self.controller.stop()  # its HTTP port has answered for the stores that stopped
+
+    async def _unless_controller_ends(self, work: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """Wait for all.  Raises what the first of them raises, or why the controller ended."""
+        never = asyncio.Event()
+        ended = asyncio.ensure_future(self.controller.wait(never))
+        all_done = asyncio.ensure_future(gather_first_error(work))
+        try:
+            await asyncio.wait((all_done, ended), return_when=asyncio.FIRST_COMPLETED)
+            (all_done if all_done.done() else ended).result()
+        finally:
+            for task in (all_done, ended):
+                task.cancel()
+            await asyncio.gather(all_done, ended, return_exceptions=True)
 
     def take_over(self, live: LiveSettings) -> None:
         """Go on with other settings, in all processes and in those that start later."""

@@ -75,7 +75,9 @@ class FixedRouter:
         return f"<FixedRouter, {self.containers} containers on {len(self.stores)} stores>"
 
     def address(self, container: int) -> Address:
-        """Host and port."""
+        """Host and port.  Raises Unavailable: the stores do not serve yet."""
+        if not self.stores:
+            raise Unavailable("the stores of the node do not serve yet")
         return self.stores[container % len(self.stores)]
 
 

@@ -49,7 +49,7 @@ from h2.events import RemoteSettingsChanged, RequestReceived
 from h2.settings import SettingCodes
 
 from sarit.core.admission import Admission
-from sarit.core.http_answer import HTTP_METHODS, METHOD_BYTES, http_answer
+from sarit.core.http_answer import HTTP_METHODS, METHOD_PREFIX, http_answer
 from sarit.core.limits import (
     GRPC_AWAY_SECONDS,
     GRPC_CLOSE_SECONDS,
@@ -167,9 +167,9 @@ class _GrpcConnection(asyncio.Protocol):
         connection, processor = self._inner.connection, self._inner.processor
         if self._coalescer.held:
             data = self._first_bytes = self._first_bytes + data
-            if len(data) < METHOD_BYTES:
+            if len(data) < METHOD_PREFIX:
                 return
-            if data[:METHOD_BYTES] in HTTP_METHODS:
+            if data[:METHOD_PREFIX] in HTTP_METHODS:
                 self._answer_http1()
                 return
             self._first_bytes = b""

@@ -14,8 +14,10 @@ from sarit.core.limits import MIB
 from sarit.env.real import real_env
 from sarit.node import processes
 from sarit.node.child import ChildSpec, Parent, owned_by, read_line
+from sarit.node.health import Health
 from sarit.node.logs import LogSettings
-from sarit.node.processes import Child, describe_exit
+from sarit.node.process_health import describe_exit
+from sarit.node.processes import Child
 from sarit.node.settings import NodeConfig, default_processes
 from tests.limits import HANG_SECONDS
 
@@ -255,7 +257,7 @@ def test_heartbeat_does_not_wait_for_a_parent_that_reads_nothing():
             while True:
                 os.write(writer, b"x" * 512)
         os.set_blocking(writer, True)
-        alive = asyncio.ensure_future(Parent(reader, writer).keep_alive())
+        alive = asyncio.ensure_future(Parent(reader, writer).keep_alive(Health("store-0", real_env().clock)))
         await asyncio.sleep(0)  # it would never return
         alive.cancel()
         await asyncio.gather(alive, return_exceptions=True)

@@ -106,7 +106,9 @@ def test_connection_without_http2_preface_is_closed(said, monkeypatch, caplog) -
     assert "did not begin to speak HTTP/2" in caplog.text
 
 
-@pytest.mark.parametrize("pieces", [[b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"], [b"P", b"OS", b"T / HTTP/1.1\r\n\r\n"]])
+@pytest.mark.parametrize(
+    "pieces", [[b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"], [b"P", b"OS", b"T / HTTP/1.1\r\n\r\n"]]
+)
 def test_request_of_http1_is_answered_with_text_alone(pieces, monkeypatch, caplog) -> None:
     """A probe or a browser got frames of HTTP/2."""
 
