@@ -76,8 +76,14 @@ class _Nouns(Commands):
 
 @click.group(cls=_Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="sarit", prog_name="sarit")
-def cli() -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Print each call, with the id under which servers log it.")
+def cli(verbose: bool) -> None:
     """Durable, append-only, elastic streams."""
+    if verbose:
+        client_log = logging.getLogger("sarit.client")
+        client_log.setLevel(logging.DEBUG)
+        for handler in client_log.handlers:
+            handler.setLevel(logging.DEBUG)
 
 
 class _ToStandardError(logging.Handler):

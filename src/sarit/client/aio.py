@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.client.core import listing, segments
 from sarit.client.core.addresses import default_address, default_traces, parse_addresses
 from sarit.client.core.call_traces import CallTraces
+from sarit.client.core.connection import first_request_id
 from sarit.client.core.controller import ControllerClient
 from sarit.client.core.guard import check_call, guarded
 from sarit.client.core.login import Credentials, Tls, default_credentials, default_tls
@@ -110,8 +111,9 @@ async def connect(
     addresses = parse_addresses(address)
     attempt_seconds = policy.attempt_of(len(addresses))
     controller = ControllerClient(
-        addresses, attempt_seconds, policy.keep_alive_seconds, credentials, context, env.clock, CallTraces.of(env)
-    )
+        addresses, attempt_seconds, policy.keep_alive_seconds, credentials, context, env.clock, CallTraces.of(env),
+        first_request_id(env.random),
+    )  # fmt: skip
     session = Session(env, controller, policy)
     session.parts.holds_readers = not real
     if controller.tokens is not None:

@@ -1,6 +1,7 @@
 """The id of the request that is answered now, for the lines that are logged meanwhile.
 
-A client of Pravega sends one with each call of the controller.  The tasks that a call starts inherit it.
+Clients send one with each call of the controller, and each request to a store has one.  The tasks that a call starts
+inherit it.  A controller that asks another process logs the id of that request with the one of the call (DEBUG).
 """
 
 from __future__ import annotations

@@ -14,4 +14,4 @@ MAX_TRACED_APPENDS: Final = 10_000  # sampled, and not acknowledged yet; of more
 TRACE_CLOSE_SECONDS: Final = 3.0  # for one request to the receiver of spans, and for the last ones at the end
 TRACE_NUMBER_BYTES: Final = 16
 SPAN_NUMBER_BYTES: Final = 8
-REQUEST_ID_BYTES: Final = 8  # of a traced call of the controller; one bit of it is not used
+FIRST_REQUEST_ID_BYTES: Final = 6  # of a client or a connection, which counts from there

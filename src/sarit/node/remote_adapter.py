@@ -19,7 +19,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sarit.client.core.connection import ConnectionPool
+from sarit.client.core.connection import ConnectionPool, first_request_id
 from sarit.client.core.replies import error_of
 from sarit.client.core.retry import NotSent, RetryPolicy
 from sarit.client.core.session import Backoff, Pauses, background
@@ -92,6 +92,7 @@ class StoreConnections:
         self._policy = RetryPolicy(timeout=retry_seconds)
         self._pauses = Pauses()
         self._pool = ConnectionPool(env.network, self._policy, self._introduce)
+        self._pool.first_request_id = lambda: first_request_id(env.random)  # which differ in the log of a store
 
     def __repr__(self) -> str:
         return f"<StoreConnections by {self.router!r}>"

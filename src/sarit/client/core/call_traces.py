@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.env.limits import REQUEST_ID_BYTES
 from sarit.env.traces import CLIENT_CALL
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ class CallTraces:
         """None: nobody asked for traces."""
         return cls(env.traces, env) if env.traces is not None else None
 
-    def begin(self) -> tuple[str, float]:
-        """The id of a call that begins now, and the time."""
-        return str(int.from_bytes(self._env.random.bytes(REQUEST_ID_BYTES), "big") >> 1), self._env.clock.monotonic()
+    def begin(self) -> float:
+        """The time."""
+        return self._env.clock.monotonic()
 
     def ended(self, request_id: str, began: float, method: str, controller: str) -> None:
         """A call has ended, well or not."""

@@ -109,14 +109,16 @@ class CountingChannel(Channel):
         self.calls = 0
         self._free = asyncio.Semaphore(MAX_CONTROLLER_CALLS)
 
-    async def call(self, method: Any, request: Any, seconds: float, request_id: str | None = None) -> Any:
-        """Call a method of a stub, of whatever channel, within `seconds`.  Raises what grpclib does."""
+    async def call(self, method: Any, request: Any, seconds: float, request_id: str) -> Any:
+        """Call a method of a stub, of whatever channel, within `seconds`.  Raises what grpclib does.
+
+        `request_id`: under which Pravega's clients send one, too; the controller's log has it."""
         here: Any = UnaryUnaryMethod(self, method.name, method.request_type, method.reply_type)
         left = seconds
-        # Before each call: a token may have been renewed.
-        metadata = {"authorization": self._credentials.authorization()} if self._credentials is not None else None
-        if request_id is not None:
-            metadata = {**(metadata or {}), "requestid": request_id}
+        metadata = {"requestid": request_id}
+        if self._credentials is not None:
+            # Before each call: a token may have been renewed.
+            metadata["authorization"] = self._credentials.authorization()
         if self._free.locked():
             deadline = self._loop.time() + seconds
             async with asyncio.timeout_at(deadline):

@@ -34,13 +34,14 @@ from sarit.core.limits import (
     WIRE_VERSION,
 )
 from sarit.env.background import ignore_outcome
+from sarit.env.limits import FIRST_REQUEST_ID_BYTES
 from sarit.wire.commands import AuthTokenCheckFailed, Hello, KeepAlive, decode, encode
 from sarit.wire.frames import DATA_APPENDED, FrameReader, Window, read_data_appended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from sarit.env.ports import Buffer, Network
+    from sarit.env.ports import Buffer, Network, Random
 
 log = logging.getLogger(__name__)
 
@@ -254,12 +255,18 @@ class Connection(asyncio.BufferedProtocol):
         """Send the request `command(request_id)` and await its reply.  Raises Unavailable."""
         pending = PendingReply()
         request_id = self.expect(pending)
-        self.send([encode(command(request_id))])
+        made = command(request_id)
+        self.send([encode(made)])
+        reply = None
         try:
-            return await pending.answer
+            reply = await pending.answer
+            return reply
         finally:
             # Also when the caller is cancelled: a late reply is dropped.
             self.replies.forget(request_id)
+            if log.isEnabledFor(logging.DEBUG):
+                said = "had no answer" if reply is None else f"was answered with {type(reply).__name__}"
+                log.debug("%s: request %d, %s, %s", self.name, request_id, type(made).__name__, said)
 
     def abort(self, reason: str) -> None:
         """End the connection at once for `reason`."""
@@ -288,6 +295,11 @@ class Connection(asyncio.BufferedProtocol):
         self._received, self._unsent, self._sent = 0, unsent, sent
         self.send([encode(KeepAlive())])
         self._tick = asyncio.get_running_loop().call_later(self._keep_alive_seconds, self._keep_alive)
+
+
+def first_request_id(random: Random) -> int:
+    """Where a client, or a connection, begins to count its requests: so that two differ in a store's log."""
+    return int.from_bytes(random.bytes(FIRST_REQUEST_ID_BYTES), "big")
 
 
 class ConnectionPool:

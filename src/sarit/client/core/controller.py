@@ -13,6 +13,7 @@ A client may know several controllers, of which each answers every call.  It use
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import ssl
 from functools import partial
@@ -87,14 +88,17 @@ class ControllerClient:
         tls: SSLContext | None = None,
         clock: Clock | None = None,
         traces: CallTraces | None = None,
+        first_request_id: int = 1,
     ) -> None:
         """`attempt_seconds`: for one call, unless it says otherwise.  `keep_alive_seconds`: see `Channels`.
 
-        `clock`: by which tokens expire; None where there are no credentials."""
+        `clock`: by which tokens expire; None where there are no credentials.  `first_request_id`: of the ids of calls,
+        which join the lines of logs; one that no other client has."""
         self.address = ",".join(f"{host}:{port}" for host, port in addresses)
         self.attempt_seconds = attempt_seconds
         self._channels = Channels(addresses, keep_alive_seconds, credentials, tls)
         self._traces = traces
+        self._request_ids = itertools.count(first_request_id)
         self.tokens: DelegationTokens | None = None
         if credentials is not None and clock is not None:
             self.tokens = DelegationTokens(partial(_fetch_token, self), clock)
@@ -127,9 +131,12 @@ class ControllerClient:
         # Compared at a time-out: whether anything came on this channel since.
         received = channel.pieces_received
         channel.calls += 1
-        request_id, began = self._traces.begin() if self._traces is not None else (None, 0.0)
+        request_id, outcome = str(next(self._request_ids)), "failed"
+        began = self._traces.begin() if self._traces is not None else 0.0
         try:
-            return await _in_own_task(channel.call(method, request, seconds, request_id))
+            reply = await _in_own_task(channel.call(method, request, seconds, request_id))
+            outcome = "was answered"
+            return reply
         except GRPCError as error:
             if error.status is Status.UNIMPLEMENTED:
                 raise Invalid(
@@ -137,9 +144,12 @@ class ControllerClient:
                 ) from None
             # A status that is not listed may pass: callers retry Unavailable.
             kind = _KINDS.get(error.status, Unavailable)
-            raise kind(f"controller {channel.address}: {error.message or error.status.name}") from None
+            text = error.message or error.status.name
+            raise kind(f"controller {channel.address}: {text} (request {request_id})") from None
         except TimeoutError:
-            message = f"the controller at {channel.address} did not answer within {seconds:.3g} s"
+            message = (
+                f"the controller at {channel.address} did not answer within {seconds:.3g} s (request {request_id})"
+            )
             if channel.pieces_received != received:
                 raise _Slow(message) from None
             # No other call was answered either: the path may be dead.
@@ -160,7 +170,10 @@ class ControllerClient:
                 "node running? start one with `sarit standalone`"
             ) from None
         finally:
-            if self._traces is not None and request_id is not None:
+            if log.isEnabledFor(logging.DEBUG):
+                name = method.name.rpartition("/")[2]
+                log.debug("controller %s: request %s, %s, %s", channel.address, request_id, name, outcome)
+            if self._traces is not None:
                 self._traces.ended(request_id, began, method.name, channel.address)
             channel.calls -= 1
             self._channels.call_ended(channel)

@@ -49,11 +49,18 @@ _ERRORS: dict[type[Any], Callable[[Any, str], SaritError]] = {
     AuthTokenCheckFailed: lambda reply, name: (
         Unavailable(f"segment {name}: the token has expired")
         if reply.error_code == 1
-        else Forbidden(f"segment {name}: the store does not serve it: {reply.stack or 'the token was refused'}")
+        else Forbidden(
+            f"segment {name}: the store does not serve it: {reply.stack or 'the token was refused'}{_request(reply)}"
+        )
     ),
-    ErrorMessage: lambda reply, name: Invalid(f"segment {name}: {reply.message}"),
+    ErrorMessage: lambda reply, name: Invalid(f"segment {name}: {reply.message}{_request(reply)}"),
     ConditionalCheckFailed: lambda _, name: Conflict(f"segment {name} is not as long as was expected"),
 }
+
+
+def _request(reply: Any) -> str:
+    """The id by which the store's log can be searched, as the end of a text."""
+    return f" (request {reply.request_id})"
 
 
 def error_of(reply: Any, segment: str) -> SaritError:
@@ -63,7 +70,8 @@ def error_of(reply: Any, segment: str) -> SaritError:
         return Corrupt(damage)
     make = _ERRORS.get(type(reply))
     if make is None:
-        return Unavailable(f"segment {segment}: the store answered {type(reply).__name__}, which makes no sense here")
+        name = type(reply).__name__
+        return Unavailable(f"segment {segment}: the store answered {name}, which makes no sense here{_request(reply)}")
     return make(reply, segment)
 
 

@@ -12,7 +12,7 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from sarit.client.core.connection import ConnectionPool
+from sarit.client.core.connection import ConnectionPool, first_request_id
 from sarit.client.core.parts import ClientPart, Hooks, Parts
 from sarit.client.core.retry import Attempts, GaveUp, NotSent, RetryPolicy, Silent
 from sarit.core.errors import Invalid, NotFound, SaritError, Unavailable
@@ -141,8 +141,8 @@ class Session:
         self.controller = controller
         self.policy = policy or RetryPolicy()
         self.connections = ConnectionPool(env.network, self.policy)
-        if env.traces is not None:  # reads differ by their ids (`env/traces.py`)
-            self.connections.first_request_id = lambda: int.from_bytes(env.random.bytes(6), "big")
+        # Lines of logs are joined by these ids, and reads differ by them (`env/traces.py`).
+        self.connections.first_request_id = lambda: first_request_id(env.random)
         self.background = background()
         # One for all calls that wait at once: the user needs one line.
         self.outages = RepeatedLog(log, env.clock.monotonic, counted=False), controller.address

@@ -32,6 +32,7 @@ from sarit.core.limits import (
     SEND_BATCH_BYTES,
     WIRE_VERSION,
 )
+from sarit.core.request_ids import current_request_id
 from sarit.security.limits import QUOTA_COUNTED_BYTES
 from sarit.store.health import Opening
 from sarit.store.server.append_handler import AppendHandler
@@ -340,6 +341,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
     async def _answer(self, command: wire.Command) -> None:
+        # Each request has a task, and so a context, of its own.
+        current_request_id.set(str(command.request_id))  # type: ignore[attr-defined]
         size = reply_bytes(command)
         try:
             if size:
@@ -378,6 +381,9 @@ class StoreConnection(asyncio.BufferedProtocol):
             reply = outcome_unknown(command)
         if isinstance(reply, wire.WrongHost) and self.hello_version == RUST_WIRE_VERSION:
             reply = await self._control.forward(command, reply)
+        if _log.isEnabledFor(logging.DEBUG):
+            said = "closes the connection" if reply is None else f"is answered with {type(reply).__name__}"
+            _log.debug("%s of %s %s", type(command).__name__, self._peer, said)
         await self.wait_writable()
         if reply is None:
             # The outcome is unknown, or the protocol has no reply for it (`replies.py`).

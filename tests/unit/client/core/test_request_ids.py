@@ -1,0 +1,68 @@
+"""Ids of requests: each call has one of its own, which logs and errors name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
+
+from sarit.client.core.connection import first_request_id
+from sarit.client.core.controller import ControllerClient
+from sarit.client.core.replies import error_of
+from sarit.core.errors import Invalid
+from sarit.env.real import real_env
+from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.grpc_server import GrpcListener
+from sarit.wire import commands as wire
+from tests.limits import HANG_SECONDS
+
+
+class Refusing:
+    """Answers the first call, and refuses all others; `ids` of those that came."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    async def exists(self, stream) -> None:
+        self.ids.append(stream.metadata["requestid"])
+        await stream.recv_message()
+        if len(self.ids) > 1:
+            raise GRPCError(Status.INVALID_ARGUMENT, "no")
+        await stream.send_message(pb.ExistsResponse(exists=True))
+
+    def __mapping__(self):
+        path = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/checkScopeExists"
+        return {path: Handler(self.exists, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
+
+
+def test_each_call_sends_an_id_that_log_and_error_name(caplog) -> None:
+    caplog.set_level(logging.DEBUG, "sarit.client")
+
+    async def main() -> None:
+        service = Refusing()
+        server = await asyncio.get_running_loop().create_server(GrpcListener([service], 10).connection, "127.0.0.1", 0)
+        client = ControllerClient([server.sockets[0].getsockname()], first_request_id=4711)
+        ask = lambda: client.call(client.stub.checkScopeExists, pb.ScopeInfo(scope="s"))  # noqa: E731
+        await ask()
+        with pytest.raises(Invalid, match=r": no \(request 4712\)$"):
+            await ask()
+        assert service.ids == ["4711", "4712"]
+        await client.close()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+    assert "request 4711, checkScopeExists, was answered" in caplog.text
+    assert "request 4712, checkScopeExists, failed" in caplog.text
+
+
+def test_two_clients_begin_to_count_at_different_ids() -> None:
+    random = real_env().random
+    assert len({first_request_id(random) for _ in range(10)}) == 10
+
+
+def test_error_of_a_store_names_the_request() -> None:
+    error = error_of(wire.ErrorMessage(4711, "s/t/0", "it failed", 0), "s/t/0")
+    assert str(error) == "segment s/t/0: it failed (request 4711)"
