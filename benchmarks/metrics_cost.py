@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -25,44 +24,28 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import cost_loads
+from benchmarks.cost_loads import READY, RUN
 from sarit.client import aio
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-READY = re.compile(r"controller (\S+:\d+), store \S+:\d+(?:, HTTP (\S+:\d+))?,")
-RUN = "from sarit.cli.main import main; main()"
 _TICKS = os.sysconf("SC_CLK_TCK")
-SMALL_WRITERS = 64
 SMALL_APPENDS = 60_000
 LARGE_BYTES = 1_500_000_000
-_EVENT = b"x" * 100
-_BATCH = [_EVENT] * 5000
 
 
 async def small(controller: str) -> None:
-    """Appends of one event each: writers that wait for the acknowledgement of each."""
+    """See `cost_loads.small`."""
     async with await aio.connect(controller, wait=60) as client:
-        await client.create_scope("small")
-        await client.create_stream("small/s", segments=4)
-
-        async def write(number: int) -> None:
-            async with client.writer("small/s") as writer:
-                for _ in range(SMALL_APPENDS // SMALL_WRITERS):
-                    writer.write(_EVENT, key=str(number))
-                    await writer.flush()
-
-        await asyncio.gather(*map(write, range(SMALL_WRITERS)))
+        await cost_loads.small(client, SMALL_APPENDS, "small/s")
 
 
 async def large(controller: str) -> None:
-    """Appends of many events each: one writer at full speed."""
+    """See `cost_loads.large`."""
     async with await aio.connect(controller, wait=60) as client:
-        await client.create_scope("large")
-        await client.create_stream("large/s", segments=4)
-        async with client.writer("large/s") as writer:
-            for _ in range(LARGE_BYTES // (len(_EVENT) * len(_BATCH))):
-                writer.write_many(_BATCH)
+        await cost_loads.large(client, LARGE_BYTES, "large/s")
 
 
 LOADS: dict[str, Callable[[str], Awaitable[None]]] = {"small": small, "large": large}

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.metrics_cost import READY, RUN
+from benchmarks import cost_loads
+from benchmarks.cost_loads import EVENT, READY, RUN, STREAM
 from sarit.cli.dev_ca import make_certificates
 from sarit.client import aio
 from sarit.security.users import User, format_users, hash_password
@@ -33,13 +34,10 @@ from sarit.security.users import User, format_users, hash_password
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-SMALL_WRITERS: Final = 64
 SMALL_APPENDS: Final = 40_000
 TIMED_APPENDS: Final = 1_500
 TIMED_PER_SECOND: Final = 150.0
 LARGE_BYTES: Final = 500_000_000
-_EVENT: Final = b"x" * 100
-_BATCH: Final = [_EVENT] * 5000
 _PASSWORD: Final = "a password for figures"
 
 
@@ -73,26 +71,15 @@ def cases(directory: Path, parts: str) -> tuple[Case, Case]:
 async def small(controller: str) -> dict[str, float]:
     """Appends of one event each by many writers that wait for each; then one writer at a fixed rate, for the wait."""
     async with await aio.connect(controller, wait=60) as client:
-        await client.create_scope("s")
-        await client.create_stream("s/t", segments=4)
-
-        async def write(number: int) -> None:
-            async with client.writer("s/t") as writer:
-                for _ in range(SMALL_APPENDS // SMALL_WRITERS):
-                    writer.write(_EVENT, key=str(number))
-                    await writer.flush()
-
-        begun = time.perf_counter()
-        await asyncio.gather(*map(write, range(SMALL_WRITERS)))
-        rate = SMALL_APPENDS / (time.perf_counter() - begun)
+        rate = await cost_loads.small(client, SMALL_APPENDS)
         waits = []
-        async with client.writer("s/t") as writer:
+        async with client.writer(STREAM) as writer:
             due = time.perf_counter()
             for _ in range(TIMED_APPENDS):
                 due += 1 / TIMED_PER_SECOND
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
                 asked = time.perf_counter()
-                writer.write(_EVENT, key="k")
+                writer.write(EVENT, key="k")
                 await writer.flush()
                 waits.append(time.perf_counter() - asked)
     waits.sort()
@@ -102,26 +89,15 @@ async def small(controller: str) -> dict[str, float]:
 async def large(controller: str) -> dict[str, float]:
     """Appends of many events each: one writer at full speed."""
     async with await aio.connect(controller, wait=60) as client:
-        return {"per second": await _fill(client)}
-
-
-async def _fill(client: aio.Client) -> float:
-    await client.create_scope("s")
-    await client.create_stream("s/t", segments=4)
-    count = LARGE_BYTES // (len(_EVENT) * len(_BATCH))
-    begun = time.perf_counter()
-    async with client.writer("s/t") as writer:
-        for _ in range(count):
-            writer.write_many(_BATCH)
-    return count * len(_BATCH) * len(_EVENT) / (time.perf_counter() - begun)
+        return {"per second": await cost_loads.large(client, LARGE_BYTES)}
 
 
 async def reads(controller: str) -> dict[str, float]:
     """One reader of a stream that was just written, from its head to its tail."""
     async with await aio.connect(controller, wait=60) as client:
-        await _fill(client)
+        await cost_loads.large(client, LARGE_BYTES)
         begun, size = time.perf_counter(), 0
-        async with client.reader("s/t", end="tail") as reader:
+        async with client.reader(STREAM, end="tail") as reader:
             async for batch in reader.arrow_batches():
                 size += batch.column("event").nbytes
         return {"per second": size / (time.perf_counter() - begun)}
