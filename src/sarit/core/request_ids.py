@@ -6,12 +6,26 @@ inherit it.  A controller that asks another process logs the id of that request 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.limits import MAX_REQUEST_ID_CHARACTERS
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 current_request_id: Final[ContextVar[str]] = ContextVar("request_id", default="")
+
+
+@contextmanager
+def outside_requests() -> Iterator[None]:
+    """What begins in this block belongs to no request: it outlives the one that needed it first."""
+    token = current_request_id.set("")
+    try:
+        yield
+    finally:
+        current_request_id.reset(token)
 
 
 def clean_request_id(text: str) -> str:

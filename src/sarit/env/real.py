@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.limits import DELIVERY_SECONDS, SOCKET_BUFFER_BYTES
+from sarit.core.request_ids import outside_requests
 from sarit.env.ports import Env
 
 if TYPE_CHECKING:
@@ -220,7 +221,8 @@ class RealNetwork:
     ) -> tuple[asyncio.Transport, Any]:
         """Open a connection."""
         loop = asyncio.get_running_loop()
-        transport, protocol = await loop.create_connection(factory, host, port, ssl=self._client_tls)
+        with outside_requests():  # its callbacks run in the context of now, also for later requests
+            transport, protocol = await loop.create_connection(factory, host, port, ssl=self._client_tls)
         # After the handshake, so the buffers do not raise the window scale, unlike in `serve`.
         sock = transport.get_extra_info("socket")
         if sock is not None:

@@ -13,6 +13,7 @@ from sarit.client.core.connection import first_request_id
 from sarit.client.core.controller import ControllerClient
 from sarit.client.core.replies import error_of
 from sarit.core.errors import Invalid
+from sarit.core.request_ids import current_request_id
 from sarit.env.real import real_env
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.grpc_server import GrpcListener
@@ -66,3 +67,29 @@ def test_two_clients_begin_to_count_at_different_ids() -> None:
 def test_error_of_a_store_names_the_request() -> None:
     error = error_of(wire.ErrorMessage(4711, "s/t/0", "it failed", 0), "s/t/0")
     assert str(error) == "segment s/t/0: it failed (request 4711)"
+
+
+def test_connection_that_a_request_opened_belongs_to_no_request() -> None:
+    """A line about a bookie named the request of hours ago that had needed it first."""
+    seen: list[str] = []
+
+    class Receiver(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            seen.append(current_request_id.get())
+            ended.set()
+
+    async def main() -> None:
+        async def greet(reader, writer) -> None:
+            writer.write(b"hello")
+
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        current_request_id.set("4711")
+        transport, _ = await real_env().network.connect(Receiver, *server.sockets[0].getsockname())
+        await ended.wait()
+        assert current_request_id.get() == "4711"
+        transport.close()
+        server.close()
+
+    ended = asyncio.Event()
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+    assert seen == [""]
