@@ -212,7 +212,9 @@ def test_segment_is_created_once_and_deleted_once(run):
         await segments.create(SEGMENT, scale_type=2, target_rate=100, rollover_bytes=1000)
         with pytest.raises(Exists):
             await segments.create(SEGMENT)
-        await segments.create("s/t/1.#epoch.0", fresh=True)
+        await segments.create_fresh([f"s/t/{number}.#epoch.0" for number in range(1, 9)])
+        for number in range(1, 9):
+            assert (await segments.info(f"s/t/{number}.#epoch.0")).length == 0
         await segments.create_table("s/table", key_length=16)
         with pytest.raises(Exists):
             await segments.create_table("s/table", key_length=16)
@@ -269,8 +271,8 @@ def test_merge_answers_the_length_after_each_source(run):
         segments = ports.segments
         await segments.create(SEGMENT)
         sources = [transaction_segment(SEGMENT, number) for number in (1, 2)]
+        await segments.create_fresh(sources)
         for source in sources:
-            await segments.create(source, fresh=True)
             await segments.write(source, b"data", 0)
             await segments.seal(source)
         assert await segments.merge(SEGMENT, sources) == [4, 8]

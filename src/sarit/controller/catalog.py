@@ -2,6 +2,7 @@
 
 Every query reads the table.  Only two things are cached, and neither can become wrong: the incarnation of a scope (the
 table of a past one does not exist, and then it is read again), and the decoded value of a record of some version.
+`seen.last` gives the latter to who checks it later, against the table.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from sarit.controller import keys
 from sarit.controller.model import codec
@@ -39,16 +40,61 @@ class Found(NamedTuple):
     version: int
 
 
+class StreamsSeen:
+    """The records of streams as this controller read them last, decoded once per version."""
+
+    def __init__(self) -> None:
+        self._decoded: OrderedDict[tuple[str, bytes], tuple[TableValue, StreamRecord]] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<StreamsSeen {len(self._decoded)}>"
+
+    def decode(self, name: StreamName, value: TableValue) -> Found:
+        """A stream's record from its value."""
+        key = (name.scope, name.stream.encode())
+        known = self._decoded.get(key)
+        # Versions start again with each incarnation of a scope, so the version alone does not identify the value.
+        if known is not None and known[0] == value:
+            self._decoded.move_to_end(key)
+            return Found(known[1], value.version)
+        record = codec.decode_stream(value.value)
+        self._decoded[key] = (value, record)
+        if len(self._decoded) > _MAX_DECODED:
+            self._decoded.popitem(last=False)
+        return Found(record, value.version)
+
+    def last(self, name: StreamName) -> StreamRecord | None:
+        """A stream's record as it was read last, perhaps long ago; None when none is known.
+
+        Another controller may have changed it since: who decides by it must read the stream afterwards."""
+        known = self._decoded.get((name.scope, name.stream.encode()))
+        return None if known is None else known[1]
+
+    def forget(self, name: StreamName) -> None:
+        """The stream does not exist."""
+        self._decoded.pop((name.scope, name.stream.encode()), None)
+
+    def changed(self, scope: str, updates: Sequence[TableUpdate]) -> None:
+        """Records were changed so, or may have been: `last` should not return what was before."""
+        for update in updates:
+            if update.key.startswith(keys.STREAMS):
+                key = (scope, update.key[len(keys.STREAMS) :])
+                known = self._decoded.get(key)
+                # A record that is written again as it was only has a new version.
+                if known is not None and known[0].value != update.value:
+                    del self._decoded[key]
+
+
 class Catalog:
     """All records of the controller."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
         self._scopes: OrderedDict[str, str] = OrderedDict()
-        self._decoded: OrderedDict[tuple[str, bytes], tuple[int, Any]] = OrderedDict()
+        self.seen = StreamsSeen()
 
     def __repr__(self) -> str:
-        return f"<Catalog {len(self._scopes)} scopes cached, {len(self._decoded)} records decoded>"
+        return f"<Catalog {len(self._scopes)} scopes cached, {self.seen!r}>"
 
     async def start(self) -> None:
         """Create the controller's own tables where they are missing.
@@ -112,7 +158,10 @@ class Catalog:
 
     async def update(self, scope: str, updates: Sequence[TableUpdate]) -> list[int]:
         """Change records, all or none.  Raises Conflict."""
-        return await self._in_scope(scope, lambda table: self.tables.update(table, updates))
+        try:
+            return await self._in_scope(scope, lambda table: self.tables.update(table, updates))
+        finally:
+            self.seen.changed(scope, updates)
 
     async def renew(self, scope: str, key: bytes, value: bytes, version: int) -> bool:
         """Write a record again as it is: a change that was decided on `version` gets Conflict.
@@ -171,22 +220,11 @@ class Catalog:
         try:
             (value,) = await self.get(name.scope, [key])
         except NotFound:
+            value = None
+        if value is None:
+            self.seen.forget(name)
             return None
-        return None if value is None else self.decoded(name, value)
-
-    def decoded(self, name: StreamName, value: TableValue) -> Found:
-        """A stream's record from its value; decoded once per version."""
-        key = (name.scope, name.stream.encode())
-        known = self._decoded.get(key)
-        # Versions start again with each incarnation of a scope, so the version alone does not identify the value.
-        if known is not None and known[0] == value.version and known[1][0] == value.value:
-            self._decoded.move_to_end(key)
-            return Found(known[1][1], value.version)
-        record = codec.decode_stream(value.value)
-        self._decoded[key] = (value.version, (value.value, record))
-        if len(self._decoded) > _MAX_DECODED:
-            self._decoded.popitem(last=False)
-        return Found(record, value.version)
+        return self.seen.decode(name, value)
 
     async def require(self, name: StreamName) -> Found:
         """A stream that exists for its users.  Raises NotFound."""
@@ -281,4 +319,4 @@ class Catalog:
         return out
 
 
-__all__ = ["PAGE", "Catalog", "Found"]
+__all__ = ["PAGE", "Catalog", "Found", "StreamsSeen"]

@@ -76,10 +76,13 @@ class Tables(Protocol):
 class Segments(Protocol):
     """Stream segments, wherever they live."""
 
-    async def create(
-        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
-    ) -> None:
-        """Create an empty segment; Exists when it is there.  `fresh`: it never existed."""
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
+        """Create an empty segment; Exists when it is there."""
+
+    async def create_fresh(self, segments: Sequence[str]) -> None:
+        """Create empty segments without a policy that never existed: no store looks them up.
+
+        Unavailable when only some exist; those that an earlier attempt created count as created."""
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
         """Create a table segment (key_length 0: keys of any length); Exists when it is there."""

@@ -36,6 +36,7 @@ T = TypeVar("T")
 Lengths = dict[int, list[int]]
 
 _AT_ONCE: Final = 32
+_FRESH_AT_ONCE: Final = 256  # a request of some 50 kB
 _ITEMS_AT_ONCE: Final = 16  # each may have that many effects
 
 
@@ -57,6 +58,11 @@ class EffectRunner:
             await gather_all([self._execute(effect, lengths) for effect in effects[at : at + _AT_ONCE]])
         return lengths
 
+    async def create_fresh(self, segments: Sequence[str]) -> None:
+        """Create segments that never existed.  Raises Unavailable when only some exist."""
+        for at in range(0, len(segments), _FRESH_AT_ONCE):
+            await self.segments.create_fresh(segments[at : at + _FRESH_AT_ONCE])
+
     async def merge(self, merges: Sequence[MergeSegments]) -> Lengths:
         """Merge into segments that accept appends.  Raises Sealed, NotFound (a target), Unavailable."""
         found = await gather_all([self.segments.merge(merge.target, merge.sources) for merge in merges])
@@ -66,12 +72,10 @@ class EffectRunner:
         """Execute one effect; one that was executed before succeeds."""
         segments = self.segments
         match effect:
-            case CreateSegment(segment, scale_type, rate, rollover, fresh):
+            case CreateSegment(segment, scale_type, rate, rollover):
                 # Executed before, here or by another controller: segment names are never used twice.
                 with suppress(Exists):
-                    await segments.create(
-                        segment, scale_type=scale_type, target_rate=rate, rollover_bytes=rollover, fresh=fresh
-                    )
+                    await segments.create(segment, scale_type=scale_type, target_rate=rate, rollover_bytes=rollover)
             case CreateTable(segment, key_length):
                 with suppress(Exists):
                     await segments.create_table(segment, key_length=key_length)

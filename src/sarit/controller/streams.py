@@ -89,7 +89,7 @@ class Streams:
             for _ in range(MAX_ATTEMPTS):
                 stream, number, *mark = await self.catalog.get(name.scope, _creation_keys(name))
                 if stream is not None:
-                    record = self.catalog.decoded(name, stream).record
+                    record = self.catalog.seen.decode(name, stream).record
                     ours = record.state is State.CREATING and record.config == config
                     # Another call left it half done: complete that first, whoever began it.
                     if record.state in (State.CREATING, State.DELETING):

@@ -9,7 +9,7 @@ from sarit.core.errors import Invalid, NotFound, Sealed, Truncated
 from sarit.core.metering import NO_RATES
 from sarit.store.flow_control.growth import GrowthMonitor
 from sarit.store.server.control_handler import merge_batch
-from sarit.store.server.internal_handler import append_at, read_bytes
+from sarit.store.server.internal_handler import append_at, create_fresh, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,13 +64,15 @@ class InProcessSegments:
         self._growth = GrowthMonitor(store, store.env.clock)
         self.port = 0
 
-    async def create(
-        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
-    ) -> None:
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
         """Create an empty segment; Exists when it exists."""
         await self._store.container(segment).create(
-            segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes, fresh=fresh
+            segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes
         )
+
+    async def create_fresh(self, segments: Sequence[str]) -> None:
+        """Create empty segments that never existed."""
+        await create_fresh(self._store, segments)
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
         """Create a table segment; Exists when it exists."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -24,6 +25,7 @@ from sarit.client.core.replies import error_of
 from sarit.client.core.retry import NotSent, RetryPolicy
 from sarit.client.core.session import Backoff, Pauses, background
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
+from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import NOT_EXISTS, REMOTE_RETRY_SECONDS, STORES_POLL_SECONDS
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice
@@ -259,17 +261,35 @@ class RemoteSegments:
     async def _ask(self, segment: str, make: Callable[[int], Any], kind: type[Any], *, repeatable: bool = False) -> Any:
         return _expect(await self._stores.ask(segment, make, _SEGMENTS, repeatable=repeatable), kind, segment)
 
-    async def create(
-        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
-    ) -> None:
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
         """Create an empty segment; Exists when it exists."""
 
         def make(request_id: int) -> Any:
-            if fresh:
-                return wire.CreateFreshSegment(request_id, segment, target_rate, scale_type, rollover_bytes)
             return wire.CreateSegment(request_id, segment, target_rate, scale_type, "", rollover_bytes)
 
         _expect(await self._stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
+
+    async def create_fresh(self, segments: Sequence[str]) -> None:
+        """Create empty segments that never existed, by one request to each store."""
+        by_store: dict[Address | None, list[str]] = {}
+        for segment in segments:
+            try:
+                by_store.setdefault(self._stores.address_of(segment), []).append(segment)
+            except Unavailable:  # nobody owns it now
+                by_store.setdefault(None, []).append(segment)
+        await gather_all([self._create_fresh_at(address, names) for address, names in by_store.items()])
+
+    async def _create_fresh_at(self, address: Address | None, segments: Sequence[str]) -> None:
+        if address is not None:
+            request = partial(wire.CreateFreshSegments, segments=tuple(segments))
+            with suppress(NotSent):
+                _expect(await self._stores.ask_at(address, request, _CREATIONS), wire.SegmentsCreated, segments[0])
+                return
+        # A container has no owner, or another one by now.  Some may have been created before it left, so that the
+        # others' owners have to look them up.
+        for segment in segments:
+            with suppress(Exists):
+                await self.create(segment)
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
         """Create a table segment; Exists when it exists."""

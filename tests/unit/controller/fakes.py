@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -226,10 +227,13 @@ class FakeSegments:
             raise Sealed(segment)
         self._segment(segment).parts.append((what, length))
 
-    async def create(
-        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
-    ) -> None:
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
         await self._create(segment, FakeSegment((scale_type, target_rate), rollover_bytes))
+
+    async def create_fresh(self, segments: Sequence[str]) -> None:
+        for segment in segments:
+            with suppress(Exists):
+                await self._create(segment, FakeSegment())
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
         await self._create(segment, FakeSegment(key_length=key_length))

@@ -34,6 +34,12 @@ from tests.unit.controller.test_crashes import (
 )
 from tests.unit.controller.world import STREAM, World, config, halves, quiet, run
 
+
+async def stream_seen(c, world) -> None:
+    await stream(c, world)
+    assert (await c.catalog.find(STREAM)).record == c.catalog.seen.last(STREAM)
+
+
 DELAYED = {
     "create": (scope, lambda c, w: c.streams.create(STREAM, config(3, ("a",)))),
     "create again": (empty_scope, lambda c, w: c.streams.create(STREAM, config(3, ("a",)))),
@@ -46,6 +52,7 @@ DELAYED = {
     "commit of a past epoch": (with_past_transaction, commit),
     "abort": (with_past_transaction, abort),
     "begin": (stream, lambda c, w: c.transactions.create(STREAM, LEASE)),
+    "begin by what was read before": (stream_seen, lambda c, w: c.transactions.create(STREAM, LEASE)),
     **{
         name: (OPERATIONS[name].prepare, OPERATIONS[name].act)
         for name in (
@@ -113,7 +120,7 @@ async def run_delayed_at(name: str, call: int) -> bool:
     delay.released.set()
     with suppress(SaritError):
         outcome = await delayed
-        if name == "begin":  # a caller that got a transaction can use it
+        if name.startswith("begin"):  # a caller that got a transaction can use it
             assert {s.segment for s in outcome[1]} <= (await second.streams.epoch(STREAM, 0)).ids
     await quiet(first)
     for controller in (first, second):

@@ -236,9 +236,9 @@ def test_completed_calls_leave_no_memory_per_stream():
         await c.scopes.create("s")
         for at in range(300):
             await c.streams.create(StreamName("s", f"t{at}"), config(1))
-        assert len(c.catalog._decoded) <= 300
+        assert len(c.catalog.seen._decoded) <= 300
         assert len(c.streams.locks._held) == 0
-        c.catalog._decoded.clear()
+        c.catalog.seen._decoded.clear()
         assert await c.streams.active(StreamName("s", "t7"))
 
     run(main())

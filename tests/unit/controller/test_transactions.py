@@ -9,11 +9,12 @@ import pytest
 from sarit.controller import keys
 from sarit.controller.model import transactions
 from sarit.controller.model.records import TransactionRecord, TxnState
+from sarit.controller.transactions import transactions as calls_of_transactions
 from sarit.controller.transactions.completed_log import MAX_LISTED_TRANSACTIONS, completion_updates
-from sarit.core.errors import Conflict, Invalid
+from sarit.core.errors import Conflict, Invalid, NotFound, Sealed
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, transaction_segment
-from tests.unit.controller.world import STREAM, World, halves, quiet, run, segment, stream_with
+from tests.unit.controller.world import STREAM, World, config, halves, quiet, run, segment, stream_with
 
 LEASE = 30_000
 
@@ -288,5 +289,130 @@ def test_commit_into_missing_segment_is_retried_with_pauses():
         await quiet(c)
         assert parts(world, segment(0)) == ["a"]
         world.check()
+
+    run(main())
+
+
+def test_a_transaction_asks_the_stores_for_little():
+    async def main():
+        world, c = await prepared(1)
+        await begin(world, c, "first")
+        calls = world.tables.faults.calls = world.segments.faults.calls = []
+        txn = await begin(world, c, "second")
+        made = [call.split()[0] for call in calls]
+        # Pending-work entry, record, part; then the stream, in case it was sealed meanwhile.
+        assert made == ["tables.update", "tables.update", "segments.create", "tables.get"]
+        calls.clear()
+        await c.transactions.commit(STREAM, txn, "", 1)
+        assert [call.split()[0] for call in calls] == ["tables.update"]
+        await quiet(c)
+        made = [call.split()[0] for call in calls[1:]]
+        # Transactions (one page, and its end), stream, merge, the end of the transaction; then the entry goes.
+        assert made == ["tables.scan"] * 2 + ["tables.get", "segments.merge", "tables.update", "tables.update"]
+        assert parts(world, segment(0)) == ["second"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("change", ["scale", "seal", "recreate", "delete scope"])
+def test_begin_notices_what_another_controller_did_to_the_stream(change):
+    async def main():
+        world, c = await prepared()
+        other = await world.controller()
+        await c.transactions.commit(STREAM, await begin(world, c, "before"), "", 1)
+        await quiet(c)
+        if change == "scale":
+            await other.streams.scale(STREAM, [1], halves(0.5, 1.0))
+        else:
+            await other.streams.seal(STREAM)
+        if change in ("recreate", "delete scope"):
+            await other.streams.delete(STREAM)
+        if change == "delete scope":
+            await other.scopes.delete("s")
+        if change == "recreate":
+            await other.streams.create(STREAM, config(3))
+        if change in ("scale", "recreate"):
+            txn, segments = await c.transactions.create(STREAM, LEASE)
+            assert segments == await other.streams.active(STREAM)
+            await c.transactions.abort(STREAM, txn)
+        else:
+            for _ in range(2):
+                with pytest.raises(Sealed if change == "seal" else NotFound):
+                    await c.transactions.create(STREAM, LEASE)
+            # The first call found out: the second one entered nothing.
+            assert len(await c.catalog.pending_work(start=keys.PENDING_TRANSACTIONS)) <= 1
+        await quiet(c)
+        await world.sweep(c)
+        await world.sweep(c)
+        assert await c.catalog.pending_work(start=keys.PENDING_TRANSACTIONS) == []
+        world.check(orphans=True)
+
+    run(main())
+
+
+def test_begin_after_a_scale_of_this_controller_wastes_no_parts():
+    async def main():
+        world, c = await prepared()
+        await begin(world, c, "before")
+        await c.streams.scale(STREAM, [1], halves(0.5, 1.0))
+        world.segments.created.clear()
+        txn, segments = await c.transactions.create(STREAM, LEASE)
+        assert segments == await c.streams.active(STREAM)
+        names = [transaction_segment(STREAM.segment(SegmentId.unpack(s.segment)), txn) for s in segments]
+        assert world.segments.created == names
+
+    run(main())
+
+
+def test_change_by_another_controller_is_noticed_by_its_version():
+    async def main():
+        world, c = await prepared()
+        other = await world.controller()
+        # What a controller remembers of a transaction is out of date in each of these.
+        pinged, aborted, committed, expired = [await begin(world, c, label) for label in "abcd"]
+        await other.transactions.ping(STREAM, pinged, LEASE)
+        await c.transactions.commit(STREAM, pinged, "", 1)
+        await other.transactions.abort(STREAM, aborted)
+        with pytest.raises(Conflict):
+            await c.transactions.commit(STREAM, aborted, "", 1)
+        await other.transactions.commit(STREAM, committed, "", 1)
+        assert await c.transactions.ping(STREAM, committed, LEASE) is not TxnState.OPEN
+        await other.transactions.ping(STREAM, expired, LEASE)
+        # The renewal that a sweep of this controller has read is newer than what it remembers.
+        assert not await c.transactions.abort_if_expired(STREAM, expired, 0)
+        assert await c.transactions.abort_if_expired(STREAM, expired, 1)
+        for each in (c, other):
+            await quiet(each)
+        assert sorted(parts(world, segment(0))) == ["a", "c"]
+        world.check(orphans=True)
+
+    run(main())
+
+
+def test_abort_by_a_renewal_that_another_controller_made():
+    async def main():
+        world, c = await prepared()
+        txn = await begin(world, c, "a")
+        other = await world.controller()
+        await other.transactions.ping(STREAM, txn, LEASE)
+        assert await c.transactions.abort_if_expired(STREAM, txn, 1)
+        await quiet(c)
+        assert await c.transactions.state(STREAM, txn) is TxnState.ABORTED
+
+    run(main())
+
+
+def test_cached_records_of_open_transactions_are_bounded(monkeypatch):
+    monkeypatch.setattr(calls_of_transactions, "_MAX_CACHED", 2)
+
+    async def main():
+        world, c = await prepared(1)
+        txns = [await begin(world, c, label) for label in "abc"]
+        assert len(c.transactions._opened) == 2
+        for txn in txns:
+            await c.transactions.commit(STREAM, txn, "", 1)
+        await quiet(c)
+        assert not c.transactions._opened
+        assert parts(world, segment(0)) == ["a", "b", "c"]
 
     run(main())

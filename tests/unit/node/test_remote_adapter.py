@@ -103,6 +103,58 @@ def test_router_is_asked_again_after_wrong_host():
     run(test)
 
 
+def test_fresh_segments_are_created_by_one_request_to_each_store(monkeypatch):
+    async def test():
+        world = World()
+        stores = [await Store(world, {number}).start() for number in range(2)]
+        connections = StoreConnections(stores[0].env, FixedRouter(2, [store.address for store in stores]), SECRET)
+        segments = RemoteSegments(connections)
+        asked = []
+        right = Connection.ask
+
+        async def ask(self, make):
+            asked.append(type(make(1)))
+            return await right(self, make)
+
+        monkeypatch.setattr(Connection, "ask", ask)
+        await segments.create_fresh(SEGMENTS)
+        assert asked.count(wire.CreateFreshSegments) == 2
+        assert wire.CreateSegment not in asked
+        for name in SEGMENTS:
+            assert (await segments.info(name)).length == 0
+        # As after an attempt of which a part took effect.
+        await segments.create_fresh(SEGMENTS)
+        await connections.close()
+        for store in stores:
+            await store.stop()
+
+    run(test)
+
+
+def test_fresh_segments_of_a_container_that_has_moved_are_created_at_its_owner():
+    async def test():
+        world = World()
+        stores = [await Store(world, {number}).start() for number in range(2)]
+        addresses = [store.address for store in stores]
+        # By this map one store owns both: it refuses the request as a whole.
+        router = FixedRouter(2, [addresses[0], addresses[0]])
+        connections = StoreConnections(stores[0].env, router, SECRET)
+        segments = RemoteSegments(connections)
+        creating = asyncio.ensure_future(segments.create_fresh(SEGMENTS))
+        mine = next(name for name in SEGMENTS if container_of(name, 2) == 0)
+        while await stores[0].store.container(mine).metadata.find(mine) is None:
+            await asyncio.sleep(0)
+        router.stores[1] = addresses[1]
+        await creating
+        for name in SEGMENTS:
+            assert await stores[container_of(name, 2)].store.container(name).length(name) == 0
+        await connections.close()
+        for store in stores:
+            await store.stop()
+
+    run(test)
+
+
 def test_request_waits_while_nobody_owns_the_container():
     async def test():
         store = await Store(World(), {0, 1}).start()

@@ -8,8 +8,8 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.OutcomeUnknown(request_id=7, segment="a", message="m"), "000000000000000700016100016d"),
     (w.ConditionFailed(request_id=7, segment="a", message="m"), "000000000000000700016100016d"),
     (
-        w.CreateFreshSegment(request_id=7, segment="a", target_rate=3, scale_type=1, rollover_size_bytes=9),
-        "000000000000000700016100000003010000000000000009",
+        w.CreateFreshSegments(request_id=7, segments=("a", "b")),
+        "000000000000000700000002000161000162",
     ),
     (
         w.ChangeTable(
@@ -45,4 +45,5 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.ScaleRequests(request_id=7, requests=(w.ScaleRequest("a", 2),)), "00000000000000070000000100016102"),
     (w.UseQuotas(request_id=7, stores=2, quotas=("a",)), "00000000000000070000000200000001000161"),
     (w.QuotasUsed(request_id=7), "0000000000000007"),
+    (w.SegmentsCreated(request_id=7), "0000000000000007"),
 ]

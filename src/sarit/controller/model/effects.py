@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CreateSegment:
-    """Create an empty segment, measured by a policy; `fresh`: its name is random and was never used before."""
+    """Create an empty segment, measured by a policy."""
 
     segment: str
     scale_type: int = 0
     target_rate: int = 0
     rollover_bytes: int = 0
-    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,19 @@ controller left, and aborts transactions whose lease has expired.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
 from sarit.controller.model import codec, transactions
-from sarit.controller.model.effects import CreateSegment, DeleteSegment
-from sarit.controller.model.records import State, TransactionRecord, TxnState
+from sarit.controller.model.effects import DeleteSegment
+from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.controller.transactions.commit_worker import CommitWorkers, parts_of
 from sarit.controller.transactions.completed_log import CompletedTransactionLog
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import MAX_CALLS_PER_NAME, NOT_EXISTS, TRANSACTION_STATE_WAIT_SECONDS
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.env.ports import Env
 
+_MAX_CACHED: Final = 4096
 _IN_PROGRESS: Final = (TxnState.COMMITTING, TxnState.ABORTING)
 
 
@@ -45,6 +48,8 @@ class Transactions:
         self.completed_log = CompletedTransactionLog(catalog, env)
         self.workers = CommitWorkers(catalog, streams, runner, self.completed_log, env)
         streams.drain = self.workers.drain
+        # As this controller wrote them last.
+        self._opened: OrderedDict[tuple[StreamName, int], tuple[TransactionRecord, int]] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<Transactions, {self.workers}>"
@@ -55,9 +60,28 @@ class Transactions:
         """Begin a transaction; its id, and the segments that it has parts for.
 
         Raises NotFound, Sealed, Invalid (lease)."""
+        # Usually nothing has changed since the last call, and what it read is checked again at the end of this one.
+        seen = self._catalog.seen.last(name)
+        if seen is not None and seen.state is State.ACTIVE:
+            with suppress(NotFound):  # the scope was deleted: see below
+                begun = await self._begin(name, seen, lease_ms, still_current=True)
+                if begun is not None:
+                    return begun
+            coverage_probe("transaction_begun_on_outdated_record")
         stream = await self._streams.ready(name)
         if stream.state is not State.ACTIVE:
             raise Sealed(f"stream {name} is sealed")
+        begun = await self._begin(name, stream, lease_ms, still_current=False)
+        if begun is None:
+            raise Sealed(f"stream {name} was sealed in between")
+        return begun
+
+    async def _begin(
+        self, name: StreamName, stream: StreamRecord, lease_ms: int, *, still_current: bool
+    ) -> tuple[int, tuple[SegmentRange, ...]] | None:
+        """Begin in the current epoch of `stream`; None when the stream was sealed or deleted meanwhile.
+
+        `still_current`: None also when it has another epoch now.  Raises NotFound, Invalid."""
         epoch = stream.current
         record = transactions.begin(epoch.number, lease_ms, self._env.clock.wall_ms())
         txn = transactions.transaction_id(epoch.number, self._env.random.bytes(12))
@@ -65,20 +89,22 @@ class Transactions:
         await self._catalog.index_pending(keys.pending_transaction_key(name, txn), fresh=True)
         key = keys.transaction_key(name.stream, txn)
         began = TableUpdate(key, codec.encode_transaction(record), NOT_EXISTS, fresh=True)
-        await self._catalog.update(name.scope, [began])
+        (version,) = await self._catalog.update(name.scope, [began])
         # The id is new and random: no store can hold these parts, so none needs to look them up.
-        await self._runner.run([CreateSegment(part, fresh=True) for part in parts_of(name, epoch.segments, txn)])
+        await self._runner.create_fresh(parts_of(name, epoch.segments, txn))
         # A seal first changes the record, then reads the transactions.  We write the transaction, then read the record:
         # one of the two sees the other.
         found = await self._catalog.find(name)
         # The first number identifies the stream: it may have been deleted and created again.
         same = found is not None and found.record.first_number == stream.first_number
-        if found is None or not same or found.record.state is not State.ACTIVE:
+        current = found.record.current if found is not None and same and found.record.state is State.ACTIVE else None
+        if current is None or (still_current and current != epoch):
             # Best effort: when it fails, the sweeper aborts the transaction at the end of its lease.
             with suppress(SaritError):
                 await self._runner.run([DeleteSegment(part) for part in parts_of(name, epoch.segments, txn)])
                 await self.abort(name, txn)
-            raise Sealed(f"stream {name} was sealed in between")
+            return None
+        self._cache(name, txn, record, version)
         self._streams.statistics.transactions_begun += 1
         return txn, epoch.segments
 
@@ -182,22 +208,38 @@ class Transactions:
         self, name: StreamName, txn: int, decide: Callable[[TransactionRecord], TransactionRecord]
     ) -> TransactionRecord:
         key = keys.transaction_key(name.stream, txn)
+        # Another controller may have changed it since, which the version tells: only then it is read.
+        known = self._opened.pop((name, txn), None)
         for _ in range(MAX_ATTEMPTS):
-            (value,) = await self._catalog.get(name.scope, [key])
-            if value is None:
-                raise NotFound(f"stream {name} has no transaction {txn:032x}")
-            record = codec.decode_transaction(value.value)
+            record, version = known or await self._read(name, txn)
             changed = decide(record)
             # Nothing to write: a repeated decision, or an expiry that a ping forestalled.
-            if changed == record:
+            if changed == record and known is None:
                 return record
+            known = None
+            if changed == record:
+                continue  # by what was known: read it
             try:
-                update = TableUpdate(key, codec.encode_transaction(changed), value.version)
-                await self._catalog.update(name.scope, [update])
+                update = TableUpdate(key, codec.encode_transaction(changed), version)
+                (version,) = await self._catalog.update(name.scope, [update])
             except Conflict:
                 continue
+            self._cache(name, txn, changed, version)
             return changed
         raise Unavailable(f"transaction {txn:032x} is changed by too many others at once; try again")
+
+    async def _read(self, name: StreamName, txn: int) -> tuple[TransactionRecord, int]:
+        (value,) = await self._catalog.get(name.scope, [keys.transaction_key(name.stream, txn)])
+        if value is None:
+            raise NotFound(f"stream {name} has no transaction {txn:032x}")
+        return codec.decode_transaction(value.value), value.version
+
+    def _cache(self, name: StreamName, txn: int, record: TransactionRecord, version: int) -> None:
+        """For the next change of an open transaction, which spares a read by it."""
+        if record.state is TxnState.OPEN:
+            self._opened[name, txn] = record, version
+            if len(self._opened) > _MAX_CACHED:
+                self._opened.popitem(last=False)
 
     def schedule_completion(self, name: StreamName) -> None:
         """Complete the decided transactions of a stream in the background."""

@@ -28,6 +28,8 @@ from sarit.wire import commands as wire
 from sarit.wire.frames import Append
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sarit.core.metering import Rates
     from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.server.held_requests import Handler
@@ -95,7 +97,7 @@ class InternalSession:
         self._scale_requests: dict[str, ScaleAdvice] = {}
         self._wake = asyncio.Event()
         self._handlers: dict[type, Handler] = {
-            wire.CreateFreshSegment: self._create,
+            wire.CreateFreshSegments: self._create_fresh,
             wire.ChangeTable: self._change_table,
             wire.ScanTable: self._scan_table,
             wire.DeleteTable: self._delete_table,
@@ -135,11 +137,9 @@ class InternalSession:
 
     # -- segments -----------------------------------------------------------------------------
 
-    async def _create(self, c: wire.CreateFreshSegment) -> wire.Command:
-        await self._store.container(c.segment).create(
-            c.segment, scale_type=c.scale_type, target_rate=c.target_rate, rollover=c.rollover_size_bytes, fresh=True
-        )
-        return wire.SegmentCreated(c.request_id, c.segment)
+    async def _create_fresh(self, c: wire.CreateFreshSegments) -> wire.Command:
+        await create_fresh(self._store, c.segments)
+        return wire.SegmentsCreated(c.request_id)
 
     async def _read(self, c: wire.ReadBytes) -> wire.Command:
         data = await read_bytes(self._store, c.segment, c.offset, min(c.limit, MAX_INTERNAL_READ_BYTES))
@@ -216,6 +216,17 @@ def outcome_unknown(command: Any) -> wire.Command:
     """The answer to a controller's public request that has no other."""
     text = "the container of this segment does not serve now"
     return wire.OutcomeUnknown(command.request_id, getattr(command, "segment", ""), text)
+
+
+async def create_fresh(store: SegmentStore, segments: Sequence[str]) -> None:
+    """Create segments that never existed; one that an earlier attempt created counts as created.
+
+    Raises Opening, before anything was done; Moved, Invalid (a name) and Unavailable, when some may exist."""
+    containers = [store.container(segment) for segment in segments]
+    creations = (container.create(segment, fresh=True) for container, segment in zip(containers, segments, strict=True))
+    for outcome in await asyncio.gather(*creations, return_exceptions=True):
+        if outcome is not None and not isinstance(outcome, Exists):
+            raise outcome
 
 
 async def read_bytes(store: SegmentStore, segment: str, offset: int, limit: int) -> bytes:

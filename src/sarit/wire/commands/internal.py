@@ -19,7 +19,6 @@ from sarit.wire.primitives import (
     LONG,
     TEXT,
     Blob,
-    Byte,
     Flag,
     Int,
     ListCodec,
@@ -126,14 +125,11 @@ class ConditionFailed(Command):
 
 
 @command(1_000_004)
-class CreateFreshSegment(Command):
-    """As CreateSegment, of a segment that never existed: the store need not look for it.  Answer: SegmentCreated."""
+class CreateFreshSegments(Command):
+    """Create segments that never existed: the store need not look for them.  Answer: SegmentsCreated."""
 
     request_id: Long
-    segment: Text
-    target_rate: Int
-    scale_type: Byte
-    rollover_size_bytes: Long
+    segments: Texts
 
 
 @command(1_000_005)
@@ -265,5 +261,12 @@ class UseQuotas(Command):
 @command(1_000_019)
 class QuotasUsed(Command):
     """Answer to UseQuotas: they are in force."""
+
+    request_id: Long
+
+
+@command(1_000_020)
+class SegmentsCreated(Command):
+    """Answer to CreateFreshSegments: all exist."""
 
     request_id: Long

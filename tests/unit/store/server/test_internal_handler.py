@@ -20,7 +20,7 @@ from tests.unit.store.server.test_connection import SEGMENT, Server, run
 
 SECRET = b"of this installation"
 INTERNAL = [
-    wire.CreateFreshSegment(3, SEGMENT, 0, 0, 0),
+    wire.CreateFreshSegments(3, (SEGMENT,)),
     wire.ChangeTable(3, "t", ()),
     wire.ScanTable(3, "t", b"", False, b"", 1),
     wire.DeleteTable(3, "t", False, -1),
@@ -174,7 +174,7 @@ def test_grown_segments_come_in_pages(monkeypatch):
             names = [f"s/t/{number}.#epoch.0" for number in range(5)]
             client = await introduced(server)
             for name in names:
-                await client.ask(wire.CreateFreshSegment(3, name, 0, 0, 0))
+                await client.ask(wire.CreateFreshSegments(3, (name,)))
                 await client.ask(wire.AppendAt(3, name, 0, b"x"))
             pages = [await client.ask(wire.GetGrown(4)) for _ in range(4)]
             assert [(len(page.segments), page.more) for page in pages] == [(2, True), (2, True), (1, False), (0, False)]
