@@ -75,7 +75,7 @@ cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS
 backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (3 minutes)
 	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup
 
-observability: setup  ## alert rules by promtool; real nodes, and their alerts under a real Prometheus (5 minutes; needs Debian's prometheus)
+observability: setup  ## alert rules by promtool; real nodes and a cluster, and their alerts under a real Prometheus (15 minutes; needs Debian's prometheus, Java, Maven)
 	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py tests/unit/env/test_traces.py
 
 models: setup  ## the small models of protocols, those with many states, too (a minute)
@@ -97,7 +97,7 @@ bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under lo
 	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)
 
 .PHONY: deploy-check wheel-matrix
-deploy-check: setup  ## what is in deploy/: linters of Dockerfiles, Compose, Helm, Kubernetes' schemas (needs Go; 10 minutes at first)
+deploy-check: setup  ## what is in deploy/: linters of Dockerfiles, Compose, Helm, Kubernetes' schemas; the compose cluster as processes (needs Go, Java; 10 minutes at first)
 	@$(BIN)/pytest -m "long or not long" tests/deploy
 
 wheel-matrix: setup  ## the wheel in an empty environment of each Python from 3.11 that is here: a node, a write, a read (5 minutes)
