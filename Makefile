@@ -97,7 +97,7 @@ bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under lo
 	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)
 
 .PHONY: deploy-check wheel-matrix
-deploy-check: setup  ## what is in deploy/: linters of Dockerfiles, Compose, Helm, Kubernetes' schemas; the compose cluster as processes (needs Go, Java; 10 minutes at first)
+deploy-check: setup  ## what is in deploy/: linters of Dockerfiles, Compose, Helm, Kubernetes' schemas; the image's steps and the compose cluster as processes (needs Go, Java; 10 minutes at first)
 	@$(BIN)/pytest -m "long or not long" tests/deploy
 
 wheel-matrix: setup  ## the wheel in an empty environment of each Python from 3.11 that is here: a node, a write, a read (5 minutes)
