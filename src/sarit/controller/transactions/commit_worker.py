@@ -23,6 +23,7 @@ from sarit.controller.model.epochs import stand_ins
 from sarit.controller.model.records import StreamRecord, TransactionRecord, TxnState
 from sarit.controller.model.transactions import Event
 from sarit.controller.ports import TableUpdate
+from sarit.controller.runner import gather_all
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.controller.transactions.completed_log import CompletedTransactionLog, commit_time_updates, completion_updates
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
@@ -61,15 +62,12 @@ class CommitWorker:
     """The state of one worker.
 
     `rerun`: a decision came while a batch ran.  `ended_entries`: pending-work entries of completed transactions.
-    `removal`: removes such entries, beside the next batches.  `wake`: a decision came, or the removal has ended.
     `outcomes`: of the batch under way.  `batch`: resolved with these when the batch ends.  `waiting`: calls that wait
     for an outcome."""
 
     task: asyncio.Task[None]
     rerun: bool = False
     ended_entries: list[bytes] = field(default_factory=list)
-    removal: asyncio.Task[None] | None = None
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
     outcomes: Outcomes = field(default_factory=dict)
     waiting: int = 0
     batch: asyncio.Future[Outcomes] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -85,21 +83,6 @@ class CommitWorker:
         finally:
             self.waiting -= 1
         return batch.result() if batch.done() else {}
-
-    def remove(self, catalog: Catalog) -> None:
-        """Begin to remove the entries of completed transactions.  Nobody waits for that: no commit does, either."""
-        entries, self.ended_entries = self.ended_entries, []
-        self.removal = asyncio.ensure_future(catalog.remove_ended(entries))
-        self.removal.add_done_callback(self._removed)
-
-    def _removed(self, removal: asyncio.Task[None]) -> None:
-        self.removal = None
-        self.wake.set()
-        error = None if removal.cancelled() else removal.exception()
-        if isinstance(error, SaritError):
-            _log.info("the recovery sweep removes entries of transactions that have ended: %s", error)
-        elif error is not None:
-            raise error  # a bug: the event loop reports it
 
     def end_batch(self) -> None:
         """Wake the calls that wait for this batch."""
@@ -135,7 +118,6 @@ class CommitWorkers:
         worker = self._workers.get(name)
         if worker is not None:
             worker.rerun = True
-            worker.wake.set()
             return
         task = asyncio.ensure_future(self._run_worker(name))
         self._workers[name] = CommitWorker(task)
@@ -143,46 +125,42 @@ class CommitWorkers:
     async def _run_worker(self, name: StreamName) -> None:
         worker = self._workers[name]
         conflicts = 0  # in a row
-        more = True
         try:
             while True:
-                if more or worker.rerun:
-                    # Before the batch reads: a decision that comes while it runs sets the flag again.
-                    worker.rerun = False
-                    try:
-                        more = await self._run_batch(name, worker)
-                        conflicts = 0
-                    except (Conflict, Sealed):  # another controller was first: read again
-                        more = True
-                        conflicts += 1
-                        if conflicts >= MAX_ATTEMPTS:  # a segment may be missing: do not loop without a pause
-                            await asyncio.sleep(COMMIT_RETRY_SECONDS)
-                    except SaritError as error:
-                        self._repeated.warning(str(error), f"transactions of {name} cannot be completed yet: {error}")
+                # Before the batch reads: a decision that comes while it runs sets the flag again.
+                worker.rerun = False
+                # Nobody waits for these removals: they run with the next batch; the sweeper removes the rest.
+                entries, worker.ended_entries = worker.ended_entries, []
+                try:
+                    more, _ = await gather_all([self._run_batch(name, worker), self._remove_ended(entries)])
+                    conflicts = 0
+                except (Conflict, Sealed):  # another controller was first: read again
+                    more = True
+                    conflicts += 1
+                    if conflicts >= MAX_ATTEMPTS:  # a segment may be missing: do not loop without a pause
                         await asyncio.sleep(COMMIT_RETRY_SECONDS)
-                        more = True
-                if worker.removal is None and worker.ended_entries:
-                    worker.remove(self._catalog)
+                except SaritError as error:
+                    self._repeated.warning(str(error), f"transactions of {name} cannot be completed yet: {error}")
+                    await asyncio.sleep(COMMIT_RETRY_SECONDS)
+                    more = True
                 # No await between this test and the `del` below: a decision before it sets `rerun`, a later one
                 # finds no worker and starts one.
-                if not (more or worker.rerun):
-                    if worker.removal is None:
-                        return
-                    worker.wake.clear()
-                    await worker.wake.wait()
+                if not (more or worker.rerun or worker.ended_entries):
+                    return
         finally:
             # Calls that wait wake up, find no worker, and read the state themselves.
             del self._workers[name]
             worker.end_batch()
-            if (removal := worker.removal) is not None:  # this controller stops
-                removal.cancel()
-                await asyncio.wait((removal,))
 
     async def _run_batch(self, name: StreamName, worker: CommitWorker) -> bool:
         try:
             return await self._complete_batch(name, worker)
         finally:
             worker.end_batch()
+
+    async def _remove_ended(self, entries: Sequence[bytes]) -> bool:
+        await self._catalog.remove_ended(entries)
+        return False
 
     async def _complete_batch(self, name: StreamName, worker: CommitWorker) -> bool:
         """Complete one batch of decided transactions; whether there may be more."""
@@ -219,8 +197,7 @@ class CommitWorkers:
             self._streams.statistics.transactions_committed += len(ids)
         # Entries go after the transactions have ended: a crash before leaves stale ones, which the sweeper removes.
         worker.ended_entries += (keys.pending_transaction_key(name, txn) for txn in ids)
-        # What is decided from here on schedules this worker again.
-        return sum(record.state is TxnState.COMMITTING for _, record, _ in live) > len(ids)
+        return True
 
     async def _epoch_of(self, name: StreamName, record: StreamRecord, batch: Sequence[Live]) -> Epoch:
         """The epoch in which the transactions of a batch began."""
