@@ -61,7 +61,3 @@ QUOTA_MEASURE_SECONDS: Final = 30.0
 QUOTA_FULL_UNTIL: Final = 0.98
 # Scopes and users that have been charged and are remembered: the oldest without a debt are forgotten.
 MAX_CHARGED: Final = 4096
-
-# -- connections that ask for nothing ---------------------------------------------------------
-# A connection of a store whose client has sent no complete request for so long after it opened is ended.
-FIRST_REQUEST_SECONDS: Final = 30.0

@@ -10,6 +10,8 @@ a bound for all together, so the limits per connection shrink as the number of c
 - While all connections together hold more than MAX_CONNECTIONS_MEMORY_BYTES, those without progress for longest are
   ended.  A connection that made progress since the last evaluation is ended last, and only for this bound.
 
+A connection that sent no complete request in its first FIRST_REQUEST_SECONDS is ended, too: it holds a place.
+
 A connection that we do not read from (`StoreConnection.paused`) cannot finish its frame: it is not blamed for that.
 """
 
@@ -26,6 +28,7 @@ from sarit.core.limits import (
     MIN_CONNECTION_UNACKED_BYTES,
     MIN_CONNECTION_UNSENT_BYTES,
 )
+from sarit.store.limits import FIRST_REQUEST_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +83,10 @@ class ConnectionMemory:
 
 
 class Reapable(Protocol):
-    """A connection."""
+    """A connection: `opened` in seconds of the reaper's clock, `requested` once a complete request came."""
+
+    opened: float
+    requested: bool
 
     def memory(self) -> ConnectionMemory:
         """What it holds now."""
@@ -101,6 +107,10 @@ class ConnectionReaper(Generic[C]):
 
     def __repr__(self) -> str:
         return f"<ConnectionReaper, {len(self._seen)} connections hold memory>"
+
+    def select_silent(self, connections: Sequence[C], now: float) -> list[C]:
+        """The open connections to end because they asked for nothing in time; `now` as for `select`."""
+        return [c for c in connections if not c.requested and now - c.opened >= FIRST_REQUEST_SECONDS]
 
     def select(self, connections: Sequence[C], now: float) -> list[tuple[C, str]]:
         """Which of the open connections to end, and why; `now` in seconds of one monotonic clock."""

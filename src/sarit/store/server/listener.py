@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.admission import Admission
 from sarit.core.limits import MAX_CONNECTIONS, REAP_INTERVAL_SECONDS
-from sarit.security.limits import FIRST_REQUEST_SECONDS
+from sarit.store.limits import FIRST_REQUEST_SECONDS
 from sarit.store.server.connection import StoreConnection
 from sarit.store.server.connection_reaper import ConnectionReaper, unacked_limit, unsent_limit
 from sarit.store.server.control_handler import ControlHandler
@@ -131,7 +131,7 @@ class StoreListener:
 
     def reap(self, now: float) -> None:
         """End the connections that are stalled, hold too much together, or ask for nothing; `now` in seconds."""
-        silent = [c for c in self._connections if not c.requested and now - c.opened >= FIRST_REQUEST_SECONDS]
+        silent = self._reaper.select_silent(list(self._connections), now)
         if silent:  # one line: whoever takes places takes many
             _log.warning("%d connections sent no request in %.0f s and were closed; the first: %r", len(silent),
                          FIRST_REQUEST_SECONDS, silent[0])  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.real import RealNetwork
-from sarit.security.limits import FIRST_REQUEST_SECONDS
+from sarit.store.limits import FIRST_REQUEST_SECONDS
 from sarit.store.server.listener import StoreListener
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader, append_block_end_header

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from sarit.core.limits import KIB, MIB
+from sarit.store.limits import FIRST_REQUEST_SECONDS
 from sarit.store.server.connection_reaper import (
     MAX_CONNECTIONS_MEMORY_BYTES,
     ConnectionMemory,
@@ -18,6 +19,8 @@ class Client:
     half: int = 0
     reads: int = 0
     paused: bool = False
+    opened: float = 0.0
+    requested: bool = True
     name: str = field(default="", repr=True)
 
     def memory(self):
@@ -109,3 +112,12 @@ def test_unacked_limit_shrinks_with_the_number_of_connections():
     assert unacked_limit(33) == 16 * MIB
     assert unacked_limit(10_000) == 64 * KIB
     assert all(unacked_limit(count) * count <= MAX_CONNECTIONS_MEMORY_BYTES for count in range(1, 30_000, 7))
+
+
+def test_connection_without_a_request_is_silent_from_its_opening():
+    reaper = ConnectionReaper()
+    early, late, asked = Client(requested=False), Client(opened=10, requested=False), Client()
+    everyone = [early, late, asked]
+    assert reaper.select_silent(everyone, FIRST_REQUEST_SECONDS - 1) == []
+    assert reaper.select_silent(everyone, FIRST_REQUEST_SECONDS) == [early]
+    assert reaper.select_silent(everyone, FIRST_REQUEST_SECONDS + 10) == [early, late]
