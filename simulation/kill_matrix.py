@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from itertools import product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from simulation.fleet import Fleet
+    from sarit.coordination.container_map import ContainerMap
+    from simulation.checked_logs import LogHistories
+    from simulation.services import BookKeeperServices
+    from simulation.trace import Trace
+    from simulation.world import Machine
 
 TARGETS: Final = ("owner", "idle store", "leader", "other controller", "1 bookie", "2 bookies", "ZooKeeper")
 FAULTS: Final = ("dead", "stopped", "cut one way")
@@ -48,10 +52,32 @@ def empty_cells(reached: Iterable[str]) -> list[Cell]:
     return [cell for cell in CELLS if cell.probe not in found]
 
 
+class Store(Protocol):
+    """See `FleetStore`."""
+
+    name: str
+    machine: Machine
+
+
+class Struck(Protocol):
+    """A fleet, as far as its faults are counted: see `Fleet`."""
+
+    trace: Trace
+    histories: LogHistories
+    bookkeeper: BookKeeperServices | None
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        """All stores."""
+
+    def map(self) -> ContainerMap | None:
+        """The container map now."""
+
+
 class KillMatrix:
     """Of one run."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Struck) -> None:
         self._fleet = fleet
         self._context = contextvars.copy_context()
         self._flushing: set[str] = set()

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Corrupt, Invalid, Unavailable
 from sarit.index import keys
@@ -16,10 +16,14 @@ from sarit.log.reading import RunReader, list_files
 from sarit.log.records import FRAME, RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable
 
+    from sarit.index.memory import MemoryIndexes
     from sarit.log.records import LogFile, Record
-    from simulation.cluster import Cluster
+    from simulation.disk import SimulatedDisk
+    from simulation.options import Options
+    from simulation.trace import Trace
 
 _PROBABILITY: Final = 0.2
 
@@ -41,10 +45,25 @@ class TakenPiece:
         return None if named else f"{type(error).__name__}: a node without {self.what}: {error}"
 
 
+class Directory(Protocol):
+    """The node's directory, as far as it can be damaged: see `Cluster`."""
+
+    options: Options
+    indexes: MemoryIndexes
+    trace: Trace
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        """The disk as it is now."""
+
+    def rng(self, name: str) -> random.Random:
+        """The random generator of this name."""
+
+
 class RestartFaults:
     """Draws the damage before each start."""
 
-    def __init__(self, cluster: Cluster, data: str) -> None:
+    def __init__(self, cluster: Directory, data: str) -> None:
         self._cluster = cluster
         self._rng = cluster.rng("damage")
         self._data = data

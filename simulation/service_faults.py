@@ -8,7 +8,7 @@ at the same time; then nothing is acknowledged.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from simulation.cluster import CLIENTS
 from simulation.kill_matrix import Cell, draw_cell
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from simulation.bookies import SimulatedBookie
     from simulation.fleet import Fleet, FleetController, FleetStore
-    from simulation.fleet_faults import FleetFaults
     from simulation.services import BookKeeperServices
+    from simulation.world import Machine
 
 
 def later(seconds: float, call: Callable[..., object], *arguments: object) -> None:
@@ -204,10 +204,20 @@ class ZooKeeperFaults:
             self._zookeeper.expire(session)
 
 
+class MachineFaults(Protocol):
+    """The faults of stores and controllers that a strike needs: see `FleetFaults`."""
+
+    def move_one(self) -> None:
+        """Move a container gracefully."""
+
+    def freeze(self, machine: Machine, seconds: float, probe: str) -> None:
+        """Let a machine stand still, and count it."""
+
+
 class ServiceFaults:
     """See the head of the module.  `machines`: the faults of stores and controllers."""
 
-    def __init__(self, fleet: Fleet, services: BookKeeperServices, machines: FleetFaults) -> None:
+    def __init__(self, fleet: Fleet, services: BookKeeperServices, machines: MachineFaults) -> None:
         self._fleet = fleet
         self._services = services
         self._machines = machines

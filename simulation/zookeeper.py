@@ -14,40 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
-from simulation.zookeeper_servers import Connection, Request
+from simulation.zookeeper_values import Answer, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from simulation.zookeeper_servers import ZooKeeperServers
+    from simulation.zookeeper_servers import Connection, ZooKeeperServers
 
 _RETRY_SECONDS: Final = 0.5
 _EVENT: Final = SimpleNamespace(type="CHANGED")
-
-
-class Answer:
-    """A result of kazoo."""
-
-    def __init__(self) -> None:
-        self.value: Any = None
-        self.exception: Exception | None = None
-        self._done = False
-        self._links: list[Callable[[Answer], None]] = []
-
-    def rawlink(self, call: Callable[[Answer], None]) -> None:
-        """Call with this result once it is there."""
-        if self._done:
-            call(self)
-        else:
-            self._links.append(call)
-
-    def set(self, value: Any, error: Exception | None) -> None:
-        """It is there."""
-        if self._done:
-            return
-        self.value, self.exception, self._done = value, error, True
-        for call in self._links:
-            call(self)
 
 
 class SimulatedKazoo:
@@ -243,4 +218,4 @@ class SimulatedKazoo:
             watch(_EVENT)
 
 
-__all__ = ["Answer", "SimulatedKazoo"]
+__all__ = ["SimulatedKazoo"]

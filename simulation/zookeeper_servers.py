@@ -15,7 +15,7 @@ import asyncio
 import contextvars
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kazoo.exceptions import (
     BadVersionError,
@@ -25,76 +25,47 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 
+from simulation.zookeeper_values import ANY_VERSION, Change, Stat, Tree
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from simulation.zookeeper import Answer, SimulatedKazoo
+    from simulation.zookeeper_values import Request
 
 ZOOKEEPER: Final = "zookeeper"
-_ANY_VERSION: Final = -1
 _SERVERS: Final = 3
 _READS: Final = ("get", "exists", "children")
 
 
-class Stat(NamedTuple):
-    """What kazoo says of a node."""
+class Client(Protocol):
+    """A client, as far as servers call it: see `SimulatedKazoo`."""
 
-    czxid: int
-    version: int
+    @property
+    def host(self) -> str:
+        """The machine of its process."""
 
+    @property
+    def context(self) -> contextvars.Context:
+        """Of its process."""
 
-class Change(NamedTuple):
-    """A change that the leader has decided.  `kind`: create, set or delete."""
+    def refused(self, attempt: int) -> None:
+        """It cannot connect."""
 
-    number: int
-    kind: str
-    path: str
-    value: bytes = b""
-    session: int = 0
+    def expired(self, attempt: int) -> None:
+        """Its session has ended."""
 
+    def accepted(self, attempt: int, connection: Connection) -> None:
+        """It is connected."""
 
-@dataclass(slots=True)
-class _Node:
-    value: bytes
-    created: int
-    session: int = 0
-    version: int = 0
-    children: dict[str, None] = field(default_factory=dict)
-    given: int = 0  # numbers that sequential children got
+    def lost(self, connection: Connection) -> None:
+        """Its connection is lost."""
 
+    def answered(self, connection: Connection, request: Request, value: Any, error: Exception | None) -> None:
+        """A request is answered."""
 
-class _Tree:
-    """The nodes that one server has."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, _Node] = {"/": _Node(b"", 0)}
-
-    def apply(self, change: Change) -> None:
-        parent, _, name = change.path.rpartition("/")
-        if change.kind == "create":
-            self.nodes[change.path] = _Node(change.value, change.number, change.session)
-            self.nodes[parent or "/"].children[name] = None
-        elif change.kind == "set":
-            node = self.nodes[change.path]
-            node.value, node.version = change.value, node.version + 1
-        else:
-            del self.nodes[change.path]
-            del self.nodes[parent or "/"].children[name]
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """One call of a client."""
-
-    kind: str
-    path: str
-    answer: Answer
-    value: bytes = b""
-    version: int = _ANY_VERSION
-    flags: frozenset[str] = frozenset()
-    watch: Callable[[Any], None] | None = None
-    sent_at: float = 0.0
+    def fired(self, watch: Callable[[Any], None]) -> None:
+        """A watch has fired."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +74,7 @@ class Session:
 
     number: int
     seconds: float
-    client: SimulatedKazoo
+    client: Client
     received_at: float
     ended: bool = False
 
@@ -112,7 +83,7 @@ class Session:
 class Connection:
     """A client at a follower.  `gone`: its server does not serve it any more; the client may not know."""
 
-    client: SimulatedKazoo
+    client: Client
     server: Follower
     session: Session
     gone: bool = False
@@ -131,7 +102,7 @@ class Follower:
         self.cut_off = False
         self.connections: list[Connection] = []
         self._service = service
-        self._tree = _Tree()
+        self._tree = Tree()
         self._applied = 0
         self._coming: deque[tuple[float, Change]] = deque()
         self._last_at = 0.0
@@ -257,7 +228,7 @@ class ZooKeeperServers:
         self.context = contextvars.copy_context()
         self.followers = [Follower(self, number) for number in range(_SERVERS)]
         self._report_seconds = report_seconds
-        self._tree = _Tree()
+        self._tree = Tree()
         self._number = 0
         self._sessions: dict[int, Session] = {}
         self._parked: list[tuple[Connection, Request]] = []
@@ -334,7 +305,7 @@ class ZooKeeperServers:
 
     # -- connections ------------------------------------------------------------------------------
 
-    def accept(self, client: SimulatedKazoo, attempt: int, number: int, seconds: float) -> None:
+    def accept(self, client: Client, attempt: int, number: int, seconds: float) -> None:
         """A client connects, with the number of its session (0: a new one)."""
         if self._holds(self.accept, client, attempt, number, seconds):
             return
@@ -383,7 +354,7 @@ class ZooKeeperServers:
         connection.returns = max(connection.returns, loop.time() + self.delay())
         loop.call_at(connection.returns, call, *arguments, context=client.context)
 
-    def _call(self, client: SimulatedKazoo, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
+    def _call(self, client: Client, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
         asyncio.get_running_loop().call_later(seconds, call, *arguments, context=client.context)
 
     # -- sessions ---------------------------------------------------------------------------------
@@ -453,7 +424,7 @@ class ZooKeeperServers:
             return self._create(session, request)
         if node is None:
             return NoNodeError()
-        if request.version not in (_ANY_VERSION, node.version):
+        if request.version not in (ANY_VERSION, node.version):
             return BadVersionError()
         if request.kind == "delete" and node.children:
             return NotEmptyError()
@@ -491,4 +462,4 @@ class ZooKeeperServers:
             self.deleted(path)
 
 
-__all__ = ["ZOOKEEPER", "Change", "Connection", "Follower", "Request", "Session", "ZooKeeperServers"]
+__all__ = ["ZOOKEEPER", "Client", "Connection", "Follower", "Session", "ZooKeeperServers"]
