@@ -35,6 +35,7 @@ from sarit.core.limits import (
     STORE_LEASE_SECONDS,
 )
 from sarit.env.background import Background
+from sarit.env.standstill import Standstill
 from sarit.node.map_watch import MapWatch
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Member:
         self._members = members
         self._env = env
         self._lease_seconds = lease_seconds
+        self._standstill = Standstill(env.clock, STORE_LEASE_MARGIN_SECONDS)
         self._hosting: Hosting | None = None
         self._membership: Membership | None = None
         self._incarnations: set[int] = set()
@@ -167,12 +169,14 @@ class Member:
     def valid(self) -> bool:
         """See `Placement`: no other store can have been given what this one has.
 
-        Its lease runs, and it has read the map within a lease: one that is revoked is given to another store later."""
+        Its lease runs, and it has read the map within a lease: one that is revoked is given to another store later.
+        Both were renewed after the last pause of the machine that its monotonic clock has not seen."""
         membership = self._membership
         if membership is None or membership.state is MemberState.LOST:
             return False
-        map_valid_until = self.watch.read_at + self._lease_seconds - STORE_LEASE_MARGIN_SECONDS
-        return self._env.clock.monotonic() < min(membership.valid_until, map_valid_until)
+        term, now = self._lease_seconds - STORE_LEASE_MARGIN_SECONDS, self._standstill.now()
+        until = min(membership.valid_until, self.watch.read_at + term)
+        return max(now, self._standstill.ended_at + term) < until
 
     def lease_left(self) -> float:
         """Seconds until the lease ends, if no heartbeat is answered any more; 0 or less: it has ended."""

@@ -379,6 +379,19 @@ def test_lease_is_not_trusted_without_a_recent_map():
     run(main)
 
 
+def test_lease_is_not_trusted_after_a_pause_that_only_the_wall_clock_has_seen():
+    async def main(cluster):
+        await cluster.own_all_validly()
+        clock = cluster.member._env.clock
+        wall_ms = clock.wall_ms
+        clock.wall_ms = lambda: wall_ms() + int(LEASE_SECONDS * 1000)
+        assert not cluster.member.valid()
+        while not cluster.member.valid():  # until a heartbeat is answered, and the map is read
+            await asyncio.sleep(0.01)
+
+    run(main)
+
+
 def test_opener_that_the_newest_map_does_not_name_gives_up():
     class Logs:
         claims = 0

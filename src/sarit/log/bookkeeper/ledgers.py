@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Corrupt, NotFound, SaritError, Unavailable
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.standstill import Standstill
 from sarit.log.bookkeeper import wire
 from sarit.log.bookkeeper.limits import (
     BUSY_BOOKIE_SECONDS,
+    LEDGER_CLOCK_STEP_SECONDS,
     LEDGER_READ_TIMEOUT_SECONDS,
     LEDGER_RECOVERY_TIMEOUT_SECONDS,
     MAX_BOOKIE_QUEUE_BYTES,
@@ -74,6 +76,7 @@ class LedgerWriter:
         self._calls = calls
         self._loop = asyncio.get_running_loop()
         self._machine = LedgerWriting(metadata, now)
+        self._standstill = Standstill(clock, LEDGER_CLOCK_STEP_SECONDS)
         self._machine.spares(sorted(bookies.writable()))
         # Of the entries that are not done: they may have to be sent again, to another bookie.
         self._packets: dict[int, AddPacket] = {}
@@ -126,7 +129,7 @@ class LedgerWriter:
 
     def tick(self) -> None:
         """To be called a few times a second."""
-        now = self._clock.monotonic()
+        now = self._now()
         self._machine.spares(sorted(self._bookies.writable()))
         effects = self._machine.tick(now)
         for bookie in self._machine.ensemble:
@@ -136,7 +139,7 @@ class LedgerWriter:
 
     def owner_confirmed(self, asked_at: float) -> None:
         """The log was ours at a moment not before `asked_at`."""
-        self._execute(self._machine.owner_confirmed(asked_at, self._clock.monotonic()))
+        self._execute(self._machine.owner_confirmed(asked_at, self._now()))
 
     def fence(self, reason: str) -> None:
         """The log has another owner."""
@@ -200,7 +203,14 @@ class LedgerWriter:
             self._bookies.add(bookie, self.ledger, entry, packet, lambda code: self._answered(bookie, entry, code))
 
     def _answered(self, bookie: str, entry: int, code: Code) -> None:
-        self._execute(self._machine.answered(bookie, entry, code, self._clock.monotonic()))
+        self._execute(self._machine.answered(bookie, entry, code, self._now()))
+
+    def _now(self) -> float:
+        """The time of an event that may acknowledge something."""
+        now = self._standstill.now()
+        if self._standstill.ended_at == now:
+            self._machine.stood_still(now)
+        return now
 
     async def _store_metadata(self, metadata: LedgerMetadata) -> None:
         """Replace the metadata, until it is known whether it is.  An unknown outcome is tried again."""
@@ -218,7 +228,7 @@ class LedgerWriter:
         if refused:
             self._execute(self._machine.store_refused(refused))
         else:
-            self._execute(self._machine.stored(metadata, self._clock.monotonic()))
+            self._execute(self._machine.stored(metadata, self._now()))
         if self._closing is not None and self._storing is None:
             if self.state in (State.OPEN, State.FAILED):
                 self._execute(self._machine.close())

@@ -37,6 +37,8 @@ BUSY_BOOKIE_SECONDS: Final = 0.05  # after an answer "too many requests"
 # An acknowledgement of bookies proves ownership for so long.  Far below the pause before a ledger is deleted.
 LEDGER_PROOF_SECONDS: Final = 60.0
 LEDGER_PROOF_TIMEOUT_SECONDS: Final = 10.0
+# The wall clock went on by so much more than the monotonic one: the machine may have stood still.
+LEDGER_CLOCK_STEP_SECONDS: Final = 30.0
 LEDGER_IDLE_SECONDS: Final = 0.2  # then an entry without a frame tells the bookies what is confirmed
 LEDGER_PROOF_INTERVAL_SECONDS: Final = 20.0
 LEDGER_DELETION_SECONDS: Final = 600.0

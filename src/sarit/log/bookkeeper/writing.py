@@ -9,7 +9,8 @@ While such a change is under way nobody knows which of two ensembles holds.  So 
 A fenced bookie ends the writing: one answer is enough, since another owner has begun.
 
 An acknowledgement proves ownership only while the ledger cannot have been deleted: the entry done before it was sent
-less than LEDGER_PROOF_SECONDS ago.  After a longer pause the owner's record is read first (`AskOwner`).
+less than LEDGER_PROOF_SECONDS ago.  After a longer pause the owner's record is read first (`AskOwner`), and also when
+the wall clock shows a pause that the monotonic clock has not seen (`stood_still`).
 
 Times are seconds of the owner's monotonic clock.
 """
@@ -122,6 +123,7 @@ class LedgerWriting:
         self._down: dict[str, float] = {}
         self._spares: tuple[str, ...] = ()
         self._proof = now
+        self._proof_from = now  # an earlier moment proves nothing
         self._asked = False
         self._storing: LedgerMetadata | None = None
         self._next_try = now
@@ -237,6 +239,10 @@ class LedgerWriting:
         self._proof = max(self._proof, asked_at)
         return self._advance(now) if self.state is State.OPEN else NO_CHANGE
 
+    def stood_still(self, now: float) -> None:
+        """The machine may have stood still, and its monotonic clock with it: what was sent before proves nothing."""
+        self._proof_from = now
+
     def fenced(self, reason: str) -> list[Effect]:
         """Another owner has begun: nothing more becomes done, and nothing may be written again elsewhere."""
         if self.state in (State.FENCED, State.CLOSED):
@@ -284,7 +290,7 @@ class LedgerWriting:
         while (pending := self._pending.get(self.last_add_confirmed + 1)) is not None:
             if not self._has_quorum(self.last_add_confirmed + 1, pending):
                 break
-            if now - self._proof >= LEDGER_PROOF_SECONDS:
+            if self._proof < self._proof_from or now - self._proof >= LEDGER_PROOF_SECONDS:
                 if not self._asked:
                     self._asked = True
                     effects.append(AskOwner())

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from sarit.core.errors import Fenced
-from sarit.log.bookkeeper.limits import LEDGER_PROOF_SECONDS
+from sarit.log.bookkeeper.limits import LEDGER_CLOCK_STEP_SECONDS, LEDGER_DELETION_SECONDS, LEDGER_PROOF_SECONDS
 from tests.unit.log.bookkeeper.test_failures import reopened, run, written
-from tests.unit.log.world import append
+from tests.unit.log.world import SimulatedClock, append
+
+
+class MachineClock(SimulatedClock):
+    """Of a machine that stood still for `stopped` seconds; its wall clock is set right, and off by `off_ms`."""
+
+    stopped = 0.0
+    off_ms = 0
+
+    def monotonic(self) -> float:
+        return super().monotonic() - self.stopped
+
+    def wall_ms(self) -> int:
+        return SimulatedClock().wall_ms() + self.off_ms
+
+
+async def owner_with_a_clock(world):
+    """A log with three frames, and the clock of its machine; nothing happens by itself."""
+    logs, clock = world.provider(), MachineClock()
+    logs.env = replace(logs.env, clock=clock)
+    log = await written(world, 1, 3, await logs.open(1))
+    log._ticking.cancel()
+    return log, clock
 
 
 def test_fence_outlives_a_crash_of_the_bookies():
@@ -59,5 +82,55 @@ def test_idle_owner_needs_no_coordination():
         await asyncio.sleep(5 * LEDGER_PROOF_SECONDS)
         world.faults.unavailable = True
         await written(world, 4, 6, log)
+
+    run(main)
+
+
+def test_owner_whose_machine_was_suspended_asks_who_owns_the_log():
+    """Its monotonic clock stood still, too; bookies have collected its ledger, and the fence with it."""
+
+    async def main(world):
+        old, clock = await owner_with_a_clock(world)
+        ledger = old._writer.ledger
+        new = await reopened(world, range(1, 4))
+        await written(world, 4, 4, new)
+        pause = LEDGER_DELETION_SECONDS + 60
+        await asyncio.sleep(pause)
+        clock.stopped += pause
+        for bookie in world.bookies.bookies.values():
+            bookie.ledgers.pop(ledger)
+        with pytest.raises(Fenced):
+            await append(old, 4, b"zombie")
+
+    run(main)
+
+
+@pytest.mark.parametrize("step", [-LEDGER_DELETION_SECONDS, LEDGER_CLOCK_STEP_SECONDS - 1])
+def test_wall_clock_that_is_corrected_asks_nobody(step):
+    async def main(world):
+        log, clock = await owner_with_a_clock(world)
+        clock.off_ms += int(step * 1000)
+        world.faults.unavailable = True
+        await written(world, 4, 6, log)
+
+    run(main)
+
+
+def test_large_step_of_the_wall_clock_asks_once_and_the_owner_goes_on():
+    async def main(world):
+        log, clock = await owner_with_a_clock(world)
+        clock.off_ms += 60_000
+        await written(world, 4, 5, log)
+        world.faults.unavailable = True
+        await written(world, 6, 7, log)
+        # Set back, and on again: each step on counts.
+        clock.off_ms -= 60_000
+        await written(world, 8, 8, log)
+        clock.off_ms += 60_000
+        asking = asyncio.ensure_future(append(log, 9, b"x"))
+        await asyncio.sleep(LEDGER_PROOF_SECONDS / 10)
+        assert not asking.done()
+        world.faults.unavailable = False
+        await asking
 
     run(main)
