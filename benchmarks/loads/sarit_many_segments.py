@@ -22,7 +22,7 @@ from sarit.core.limits import EVENT_HEADER_BYTES
 EVENT = b"x" * EVENT_BYTES
 
 
-def _keys(count: int) -> list[str]:
+def keys_of(count: int) -> list[str]:
     """A key for each of `count` segments of equal width."""
     found: dict[int, str] = {}
     number = 0
@@ -43,7 +43,7 @@ async def main(options: dict[str, Any]) -> None:
         for name in names:
             await client.create_stream(name, segments=per_stream)
         made = now() - start
-        keys, writers = _keys(per_stream), [client.writer(name) for name in names]
+        keys, writers = keys_of(per_stream), [client.writer(name) for name in names]
 
         async def one_round() -> None:
             for writer in writers:

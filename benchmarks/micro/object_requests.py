@@ -28,6 +28,7 @@ MIB: Final = 1 << 20
 DAY_SECONDS: Final = 24 * 3600
 # A table and a manifest, and what SlateDB's compaction of the tables takes.
 PUTS_PER_COMMIT: Final = 2.65
+GETS_PER_COMMIT: Final = 5.3
 PUT_DOLLARS: Final = 5e-6
 GET_DOLLARS: Final = 0.4e-6
 LEAST_BYTES: Final = 100
@@ -181,13 +182,17 @@ async def measure(given: argparse.Namespace) -> dict[str, float]:
         "index_puts": index_puts / days,
         "puts": (counted.puts + index_puts) / days,
         "gets": counted.gets / days,
+        "index_gets": commits * GETS_PER_COMMIT / days,
         "deletes": counted.deletes / days,
         "commits": commits / days,
         "gb_written": counted.put_bytes / days / 1e9,
         "gb_read": counted.get_bytes / days / 1e9,
         "objects": len(trickle.storage.chunks),
         "mb_stored": stored / 1e6,
-        "dollars": (counted.puts + index_puts) / days * PUT_DOLLARS + counted.gets / days * GET_DOLLARS,
+        "dollars": (
+            (counted.puts + index_puts) / days * PUT_DOLLARS
+            + (counted.gets + commits * GETS_PER_COMMIT) / days * GET_DOLLARS
+        ),
     }
 
 

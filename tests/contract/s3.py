@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +37,10 @@ def binary_of(name: str) -> str | None:
 def _free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+        return int(sock.getsockname()[1])
 
 
-def _wait_for(port: int, process: subprocess.Popen, log: Path) -> None:
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -52,7 +53,7 @@ def _wait_for(port: int, process: subprocess.Popen, log: Path) -> None:
 
 
 @contextmanager
-def s3_server(directory: Path):
+def s3_server(directory: Path) -> Iterator[S3Server]:
     """Start a server that stores its data in `directory`; one bucket is there."""
     kind = os.environ.get("SARIT_S3_SERVER", "") or ("versitygw" if binary_of("versitygw") else "moto")
     binary = binary_of(kind)
@@ -65,8 +66,8 @@ def s3_server(directory: Path):
     (data if kind == "moto" else data / BUCKET).mkdir(parents=True)
     credentials = ["--access", key, "--secret", secret, "--region", "us-east-1", "--quiet"]
     command = {
-        "versitygw": [binary, "--port", f"127.0.0.1:{port}", *credentials, "posix", str(data)],
-        "minio": [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)],
+        "versitygw": [str(binary), "--port", f"127.0.0.1:{port}", *credentials, "posix", str(data)],
+        "minio": [str(binary), "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)],
         "moto": [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
     }[kind]
     users = {"MINIO_ROOT_USER": key, "MINIO_ROOT_PASSWORD": secret, "MINIO_BROWSER": "off"}

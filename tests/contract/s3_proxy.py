@@ -8,13 +8,16 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, unquote, urlsplit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.contract.s3 import S3Server
 
 
 class Proxy:
-    """`counted`: requests by method.
+    """`counted`: requests by method.  `folders`: by method and the folder below the bucket; LIST has a name of its own.
 
     `delay_seconds`: by method, before a request is passed on.  `answer`: a whole response instead, or None."""
 
@@ -22,6 +25,7 @@ class Proxy:
         self._host, _, port = server.endpoint.removeprefix("http://").partition(":")
         self._port = int(port)
         self.counted: Counter[str] = Counter()
+        self.folders: Counter[tuple[str, str]] = Counter()
         self.delay_seconds: dict[str, float] = {}
         self.answer: bytes | None = None
         self.port = 0
@@ -38,10 +42,11 @@ class Proxy:
         try:
             while True:
                 head = await client.readuntil(b"\r\n\r\n")
-                method = head.split(b"\r\n", 1)[0].decode().split(" ", 1)[0]
+                method, target = head.split(b"\r\n", 1)[0].decode().split(" ", 2)[:2]
                 length = _length(head)
                 body = await client.readexactly(length) if length else b""
                 self.counted[method] += 1
+                self.folders[_kind(method, target)] += 1
                 await asyncio.sleep(self.delay_seconds.get(method, 0.0))
                 if self.answer is not None:
                     reply.write(self.answer)
@@ -54,6 +59,15 @@ class Proxy:
             back.cancel()
             request.close()
             reply.close()
+
+
+def _kind(method: str, target: str) -> tuple[str, str]:
+    """A request's method, and the first folder of its key: that of the prefix for a listing."""
+    parts = urlsplit(target)
+    prefix = parse_qs(parts.query).get("prefix", [""])[0] if "list-type" in parts.query else ""
+    if prefix or "list-type" in parts.query:
+        return "LIST", prefix.split("/", 1)[0]
+    return method, f"{unquote(parts.path)}//".split("/")[2]
 
 
 def _length(head: bytes) -> int:
@@ -73,7 +87,7 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 @contextmanager
-def counting(server: S3Server):
+def counting(server: S3Server) -> Iterator[tuple[Proxy, S3Server]]:
     """The proxy, and the server as it is seen through it."""
     proxy, ready = Proxy(server), threading.Event()
     loop = asyncio.new_event_loop()
