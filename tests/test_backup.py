@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ from tests.contract.s3 import s3_server
 from tests.guides.pages import blocks, run_shell
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode, consecutive_ports
+from tests.test_processes import children
 
 KEYS = 8
 PADDING = "x" * 2000
@@ -93,10 +95,11 @@ def events_of(client, stream):
     return [event.decode() for event in client.reader(stream, end="tail")]
 
 
-def test_backup_under_load_restores_a_moment(tmp_path):
+@pytest.mark.parametrize("options", [(), pytest.param(("--processes", "3"), marks=pytest.mark.long)])
+def test_backup_under_load_restores_a_moment(tmp_path, options):
     """Everything acknowledged before is there; each key has a prefix of its events; no transaction is half there."""
     data, place, new = tmp_path / "data", tmp_path / "backups", tmp_path / "new"
-    with RunningNode(data) as node, Load(node.controller) as load:
+    with RunningNode(data, *options) as node, Load(node.controller) as load:
         while load.acknowledged < 2000 or load.committed < 2:
             time.sleep(0.05)
         first = create(place, data)
@@ -176,6 +179,34 @@ def test_backup_that_is_interrupted_is_none_and_the_next_goes_on(written, tmp_pa
 
 
 @pytest.mark.long
+def test_store_process_that_is_killed_meanwhile_makes_the_backup_try_again(tmp_path):
+    data, place, new = tmp_path / "data", tmp_path / "backups", tmp_path / "new"
+    with RunningNode(data, "--processes", "3") as node, Load(node.controller) as load:
+        while load.acknowledged < 6000 or load.committed < 2:
+            time.sleep(0.05)
+        acknowledged, committed = load.acknowledged, load.committed
+        backup = subprocess.Popen(
+            [SARIT, "backup", "create", place, "--data-dir", data, "--rate", "4M", "--format", "json"],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        end = time.monotonic() + HANG_SECONDS
+        while not objects_of(place) and time.monotonic() < end:
+            time.sleep(0.02)
+        os.kill(children(node)["store-1"], signal.SIGKILL)
+        output, _ = backup.communicate(timeout=HANG_SECONDS)
+        assert backup.returncode == 0, output
+        assert node.log().count("a backup was taken") > 3
+    run("restore", place, "--data-dir", new)
+    assert "nothing is damaged" in run("verify", new)
+    with RunningNode(new, "--processes", "2") as node, sarit.connect(node.controller) as client:
+        orders = [event.split()[0] for event in events_of(client, "shop/orders")]
+        assert len(orders) >= acknowledged
+        sums = [int(event) for event in events_of(client, "shop/sums")]
+        assert {sums.count(number) for number in set(sums)} == {KEYS}
+        assert len(set(sums)) >= committed
+
+
+@pytest.mark.long
 def test_restore_that_is_killed_goes_on_and_no_node_starts_meanwhile(written, tmp_path):
     _, data = written
     place, new = tmp_path / "backups", tmp_path / "new"
@@ -241,8 +272,8 @@ def test_second_backup_at_a_time_is_refused_and_a_silent_one_ends(written, tmp_p
     _, data = written
     with socket.socket(socket.AF_UNIX) as first:
         first.connect(str(data / "backup.socket"))
-        first.sendall(b'{"backup": 1}\n')
-        assert b"committed" in first.recv(1000)
+        first.sendall(b'{"backup": 2}\n')
+        assert b"containers" in first.recv(1000)
         assert "another backup of this node runs" in run("backup", "create", tmp_path / "b", "--data-dir", data, code=1)
     assert create(tmp_path / "b", data)["backup"] == 1
     with socket.socket(socket.AF_UNIX) as other:

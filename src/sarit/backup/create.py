@@ -1,26 +1,31 @@
 """Makes a backup of a running node.
 
-1. The node makes a joint checkpoint and deletes no chunk from here on.  A read transaction on each index shows it.
+1. The stores make a joint checkpoint and delete no chunk from here on (`moment.py`).  A read transaction on each index
+   shows it.
 2. The indexes are copied, and what they name is listed.
 3. Chunks that the place does not have are copied, each compared with the checksums that its index has.
 4. The manifest is written.  Only now the backup exists.
 
-A backup that is killed leaves objects that no manifest names: the next one finds them and copies the rest.
+A backup that is killed leaves objects that no manifest names: the next one finds them and copies the rest.  So does
+the next attempt, when a store has ended or a container has moved in between.
 """
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sarit.backup.index_copy import IndexSnapshot, check_chunk, chunks_of, length_of
-from sarit.backup.limits import INDEX_PART_BYTES
+from sarit.backup.limits import ATTEMPT_PAUSE_SECONDS, ATTEMPTS, INDEX_PART_BYTES
 from sarit.backup.manifest import ContainerBackup, Manifest, Piece, digest_of
-from sarit.backup.node_connection import NodeConnection
+from sarit.backup.moment import Stores
+from sarit.backup.node_connection import TryAgain, connect
 from sarit.backup.pacing import Pacer, for_each
 from sarit.backup.place import open_place, url_of
-from sarit.core.errors import Corrupt, Invalid, NotFound
+from sarit.core.errors import Corrupt, Invalid, NotFound, Unavailable
 from sarit.node.ownership import read_description
 from sarit.node.pieces import CHUNKS_FOLDER, index_file
 from sarit.storage.open import open_storage
@@ -65,22 +70,63 @@ async def create(env: Env, directory: str, place_name: str, rate: int, progress:
     folder = url_of(place_name).removeprefix("file://")
     if f"{folder}/".startswith(f"{directory}/") or url_of(place_name) == source.storage_url:
         raise Invalid(f"{place_name} is part of the node: a backup must be elsewhere, best on another machine")
-    connection = await NodeConnection.open(directory)
-    place = storage = worker = None
-    try:
-        place = await open_place(env, place_name, create=True)
-        await place.claim(source.node)
-        storage, worker = await open_storage(source.storage_url, env), env.threads.worker("backup")
-        moment_ms = env.clock.wall_ms()
+    async with AsyncExitStack() as closing:
+        backup = _Backup(env, source, place_name, rate, progress, closing)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await backup.attempt()
+            except TryAgain as error:
+                if attempt == ATTEMPTS:
+                    raise Unavailable(f"{error} (tried {attempt} times)") from error
+                await asyncio.sleep(ATTEMPT_PAUSE_SECONDS * attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+class _Backup:
+    """One command.  What it opens is closed by `closing`."""
+
+    def __init__(
+        self, env: Env, source: Source, place_name: str, rate: int, progress: Progress, closing: AsyncExitStack
+    ) -> None:
+        self._env = env
+        self._source = source
+        self._place_name = place_name
+        self._rate = rate
+        self._progress = progress
+        self._closing = closing
+        self._opened: tuple[Place, Worker, _Copier] | None = None
+
+    async def attempt(self) -> Manifest:
+        """One attempt.  Raises as `create`, and TryAgain."""
+        source = self._source
+        connections = await connect(self._env.files, source.directory)
+        stores = Stores(connections, source.containers)
+        try:
+            return await stores.while_kept(self._work(stores))
+        finally:
+            await stores.close()
+
+    async def _work(self, stores: Stores) -> Manifest:
+        place, worker, copier = self._opened or await self._open()
+        moment_ms = self._env.clock.wall_ms()
+        await stores.take()
         # Only one backup at a time gets as far as the first index: a mark that is in the place is of a dead one.
-        snapshots = await _snapshots(source, connection, worker)
-        copier = _Copier(env, source, place, storage, worker, Pacer(env.clock, rate), progress)
-        return await connection.while_kept(_locked(place, copier.copy(snapshots, moment_ms)))
-    finally:
-        await connection.close()
-        for part in (worker, storage, place):
-            if part is not None:
-                await part.close()
+        snapshots = await _snapshots(self._source, stores, worker)
+        return await _locked(place, copier.copy(snapshots, moment_ms))
+
+    async def _open(self) -> tuple[Place, Worker, _Copier]:
+        """Once, by the first attempt whose stores answer: a place is not made in vain."""
+        env, source, closing = self._env, self._source, self._closing
+        place = await open_place(env, self._place_name, create=True)
+        closing.push_async_callback(place.close)
+        await place.claim(source.node)
+        storage = await open_storage(source.storage_url, env)
+        closing.push_async_callback(storage.close)
+        worker = env.threads.worker("backup")
+        closing.push_async_callback(worker.close)
+        copier = _Copier(env, source, place, storage, worker, Pacer(env.clock, self._rate), self._progress)
+        self._opened = place, worker, copier
+        return self._opened
 
 
 async def _locked(place: Place, copying: Coroutine[Any, Any, Manifest]) -> Manifest:
@@ -95,17 +141,15 @@ async def _locked(place: Place, copying: Coroutine[Any, Any, Manifest]) -> Manif
         await place.unlock()
 
 
-async def _snapshots(
-    source: Source, connection: NodeConnection, worker: Worker
-) -> dict[int, tuple[int, IndexSnapshot]]:
+async def _snapshots(source: Source, stores: Stores, worker: Worker) -> dict[int, tuple[int, IndexSnapshot]]:
     """Read transactions on all indexes, with the frames that they show.  Raises Unavailable."""
     found: dict[int, tuple[int, IndexSnapshot]] = {}
     try:
-        while len(found) < source.containers:
-            number, frame = await connection.committed()
+        for number in range(source.containers):
+            frame = await stores.committed(number)
             path = f"{source.directory}/{index_file(number)}"
             found[number] = frame, await worker.run(partial(IndexSnapshot, path, frame))
-            await connection.read(number)
+            await stores.read(number)
     except BaseException:
         for _, snapshot in found.values():
             snapshot.close()

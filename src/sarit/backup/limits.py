@@ -13,3 +13,5 @@ SQLITE_PAGES_PER_STEP: Final = 2048
 DIGEST_BYTES: Final = 20
 MAX_MANIFEST_BYTES: Final = 1024 * MIB
 EXTENTS_PER_PAGE: Final = 5000
+ATTEMPTS: Final = 5  # of one backup, when a store ends or a container moves meanwhile
+ATTEMPT_PAUSE_SECONDS: Final = 1.0  # before the second one; a second longer each time

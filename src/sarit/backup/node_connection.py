@@ -1,103 +1,99 @@
-"""The connection of a backup to its node (`node/backup_source.py` says what is spoken)."""
+"""Connections of a backup to the stores of a node on this machine (`node/backup_source.py` says what is spoken)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Invalid, Unavailable
-from sarit.node.backup_source import PROTOCOL, SOCKET
-from sarit.node.limits import (
-    BACKUP_ARRIVAL_SECONDS,
-    BACKUP_COMMIT_SECONDS,
-    BACKUP_IDLE_SECONDS,
-    BACKUP_SIGN_SECONDS,
-    MAX_BACKUP_LINE_BYTES,
-)
+from sarit.node.backup_source import socket_name
+from sarit.node.limits import MAX_BACKUP_LINE_BYTES
+from sarit.store.backup_session import PROTOCOL
+from sarit.store.limits import BACKUP_IDLE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import TypeVar
+    from sarit.env.ports import Files
 
-    T = TypeVar("T")
+_SOCKETS: Final = re.compile(r"backup(?:-(\d+))?\.socket")
+
+
+class TryAgain(Unavailable):
+    """This attempt has failed; another one may succeed."""
 
 
 class NodeConnection:
-    """An open connection: the node keeps its chunks until `close`."""
+    """An open connection to one store, which keeps its chunks until `close`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._asking = asyncio.Lock()
+        self.containers: frozenset[int] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<NodeConnection to the store of containers {sorted(self.containers)}>"
 
     @classmethod
-    async def open(cls, data_dir: str) -> NodeConnection:
-        """Connect to the node that runs on a data directory, and ask for a backup.
-
-        Raises Invalid (no node runs there, or it cannot be backed up)."""
+    async def open(cls, path: str) -> NodeConnection:
+        """Connect to a socket, and begin a backup.  Raises Unavailable, TryAgain, OSError."""
+        connection = cls(*await asyncio.open_unix_connection(path, limit=MAX_BACKUP_LINE_BYTES))
         try:
-            reader, writer = await asyncio.open_unix_connection(f"{data_dir}/{SOCKET}", limit=MAX_BACKUP_LINE_BYTES)
-        except (FileNotFoundError, ConnectionRefusedError):
-            raise Invalid(
-                f"no node that can be backed up runs on {data_dir}: start `sarit standalone` there.  A node with "
-                "--processes or --index-storage and a cluster cannot be backed up yet"
-            ) from None
-        except PermissionError:
-            raise Invalid(f"{data_dir} belongs to another user: back it up as the user of the node") from None
-        except OSError as error:
-            raise Invalid(f"the node on {data_dir} cannot be reached: {error}") from None
-        connection = cls(reader, writer)
-        await connection._send(backup=PROTOCOL)
+            found = await connection.ask(BACKUP_IDLE_SECONDS, backup=PROTOCOL)
+            connection.containers = frozenset(map(int, found["containers"]))
+        except BaseException:
+            await connection.close()
+            raise
         return connection
 
-    async def committed(self) -> tuple[int, int]:
-        """The next container whose index is to be read, and its frame.  Raises Unavailable."""
-        message = await self._receive(BACKUP_ARRIVAL_SECONDS + BACKUP_COMMIT_SECONDS)
-        return int(message["committed"]), int(message["frame"])
-
-    async def read(self, container: int) -> None:
-        """A read transaction shows the index of the container."""
-        await self._send(read=container)
-
-    async def while_kept(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` while the node keeps its chunks.  Raises Unavailable (it does not any more), and what it raises."""
-        task, keeping = asyncio.ensure_future(work), asyncio.ensure_future(self._keep())
-        try:
-            await asyncio.wait((task, keeping), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                keeping.result()
-            return task.result()
-        finally:
-            for each in (task, keeping):
-                each.cancel()
-            await asyncio.gather(task, keeping, return_exceptions=True)
+    async def ask(self, timeout_seconds: float, **message: object) -> dict[str, Any]:
+        """One step and its answer.  Raises TryAgain, Unavailable."""
+        async with self._asking:
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    self._writer.write(json.dumps(message).encode() + b"\n")
+                    await self._writer.drain()
+                    line = await self._reader.readline()
+                found: dict[str, Any] = json.loads(line or b'{"error": "the node has stopped", "again": true}')
+            except TimeoutError:
+                raise TryAgain(f"the node did not answer for {timeout_seconds:.0f} s") from None
+            except (OSError, ValueError) as error:
+                raise TryAgain(f"the node ended the backup: {error}") from None
+        if "error" in found:
+            raise (TryAgain if found.get("again") else Unavailable)(f"the node ended the backup: {found['error']}")
+        return found
 
     async def close(self) -> None:
-        """The node deletes what is garbage from here on."""
+        """The store deletes what is garbage from here on."""
         self._writer.close()
 
-    async def _keep(self) -> None:
-        while True:
-            await self._send(copying=True)
-            await self._receive(BACKUP_IDLE_SECONDS)
-            await asyncio.sleep(BACKUP_SIGN_SECONDS)
 
-    async def _send(self, **message: object) -> None:
-        try:
-            self._writer.write(json.dumps(message).encode() + b"\n")
-            await self._writer.drain()
-        except OSError as error:
-            raise Unavailable(f"the node ended the backup: {error}") from None
+async def connect(files: Files, data_dir: str) -> list[NodeConnection]:
+    """Connect to all stores of the node that runs on a data directory.
 
-    async def _receive(self, timeout_seconds: float) -> dict[str, Any]:
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                line = await self._reader.readline()
-            message: dict[str, Any] = json.loads(line or b'{"error": "the node has stopped"}')
-        except TimeoutError:
-            raise Unavailable(f"the node did not answer for {timeout_seconds:.0f} s") from None
-        except (OSError, ValueError) as error:
-            raise Unavailable(f"the node ended the backup: {error}") from None
-        if "error" in message:
-            raise Unavailable(f"the node ended the backup: {message['error']}")
-        return message
+    Raises Invalid (no node runs there, or it cannot be backed up), Unavailable, TryAgain."""
+    numbers = [found[1] for name in files.list(data_dir) if (found := _SOCKETS.fullmatch(name))]
+    connections: list[NodeConnection] = []
+    try:
+        # One after the other, in order of number: of two backups the one that has the first store goes on.
+        for number in sorted(numbers, key=lambda each: int(each or 0)):
+            path = f"{data_dir}/{socket_name(None if number is None else int(number))}"
+            try:
+                connections.append(await NodeConnection.open(path))
+            except (FileNotFoundError, ConnectionRefusedError):
+                continue  # of a store that has ended; whether one is missing is seen by its containers
+            except PermissionError:
+                raise Invalid(f"{data_dir} belongs to another user: back it up as the user of the node") from None
+            except OSError as error:
+                raise Invalid(f"the node on {data_dir} cannot be reached: {error}") from None
+        if not connections:
+            raise Invalid(
+                f"no node that can be backed up runs on {data_dir}: start `sarit standalone` there.  A node with "
+                "--index-storage and a cluster cannot be backed up yet"
+            )
+    except BaseException:
+        for connection in connections:
+            await connection.close()
+        raise
+    return connections

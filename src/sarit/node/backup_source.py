@@ -1,21 +1,21 @@
-"""Lets a backup read the indexes of a running node at one moment, and keeps the chunks that they name.
+"""Lets a backup ask the stores of a node on this machine: over a Unix socket in the data directory.
 
-`sarit backup create` connects to a Unix socket in the data directory: who may write there may back it up.  It copies
-everything itself, from the files of the node; the node only makes a joint checkpoint
-(`store/tiering/joint_checkpoint.py`) and deletes no chunk while the connection lasts.  One backup runs at a time.
+`sarit backup create` connects to it: who may write to the data directory may back it up.  A node of several processes
+has one for each store.  The command copies everything itself, from the files of the node; a store only stands still for
+a moment and deletes no chunk while the connection lasts (`store/backup_session.py` says which steps there are).
 
-Lines of JSON, in this order:
+Each line of JSON is a step, and is answered by one line:
 
-    backup   {"backup": 1}
-    node     {"committed": 0, "frame": 812}     the index of container 0 shows the moment: begin to read it
-    backup   {"read": 0}                        a read transaction of SQLite shows it for as long as it is needed
-    ...                                         the same for each container
-    backup   {"copying": true}                  every BACKUP_SIGN_SECONDS
-    node     {"copying": true}
+    backup   {"backup": 2}
+    store    {"containers": [0, 3], "of": 4}
+    backup   {"prepare": true}
+    store    {"prepared": true}
+    ...
+    backup   {"copying": true}                  every BACKUP_SIGN_SECONDS, at any time
+    store    {"copying": true}
 
-Instead of an answer the node may say {"error": "why"}, and the backup ends.  It ends with the connection, too, and when
-nothing comes for BACKUP_IDLE_SECONDS: a backup that dies or stops must not keep garbage for ever.  It also ends when
-storage or the disk of the node is nearly full, when a container recovers, and after MAX_BACKUP_SECONDS.
+Instead of an answer the store may say {"error": "why", "again": true}, and the backup ends; `again`: another attempt
+may succeed.  It ends with the connection, too.
 """
 
 from __future__ import annotations
@@ -27,45 +27,40 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.errors import Invalid, SaritError, Unavailable
+from sarit.core.errors import SaritError
 from sarit.env.background import Background
-from sarit.node.limits import (
-    BACKUP_ARRIVAL_SECONDS,
-    BACKUP_COMMIT_SECONDS,
-    BACKUP_IDLE_SECONDS,
-    MAX_BACKUP_LINE_BYTES,
-    MAX_BACKUP_SECONDS,
-    MAX_SOCKET_PATH_BYTES,
-)
-from sarit.store.tiering.chunk_gc import DeletionHold
-from sarit.store.tiering.joint_checkpoint import JointCheckpoint
+from sarit.node.limits import MAX_BACKUP_LINE_BYTES, MAX_SOCKET_PATH_BYTES
+from sarit.store.backup_session import BackupEnded, Backups
+from sarit.store.limits import BACKUP_IDLE_SECONDS
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env
-    from sarit.store.opening import Opened
+    from sarit.store.backup_session import BackupSession
     from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.node")
 
-SOCKET: Final = "backup.socket"
-PROTOCOL: Final = 1
+_SOCKET: Final = "backup{}.socket"
 _ONLY_OWNER: Final = 0o600
 
 
-class BackupSource:
-    """Listens in the data directory of a node, once its store serves."""
+def socket_name(store: int | None) -> str:
+    """The name of the socket of a store in the data directory; None: of a node in one process."""
+    return _SOCKET.format("" if store is None else f"-{store}")
 
-    def __init__(self, store: SegmentStore, directory: str, env: Env) -> None:
-        self._store = store
-        self._path = f"{directory}/{SOCKET}"
-        self._clock = env.clock
+
+class BackupSource:
+    """Listens in the data directory of a node, once its store serves.  `number`: of a store of several."""
+
+    def __init__(self, store: SegmentStore, directory: str, env: Env, number: int | None = None) -> None:
+        self._backups = Backups(store)
+        self._path = f"{directory}/{socket_name(number)}"
         self._files = env.files
         self._server: asyncio.Server | None = None
-        self._running = False
         self._background = Background.critical(_log, "a backup")
 
     def __repr__(self) -> str:
-        return f"<BackupSource {self._path}, {'a backup runs' if self._running else 'idle'}>"
+        return f"<BackupSource {self._path}, {self._backups!r}>"
 
     async def start(self) -> None:
         """Listen.  A node that cannot listen here serves all the same, and cannot be backed up."""
@@ -88,76 +83,56 @@ class BackupSource:
             self._server.close()
             with suppress(OSError):
                 self._files.remove(self._path)
+        self._backups.stop()
         await self._background.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._background.spawn(self._serve(reader, writer))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = _Connection(reader, writer)
+        connection, session = _Connection(reader, writer), None
         try:
-            request = await connection.receive()
-            if request.get("backup") != PROTOCOL:
-                raise Invalid("the backup is of another version of Sarit than the node: use the node's")
-            if self._running:
-                raise Unavailable("another backup of this node runs: wait for its end")
-            self._running = True
-            try:
-                await self._back_up(connection)
-            finally:
-                self._running = False
+            async with asyncio.timeout(BACKUP_IDLE_SECONDS):
+                request = await connection.receive()
+            session = self._backups.begin(request)
+            await connection.send(**session.begun())
+            await _answer_steps(connection, session)
+            _log.info("the backup has ended")
         except (SaritError, TimeoutError, OSError, ValueError) as error:
             _log.warning("a backup ended before it was complete: %s", error or type(error).__name__)
-            with suppress(OSError):
-                await connection.send(error=str(error) or "the backup was silent for too long")
+            again = isinstance(error, BackupEnded) and error.again
+            with suppress(OSError, TimeoutError):
+                await connection.send(error=str(error) or "the backup was silent for too long", again=again)
         finally:
+            if session is not None:
+                session.end("the backup has ended", again=False)
             writer.close()
 
-    async def _back_up(self, connection: _Connection) -> None:
-        opened = self._all_containers()
-        hold = DeletionHold()
-        joint = JointCheckpoint({each.container.number: each.flusher for each in opened})
-        for each in opened:
-            each.flusher.garbage.hold = hold
-        try:
-            joint.ask()
-            await joint.begun(BACKUP_ARRIVAL_SECONDS)
-            for each in opened:
-                number = each.container.number
-                frame = await joint.committed(number, BACKUP_COMMIT_SECONDS)
-                await connection.send(committed=number, frame=frame)
-                if (await connection.receive()).get("read") != number:
-                    raise Invalid("the backup did not read the index that it was given")
-                joint.release(number)
-            _log.info("a backup copies: until it ends, no chunk is deleted")
-            await self._while_it_copies(connection, opened, hold)
-        finally:
-            joint.abandon()
-            hold.end("the backup has ended")
-            for each in opened:
-                each.flusher.garbage.hold = None
-                each.flusher.wake()
 
-    def _all_containers(self) -> list[Opened]:
-        opened = self._store.opened()
-        if len(opened) < self._store.limits.containers:
-            raise Unavailable("not all containers of the node serve: a backup would not be whole; see the node's log")
-        return opened
-
-    async def _while_it_copies(self, connection: _Connection, opened: list[Opened], hold: DeletionHold) -> None:
-        end = self._clock.monotonic() + MAX_BACKUP_SECONDS
-        # An empty line is the end of the connection.
-        while await connection.receive(or_end=True):
-            if self._store.budget.disk_full:
-                hold.end("the disk of the node is nearly full")
-            if self._clock.monotonic() > end:
-                hold.end(f"it took longer than {MAX_BACKUP_SECONDS / 3600:.0f} hours")
-            if self._store.opened() != opened:
-                hold.end("a container of the node recovered meanwhile")
-            if hold.ended:
-                raise Unavailable(f"{hold.ended}: run the backup again, it goes on with what it has")
-            await connection.send(copying=True)
-        _log.info("the backup has ended")
+async def _answer_steps(connection: _Connection, session: BackupSession) -> None:
+    """Until the end of the connection, which is noticed during a step, too.  Raises what ended the session."""
+    receiving = asyncio.ensure_future(connection.receive())
+    try:
+        while True:
+            await asyncio.wait((receiving, session.over), return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done():
+                session.over.result()
+            message = receiving.result()
+            if not message:
+                return
+            receiving = asyncio.ensure_future(connection.receive())
+            answering = asyncio.ensure_future(session.answer(message))
+            try:
+                await asyncio.wait((answering, receiving), return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done() and not receiving.result():
+                    return
+                await connection.send(**await answering)
+            finally:
+                answering.cancel()
+                await asyncio.gather(answering, return_exceptions=True)
+    finally:
+        receiving.cancel()
+        await asyncio.gather(receiving, return_exceptions=True)
 
 
 class _Connection:
@@ -167,14 +142,11 @@ class _Connection:
         self._reader = reader
         self._writer = writer
 
-    async def receive(self, *, or_end: bool = False) -> dict[str, Any]:
-        """The next line; with `or_end` an empty one at the end of the connection."""
-        async with asyncio.timeout(BACKUP_IDLE_SECONDS):
-            line = await self._reader.readline()
+    async def receive(self) -> dict[str, Any]:
+        """The next line; nothing at the end of the connection."""
+        line = await self._reader.readline()
         if not line:
-            if or_end:
-                return {}
-            raise ConnectionResetError("it was ended")
+            return {}
         found = json.loads(line)
         if not isinstance(found, dict) or not found:
             raise ValueError("not a message of a backup")

@@ -37,6 +37,7 @@ from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import KIB, SWITCH_INTERVAL_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.node.admin import Admin, admin_port
+from sarit.node.backup_source import BackupSource
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.health import Health
 from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, HEALTH_POLL_SECONDS, STORES_RETRY_SECONDS
@@ -126,6 +127,7 @@ class StorePart:
         self._server: Any = None
         self._meters: LoadMeters | None = None
         self._metering: asyncio.Task[None] | None = None
+        self._backups: BackupSource | None = None
 
     async def open(self) -> None:
         """Recover the containers."""
@@ -173,6 +175,9 @@ class StorePart:
             port: int = await self._server.listen(config.host, config.store_port)
         self._metering = asyncio.ensure_future(meters.run())
         self._admin.metrics.listener, self._admin.metrics.meters = self._server, meters
+        if config.index_url is None:
+            self._backups = BackupSource(self._store, config.data_dir, self._env, self._spec.number)
+            await self._backups.start()
         await self._admin.serve()
         return port
 
@@ -193,6 +198,8 @@ class StorePart:
         if self._metering is not None:
             self._metering.cancel()
             await asyncio.gather(self._metering, return_exceptions=True)
+        if self._backups is not None:
+            await self._backups.stop()
         if self._server is not None:
             await self._server.close()
         if self._store is not None:

@@ -82,10 +82,6 @@ STORE_SIGN_OF_LIFE_SECONDS: Final = 1.5
 
 # -- backup -----------------------------------------------------------------------------------
 
-BACKUP_ARRIVAL_SECONDS: Final = 30.0  # until all flushers have ended their cycle, in which they also compact
-BACKUP_COMMIT_SECONDS: Final = 60.0  # until a container has committed its checkpoint
 BACKUP_SIGN_SECONDS: Final = 2.0  # between two signs of a backup that copies
-BACKUP_IDLE_SECONDS: Final = 30.0  # without one its hold on chunks ends
-MAX_BACKUP_SECONDS: Final = 48 * 3600.0  # chunks are not deleted meanwhile
 MAX_BACKUP_LINE_BYTES: Final = 64 * 1024
 MAX_SOCKET_PATH_BYTES: Final = 107  # of Linux

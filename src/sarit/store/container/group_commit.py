@@ -19,6 +19,9 @@ So nobody reads or acknowledges anything that is not durable and applied.
 A frame without an operation proves that this owner is not fenced (`prove`).  At most one is in flight, alone; the
 questions that come meanwhile wait for the next one.
 
+While a backup takes one moment of several processes, the applied state stands still (`hold`): frames become durable and
+wait, at most as many as the log takes.  Nothing is acknowledged or readable meanwhile that was not before.
+
 The first failure ends group commit for good.  Every operation not known to be durable fails with Unavailable, its
 outcome unknown, and the owner of the container recovers by reading the log again.
 """
@@ -116,6 +119,8 @@ class GroupCommit:
         self._send_scheduled = False
         self._next_number = state.applied_frame + 1
         self._failure: BaseException | None = None
+        # The outcomes of frames that wait to be applied; None: none does (`hold`).
+        self._held: list[BaseException | None] | None = None
 
     def __repr__(self) -> str:
         return f"<GroupCommit next frame {self._next_number}, in flight {len(self._in_flight)}>"
@@ -124,6 +129,17 @@ class GroupCommit:
     def idle(self) -> bool:
         """Whether every operation added is applied."""
         return not (self._in_flight or self._full_batches or self._batch.done)
+
+    def hold(self) -> None:
+        """Apply and acknowledge nothing until `let_go`.  Whoever calls it bounds the time."""
+        if self._held is None:
+            self._held = []
+
+    def let_go(self) -> None:
+        """Apply and acknowledge what became durable since `hold`; nothing when it is not held."""
+        outcomes, self._held = self._held or [], None
+        for error in outcomes:
+            self._durable(error)
 
     def add(self, operation: Operation, done: Done | None) -> None:
         """Queue an operation; `done(None)` is called once it is durable and applied, `done(error)` on a failure.
@@ -283,6 +299,9 @@ class GroupCommit:
         # Frames in flight may become durable after the failure.  Their callers have got Unavailable; recovery reads
         # them.
         if self._failure is not None:
+            return
+        if self._held is not None:
+            self._held.append(error)
             return
         if error is not None:
             self.fail(error)

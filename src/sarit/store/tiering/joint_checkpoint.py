@@ -7,6 +7,9 @@ it, so is everything that its client had seen before it asked: that was applied 
 indexes after these checkpoints are what a kill of the node at that moment would have left, with empty logs; and
 whatever recovers from a kill recovers from a copy of them.
 
+Stores in several processes have no common turn.  Each of them waits there (`arrived`), and takes its snapshots by
+`begin`, at a moment at which all of them stand still (`store/backup_session.py`).
+
 After its commit a flusher waits for `release`: until then its index holds exactly that state, because checkpoints,
 compaction and garbage collection are all its own work.
 
@@ -46,10 +49,14 @@ class Participant(Protocol):
 
 
 class JointCheckpoint:
-    """Made once, for one backup.  `flushers`: those of all containers, by number."""
+    """Made once, for one backup.  `flushers`: those of all containers, by number.
 
-    def __init__(self, flushers: Mapping[int, Participant]) -> None:
+    `waits`: for `begin`, when all flushers have arrived; otherwise the last one to arrive begins."""
+
+    def __init__(self, flushers: Mapping[int, Participant], *, waits: bool = False) -> None:
         loop = asyncio.get_running_loop()
+        self._waits = waits
+        self._all_arrived = asyncio.Event()
         self._flushers = dict(flushers)
         self._numbers = {id(flusher): number for number, flusher in flushers.items()}
         self._arrived: set[int] = set()
@@ -67,17 +74,38 @@ class JointCheckpoint:
         for flusher in self._flushers.values():
             flusher.joint = self
             flusher.wake()
+        if not self._flushers:
+            self._complete()
+
+    async def arrived(self, timeout_seconds: float) -> None:
+        """Wait until all flushers are between two cycles.  Raises Unavailable: one did not arrive in time."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._all_arrived.wait()
+        except TimeoutError:
+            raise self._missing(timeout_seconds) from None
+
+    def begin(self) -> None:
+        """Take all snapshots now, without an await.  Raises Unavailable: it was given up, or one has not arrived."""
+        if not self._all_arrived.is_set():
+            raise self._missing(0)
+        if not self._begun.done():
+            self._begin()
+        self._begun.result()
 
     async def begun(self, timeout_seconds: float) -> None:
         """Wait until all snapshots are taken.  Raises Unavailable: a flusher did not arrive in time."""
         await asyncio.wait([self._begun], timeout=timeout_seconds)
         if not self._begun.done():
-            missing = sorted(set(self._flushers) - self._arrived)
-            raise Unavailable(
-                f"container {missing[0]} did not finish its flush within {timeout_seconds:.0f} s: is long-term storage "
-                "slow or away? try again later"
-            )
+            raise self._missing(timeout_seconds)
         self._begun.result()
+
+    def _missing(self, timeout_seconds: float) -> Unavailable:
+        missing = sorted(set(self._flushers) - self._arrived)
+        return Unavailable(
+            f"container {missing[0]} did not finish its flush within {timeout_seconds:.0f} s: is long-term storage "
+            "slow or away? try again later"
+        )
 
     async def committed(self, number: int, timeout_seconds: float) -> int:
         """Wait for a container's commit; the frame of its checkpoint.  Raises Unavailable."""
@@ -110,7 +138,7 @@ class JointCheckpoint:
             return  # given up
         self._arrived.add(number)
         if len(self._arrived) == len(self._flushers):
-            self._begin()
+            self._complete()
         try:
             await asyncio.shield(self._begun)
         except Unavailable:
@@ -130,6 +158,11 @@ class JointCheckpoint:
             if not future.done():
                 future.set_exception(Unavailable(f"the checkpoint of container {number} failed"))
                 future.exception()
+
+    def _complete(self) -> None:
+        self._all_arrived.set()
+        if not self._waits:
+            self._begin()
 
     def _begin(self) -> None:
         """Without an await: all snapshots are of one moment."""
