@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +19,13 @@ STREAM: Final = "s/t"
 EVENT: Final = b"x" * 100
 _BATCH: Final = [EVENT] * 5000
 _SMALL_WRITERS: Final = 64
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of processors, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 async def small(client: aio.Client, appends: int, stream: str = STREAM) -> float:

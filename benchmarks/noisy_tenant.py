@@ -28,7 +28,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.metrics_cost import _cpu_seconds, large, small
+from benchmarks import cost_loads
+from benchmarks.cost_loads import cpu_seconds
 from sarit.client import aio
 from sarit.client.core.quotas import change_quotas
 from sarit.core.limits import MIB
@@ -43,6 +44,8 @@ _READY: Final = re.compile(r"controller (\S+:\d+), store")
 _RUN: Final = "from sarit.cli.main import main; main()"
 NOISY_PROCESSES: Final = 2
 WRITERS: Final = 8
+SMALL_APPENDS: Final = 60_000
+LARGE_BYTES: Final = 1_500_000_000
 NOISE_BYTES: Final = 1500 * MIB  # of each process: log and chunks hold that twice
 ALONE, LIMITED, FREE = CASES = ("alone", "beside B with a quota", "beside B without one")
 _EVENT: Final = b"x" * 100
@@ -163,8 +166,16 @@ async def _rounds(
               f"{min(listed):.2f} to {max(listed):.2f}")  # fmt: skip
 
 
+async def _load(name: str, controller: str) -> None:
+    async with await aio.connect(controller, wait=60) as client:
+        if name == "small":
+            await cost_loads.small(client, SMALL_APPENDS)
+        else:
+            await cost_loads.large(client, LARGE_BYTES)
+
+
 def _pairs(base: Path, rounds: int) -> None:
-    for name, load in (("small", small), ("large", large)):
+    for name in ("small", "large"):
         ratios = []
         for number in range(rounds):
             used: dict[Path | None, float] = {}
@@ -173,9 +184,9 @@ def _pairs(base: Path, rounds: int) -> None:
                     tempfile.TemporaryDirectory(prefix="noisy-") as place,
                     _node(Path(place), tree) as (pid, controller),
                 ):
-                    before = _cpu_seconds(pid)
-                    asyncio.run(load(controller))
-                    used[tree] = _cpu_seconds(pid) - before
+                    before = cpu_seconds(pid)
+                    asyncio.run(_load(name, controller))
+                    used[tree] = cpu_seconds(pid) - before
             ratios.append(used[None] / used[base])
             print(f"{name}: before {used[base]:.2f} s, now {used[None]:.2f} s, {ratios[-1]:.3f}", flush=True)
         print(f"{name}: median of {rounds} pairs {statistics.median(ratios):.3f}, "

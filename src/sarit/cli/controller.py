@@ -80,7 +80,7 @@ def controller(
         options=shown_options(),
         security=security,
         traces=traces,
-    )
+    ).check()
     if is_check():
         return
     start_logs(log_level, log_format)

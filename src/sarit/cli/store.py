@@ -107,7 +107,7 @@ def store(
         options=shown_options(),
         security=security,
         traces=traces,
-    )
+    ).check()
     if is_check():
         return
     start_logs(log_level, log_format)

@@ -46,7 +46,7 @@ class ScalingTimes:
     def check(self) -> None:
         """Raises Invalid."""
         if not 0 < self.interval <= self.windows[0] or list(self.windows) != sorted(self.windows):
-            raise Invalid("the windows of scaling by rate are four times in seconds, shortest first")
+            raise Invalid("--scaling-windows: the windows of scaling by rate are four times in seconds, shortest first")
         if self.cool_down < 0 or self.mute < 0:
             raise Invalid("the cool-down of scaling by rate is a time in seconds")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.controller.times import Times
+from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND
 from sarit.node.security import SecurityConfig
 from sarit.node.settings import DEFAULT_STORE_PORT, NodeConfig
@@ -42,6 +43,14 @@ class ProcessConfig:
     options: tuple[ShownOption, ...] = ()
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
+
+    def check(self) -> ProcessConfig:
+        """Itself.  Raises Invalid: options contradict each other."""
+        if self.http_port and self.http_port == self.port:
+            raise Invalid(f"--http-port and --port are both {self.port}: choose another --http-port, or off")
+        self.times.check()
+        self.security.check()
+        return self
 
     def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
         """The configuration of a node that could serve all containers.  Raises Invalid."""

@@ -261,9 +261,11 @@ class NodeConfig:
         last = self.store_port + max(several - 1, 0)
         if own[-1] > _MAX_PORT:
             raise Invalid(f"the HTTP ports {own[0]} to {own[-1]} are beyond {_MAX_PORT}: choose another --http-port")
-        if self.controller_port in own or (self.store_port and self.store_port <= own[-1] and own[0] <= last):
+        store = self.store_port and not self.one_port and self.store_port <= own[-1] and own[0] <= last
+        if store or self.controller_port in own:
             ports = f"{own[0]}" if not several else f"{own[0]} to {own[-1]}"
-            raise Invalid(f"HTTP needs {ports}, which another option takes: choose another --http-port, or off")
+            taken = "--store-port" if store else "--controller-port"
+            raise Invalid(f"HTTP needs {ports}, which {taken} takes: choose another --http-port, or off")
 
     def within(self, descriptors: int) -> NodeConfig:
         """This configuration with no more connections than `descriptors` open files allow.

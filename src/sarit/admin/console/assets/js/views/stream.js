@@ -36,6 +36,7 @@ export async function stream(context) {
     h("nav", { class: "tabs", "aria-label": "Parts of the stream" }, TABS.map(([id, text]) =>
       h("a", { href: `${hash}/${id}`, "aria-current": id === tab ? "page" : null }, text))),
     body);
+  root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   const inner = { root: body, call, info, hash, writes, onEnd };
   const view = { heat, events: tail, config, transactions }[tab];
   if (!view) throw new Error("there is no such part of a stream");
