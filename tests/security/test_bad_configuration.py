@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sarit.cli.config import check
 from sarit.cli.dev_ca import make_certificates
 from sarit.core.errors import Invalid
+from sarit.env.real import real_env
 from sarit.env.tls import ServerTls, TlsFiles
 from sarit.node.security import Security, SecurityConfig
 from sarit.security.oidc import OidcConfig
 from tests.security.running import write_files
+from tests.unit.client.world import until
 
 GOOD = "alice:$argon2id$v=19$m=8,t=1,p=1$YWJjZGVmZ2g$YWJjZGVmZ2g:analyst"
 
@@ -43,7 +49,7 @@ def test_user_file_that_is_wrong_refuses_the_start(tmp_path, users, message):
         (lambda keys: keys.write_text("short\n"), "keys: line 1 .* has 5 bytes"),
         (lambda keys: keys.write_text(""), "keys: .* has no key"),
         (lambda keys: keys.chmod(0o644), "keys can be read by others.*chmod 600"),
-        (lambda keys: keys.unlink(), "cannot be read: No such file or directory: .*keys"),
+        (lambda keys: keys.unlink(), "--token-keys: .*keys cannot be read: No such file or directory"),
     ],
 )
 def test_token_keys_that_are_wrong_refuse_the_start(tmp_path, change, message):
@@ -72,12 +78,66 @@ def test_expired_certificate_and_one_that_is_not_valid_yet_refuse_the_start(tmp_
 def test_reload_of_an_expired_certificate_keeps_the_old_one(tmp_path):
     good, expired = make_certificates(tmp_path / "c", (), 1), make_certificates(tmp_path / "expired", (), -0.0001)
     tls = ServerTls(TlsFiles(str(good["server"]), str(good["server key"])))
-    before = tls.context
+    before = tls.context, tls.http_context
     for name in ("server", "server key"):
         os.replace(expired[name], good[name])
     with pytest.raises(Invalid, match="expired"):
         tls.reload()
-    assert tls.context is before
+    assert (tls.context, tls.http_context) == before
+
+
+def _tls(files, ca, **options):
+    return SecurityConfig(str(files["server"]), str(files["server key"]), str(ca), **options)
+
+
+def test_ca_that_did_not_sign_the_certificate_refuses_the_start(tmp_path):
+    ours, other = make_certificates(tmp_path / "ours", (), 1), make_certificates(tmp_path / "other", (), 1)
+    Security(_tls(ours, ours["ca"]))
+    with pytest.raises(Invalid, match=r"--tls-ca .*other/ca.pem did not sign the certificate .*ours/server.pem"):
+        Security(_tls(ours, other["ca"]))
+
+
+def test_certificate_that_is_none_for_clients_refuses_a_start_with_client_certificates(tmp_path):
+    files = make_certificates(tmp_path / "c", (), 1)
+    files |= _server_only(files)
+    Security(_tls(files, files["ca"]))
+    with pytest.raises(Invalid, match=r"only.pem is not one for clients, too .*--tls-client-certs"):
+        Security(_tls(files, files["ca"], client_certificates=True))
+
+
+def _server_only(files):
+    """A certificate of the CA, as the big authorities make them: for servers alone."""
+    ca = x509.load_pem_x509_certificate(files["ca"].read_bytes())
+    signer = serialization.load_pem_private_key(files["ca key"].read_bytes(), None)
+    served = x509.load_pem_x509_certificate(files["server"].read_bytes())
+    made = x509.CertificateBuilder().subject_name(served.subject).issuer_name(ca.subject)
+    made = made.public_key(served.public_key()).serial_number(7)
+    made = made.not_valid_before(served.not_valid_before_utc).not_valid_after(served.not_valid_after_utc)
+    for extension in served.extensions:
+        uses = isinstance(extension.value, x509.ExtendedKeyUsage)
+        value = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]) if uses else extension.value
+        made = made.add_extension(value, extension.critical)
+    path = files["server"].with_name("only.pem")
+    path.write_bytes(made.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return {"server": path}
+
+
+def test_reload_of_a_foreign_ca_keeps_the_old_one_and_says_so(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("sarit.node.security.SECURITY_FILES_INTERVAL_SECONDS", 0.01)
+    ours, other = make_certificates(tmp_path / "ours", (), 1), make_certificates(tmp_path / "other", (), 1)
+    security = Security(_tls(ours, ours["ca"]))
+    before = security.server_tls.context, security.client_tls()()
+
+    async def main() -> None:
+        security.start(real_env())
+        os.replace(other["ca"], ours["ca"])
+        await until(lambda: caplog.records)
+        await security.stop()
+
+    asyncio.run(main())
+    assert "the old one stays in force: --tls-ca" in caplog.text
+    assert "did not sign the certificate" in caplog.text
+    assert (security.server_tls.context, security.client_tls()()) == before
 
 
 def test_key_that_everybody_can_read_is_warned_of(tmp_path, caplog):

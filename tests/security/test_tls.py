@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -16,9 +17,12 @@ import sarit
 from sarit.cli.dev_ca import make_certificates
 from sarit.client import aio
 from sarit.client.core.login import Tls, UserPassword
-from sarit.env.tls import Handshakes, ServerTls, TlsFiles
+from sarit.env.tls import ServerTls, TlsFiles
+from sarit.env.tls_server import Handshakes, serve_tls
+from sarit.node.security import Security, SecurityConfig
 from tests.limits import HANG_SECONDS
 from tests.security.running import PASSWORD, secured, write_files
+from tests.unit.client.world import until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -110,7 +114,7 @@ def test_client_without_a_certificate_is_refused_where_one_is_needed(tmp_path, c
     asyncio.run(main())
 
 
-def test_unfinished_handshakes_are_bounded_and_forgotten(certificates):
+def test_unfinished_handshakes_are_bounded_and_forgotten(certificates, caplog):
     async def main() -> None:
         made: list[asyncio.BaseProtocol] = []
 
@@ -120,19 +124,16 @@ def test_unfinished_handshakes_are_bounded_and_forgotten(certificates):
                 transport.close()
 
         files = TlsFiles(certificates["server"], certificates["server key"])
-        handshakes = Handshakes(most=2, seconds=0.3)
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            handshakes.before(Counted), "127.0.0.1", 0, ssl=ServerTls(files).context, ssl_handshake_timeout=0.2
-        )
+        handshakes = Handshakes(ServerTls(files), most=2, seconds=0.2)
+        server = await serve_tls(Counted, handshakes, "127.0.0.1", 0, 10)
         port = server.sockets[0].getsockname()[1]
         async with asyncio.timeout(HANG_SECONDS):
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
             # The first two wait for their handshakes to time out, and the third is closed.
             for reader, _ in silent:
-                assert await reader.read() == b""
-            while handshakes.under_way(loop.time()):
-                await asyncio.sleep(0.01)
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way>")
             context = ssl.create_default_context(cafile=certificates["ca"])
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
             assert await reader.read() == b""
@@ -142,6 +143,9 @@ def test_unfinished_handshakes_are_bounded_and_forgotten(certificates):
         server.close()
 
     asyncio.run(main())
+    refused, full = sorted(caplog.messages)[::-1]
+    assert full == "2 TLS handshakes are under way, the limit: new ones are closed"
+    assert refused == "a connection from 127.0.0.1 was refused: TLS handshake: not done in 0.2 s"
 
 
 def test_certificates_are_read_again_and_a_wrong_pair_changes_nothing(tmp_path, certificates):
@@ -159,10 +163,82 @@ def test_certificates_are_read_again_and_a_wrong_pair_changes_nothing(tmp_path, 
     assert not tls.reload()
 
 
+def test_reload_replaces_what_clients_and_other_processes_are_trusted_by(tmp_path):
+    """A CA that was taken out of the file was trusted until the restart, and processes showed the old certificate."""
+    files = {name: tmp_path / f"{name.replace(' ', '-')}.pem" for name in ("ca", "server", "server key")}
+    sets = [make_certificates(tmp_path / name, (), 1) for name in ("first", "second")]
+
+    def use(made) -> None:
+        for name, path in files.items():
+            _replace(made[name], path)
+
+    use(sets[0])
+    ca, certificate, key = (str(files[name]) for name in ("ca", "server", "server key"))
+    security = Security(SecurityConfig(certificate, key, ca, client_certificates=True))
+    client_tls, own = security.client_tls(), security.own_tls().context()
+
+    def connects(context: ssl.SSLContext, name: str | None = "localhost") -> bool:
+        up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = context.wrap_bio(down, up, server_hostname=name)
+        server = security.server_tls.context.wrap_bio(up, down, server_side=True)
+        try:
+            for side in (client, server, client, server):
+                with suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        except ssl.SSLError:
+            return False
+        return True
+
+    outside = [Tls(*(str(made[name]) for name in ("ca", "client", "client key"))).context() for made in sets]
+    assert [connects(each) for each in (*outside, client_tls(), own)] == [True, False, True, True]
+    use(sets[1])
+    assert security.reload() == ["certificates"]
+    assert [connects(each) for each in (*outside, client_tls(), own)] == [False, True, True, True]
+
+
 def _replace(source, target) -> None:
     copy = target.with_suffix(".new")
     shutil.copy(source, copy)
     os.replace(copy, target)
+
+
+def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(certificates):
+    """A client may send its first request in one packet with the end of its handshake."""
+
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport) -> None:
+            self.transport = transport
+
+        def data_received(self, data) -> None:
+            self.transport.write(data)
+
+        def eof_received(self) -> None:
+            self.transport.close()
+
+    async def main() -> bytes:
+        tls = ServerTls(TlsFiles(certificates["server"], certificates["server key"]))
+        server = await serve_tls(Echo, Handshakes(tls), "127.0.0.1", 0, 10)
+        up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = ssl.create_default_context(cafile=certificates["ca"]).wrap_bio(down, up, server_hostname="localhost")
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        received = b""
+        async with asyncio.timeout(HANG_SECONDS):
+            for step in (client.do_handshake, lambda: client.read(100)):
+                while True:
+                    try:
+                        received = step() or b""
+                        break
+                    except ssl.SSLWantReadError:
+                        writer.write(up.read())
+                        down.write(await reader.read(65536))
+                if step == client.do_handshake:
+                    client.write(b"early")
+                    writer.write(up.read())  # with the end of the handshake
+        writer.close()
+        server.close()
+        return received
+
+    assert asyncio.run(main()) == b"early"
 
 
 @pytest.mark.parametrize(

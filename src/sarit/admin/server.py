@@ -39,7 +39,7 @@ from sarit.admin.limits import (
     MAX_HTTP_HEAD_BYTES,
 )
 from sarit.core.admission import Admission
-from sarit.env.tls import Handshakes, listening
+from sarit.env.tls_server import Handshakes, serve_tls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from sarit.env.tls import ServerTls
+    from sarit.env.tls_server import TlsServer
 
 _log = logging.getLogger("sarit.admin")
 
@@ -63,7 +64,7 @@ class AdminServer:
         self._bounded = _Bounded(self._app, self._begun)
         self._connections: dict[Any, _Connection] = {}  # by the client's address
         self._admission = Admission(max_connections)
-        self._server: asyncio.AbstractServer | None = None
+        self._server: asyncio.Server | TlsServer | None = None
         self._make: Any = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -94,9 +95,11 @@ class AdminServer:
         config.load()
         self._make = lambda: H11Protocol(config, state, {})
         loop = asyncio.get_running_loop()
-        factory = self._connection if tls is None else Handshakes().before(self._connection)
-        self._server = await loop.create_server(
-            factory, _address(host), port, backlog=HTTP_BACKLOG, **listening(tls, http=True)
+        address = _address(host)
+        self._server = (
+            await loop.create_server(self._connection, address, port, backlog=HTTP_BACKLOG)
+            if tls is None
+            else await serve_tls(self._connection, Handshakes(tls, http=True), address, port, HTTP_BACKLOG)
         )
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self.port

@@ -106,7 +106,8 @@ async def connect(
     if env is None:
         from sarit.env.real import real_env
 
-        env = real_env(client_tls=context, traces=default_traces(), service="sarit-client")
+        use = None if context is None else lambda: context
+        env = real_env(client_tls=use, traces=default_traces(), service="sarit-client")
     policy = RetryPolicy(retry_timeout)
     addresses = parse_addresses(address)
     attempt_seconds = policy.attempt_of(len(addresses))

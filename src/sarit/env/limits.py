@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from sarit.core.limits import MIB
+
 # TLS: handshakes under way, how long one may take, and the end of a connection.
 MAX_TLS_HANDSHAKES: Final = 1000
 TLS_HANDSHAKE_SECONDS: Final = 10.0
 TLS_SHUTDOWN_SECONDS: Final = 2.0
+MAX_ACCEPTED_AT_ONCE: Final = 100
+ACCEPT_RETRY_SECONDS: Final = 1.0  # when the process has no descriptor left
+MAX_SMALL_FILE_BYTES: Final = 16 * MIB  # users, keys and passwords; more is another file
 
 # -- traces -------------------------------------------------------------------------------
 MAX_TRACED_APPENDS: Final = 10_000  # sampled, and not acknowledged yet; of more the oldest are forgotten

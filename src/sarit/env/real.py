@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from sarit.env.tls import Handshakes, ServerTls
+    from sarit.env.tls import ServerTls
+    from sarit.env.tls_server import Handshakes
     from sarit.env.traces import TraceSettings
 
 T = TypeVar("T")
@@ -182,7 +183,7 @@ class RealThreads:
 class RealNetwork:
     """TCP on the running loop, with TLS where it is given one."""
 
-    def __init__(self, server_tls: ServerTls | None = None, client_tls: SSLContext | None = None) -> None:
+    def __init__(self, server_tls: ServerTls | None = None, client_tls: Callable[[], SSLContext] | None = None) -> None:
         self._server_tls = server_tls
         self._client_tls = client_tls
         self._handshakes: Handshakes | None = None
@@ -206,12 +207,11 @@ class RealNetwork:
             listener.bind(address)
             if self._server_tls is None:
                 return await loop.create_server(factory, sock=listener, backlog=_BACKLOG)
-            from sarit.env.tls import Handshakes, listening
+            from sarit.env.tls_server import Handshakes, TlsServer
 
             if self._handshakes is None:
-                self._handshakes = Handshakes()
-            before = self._handshakes.before(factory)
-            return await loop.create_server(before, sock=listener, backlog=_BACKLOG, **listening(self._server_tls))
+                self._handshakes = Handshakes(self._server_tls)
+            return TlsServer(factory, self._handshakes, [listener], _BACKLOG)
         except BaseException:
             listener.close()
             raise
@@ -221,8 +221,9 @@ class RealNetwork:
     ) -> tuple[asyncio.Transport, Any]:
         """Open a connection."""
         loop = asyncio.get_running_loop()
+        context = self._client_tls() if self._client_tls is not None else None
         with outside_requests():  # its callbacks run in the context of now, also for later requests
-            transport, protocol = await loop.create_connection(factory, host, port, ssl=self._client_tls)
+            transport, protocol = await loop.create_connection(factory, host, port, ssl=context)
         # After the handshake, so the buffers do not raise the window scale, unlike in `serve`.
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -257,8 +258,8 @@ def _big_buffers_allowed() -> bool:
 
 
 def real_env(
-    server_tls: ServerTls | None = None, client_tls: SSLContext | None = None, traces: TraceSettings | None = None,
-    service: str = "sarit",
+    server_tls: ServerTls | None = None, client_tls: Callable[[], SSLContext] | None = None,
+    traces: TraceSettings | None = None, service: str = "sarit",
 ) -> Env:  # fmt: skip
     """The ports of this machine; `server_tls`, `client_tls`: of the connections that are accepted, and made.
 

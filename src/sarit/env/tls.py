@@ -1,26 +1,17 @@
-"""TLS: contexts from files, servers that survive clients who never finish a handshake, certificates that are replaced.
-
-A server knows a client only when its handshake is done: until then the connection is a `_Handshake`, of which there are
-at most MAX_TLS_HANDSHAKES, each for TLS_HANDSHAKE_SECONDS.  Only then the listener behind it is asked for a connection.
-"""
+"""TLS: contexts from files, and what is wrong with these."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import ssl
-import weakref
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.env.limits import MAX_TLS_HANDSHAKES, TLS_HANDSHAKE_SECONDS, TLS_SHUTDOWN_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-_log = logging.getLogger("sarit.security")
+    from collections.abc import Sequence
 
 _HTTP2: Final = "h2"
 _HTTP1: Final = "http/1.1"
@@ -38,15 +29,16 @@ class TlsFiles:
 
 
 class ServerTls:
-    """The context of all listeners of a process.  Raises Invalid: a file is missing, damaged, or does not fit."""
+    """The contexts of all listeners of a process: each new connection uses those of now.
 
-    def __init__(self, files: TlsFiles) -> None:
+    `signed_by`: a file with the CA that must have signed the certificate.  Raises Invalid: a file is missing, damaged,
+    or does not fit."""
+
+    def __init__(self, files: TlsFiles, signed_by: str | None = None) -> None:
         self._files = files
-        self._seen = _times(files)
-        self.context = _server_context(files)
-        # No HTTP/2 on the port of REST, console and metrics: clients would choose it.
-        self.http_context = _server_context(files, [_HTTP1])
-        _check_valid_now(files)
+        self._signed_by = signed_by
+        self._seen = self._times()
+        self.context, self.http_context = self._contexts()
 
     def __repr__(self) -> str:
         return f"<ServerTls of {self._files.certificate}>"
@@ -55,15 +47,23 @@ class ServerTls:
         """Use the files again if they have changed; connections that are open keep what they have.
 
         Whether they were read.  Raises Invalid, and then the old ones stay in force."""
-        seen = _times(self._files)
+        seen = self._times()
         if seen == self._seen:
             return False
-        _server_context(self._files)  # in full first: a pair that does not fit must change nothing
-        _check_valid_now(self._files)
-        _load(self.context, self._files)
-        _load(self.http_context, self._files)
+        self.context, self.http_context = self._contexts()
         self._seen = seen
         return True
+
+    def _contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        made = _server_context(self._files)
+        # No HTTP/2 on the port of REST, console and metrics: clients would choose it.
+        http = _server_context(self._files, [_HTTP1])
+        _check_certificate(self._files, self._signed_by)
+        return made, http
+
+    def _times(self) -> tuple[tuple[int, int] | None, ...]:
+        files = self._files
+        return tuple(map(_time, (files.certificate, files.key, files.ca, self._signed_by)))
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
@@ -108,10 +108,10 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
         context.verify_mode = ssl.CERT_REQUIRED
 
 
-def _check_valid_now(files: TlsFiles) -> None:
-    """Raises Invalid for a certificate that clients would refuse: expired, or not valid yet.
+def _check_certificate(files: TlsFiles, signed_by: str | None) -> None:
+    """Raises Invalid for a certificate that others would refuse: expired, not valid yet, signed by another.
 
-    Python's `ssl` does not show a certificate of our own: a handshake with ourselves, in memory, does."""
+    Python's `ssl` does not show a certificate of our own: handshakes with ourselves, in memory, do."""
     assert files.certificate is not None
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ours.load_cert_chain(files.certificate, files.key, password=lambda: b"")
@@ -119,94 +119,43 @@ def _check_valid_now(files: TlsFiles) -> None:
     theirs.check_hostname = False
     theirs.load_verify_locations(files.certificate)
     theirs.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # whoever signed it
+    try:
+        _meet(theirs, ours)
+    except ssl.SSLCertVerificationError as error:
+        raise Invalid(f"certificate {files.certificate} cannot be used: {error.verify_message}") from None
+    if signed_by is None:
+        return
+    others = client_context(TlsFiles(files.certificate, files.key, signed_by))
+    others.check_hostname = False
+    try:
+        _meet(others, ours)
+    except ssl.SSLCertVerificationError as error:
+        raise Invalid(
+            f"--tls-ca {signed_by} did not sign the certificate {files.certificate} of --tls-cert "
+            f"({error.verify_message}): name the CA that did, and put the certificates between them into --tls-cert"
+        ) from None
+    if files.ca is not None:
+        try:
+            _meet(others, _server_context(files))
+        except ssl.SSLCertVerificationError as error:
+            raise Invalid(
+                f"certificate {files.certificate} is not one for clients, too ({error.verify_message}), and with "
+                "--tls-client-certs processes of an installation show it to each other: make one for both"
+            ) from None
+
+
+def _meet(theirs: ssl.SSLContext, ours: ssl.SSLContext) -> None:
+    """A handshake of a client and a server in memory.  Raises SSLCertVerificationError."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     client, server = theirs.wrap_bio(down, up), ours.wrap_bio(up, down, server_side=True)
-    for side in (client, server, client):
-        try:
+    for side in (client, server, client, server):
+        with suppress(ssl.SSLWantReadError):
             side.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-        except ssl.SSLCertVerificationError as error:
-            raise Invalid(f"certificate {files.certificate} cannot be used: {error.verify_message}") from None
 
 
-def _times(files: TlsFiles) -> tuple[tuple[int, int] | None, ...]:
-    def time(path: str | None) -> tuple[int, int] | None:
-        try:
-            found = os.stat(path) if path is not None else None
-        except OSError:
-            return None
-        return (found.st_mtime_ns, found.st_ino) if found is not None else None
-
-    return tuple(map(time, (files.certificate, files.key, files.ca)))
-
-
-class Handshakes:
-    """The connections of a process whose handshakes are under way; `seconds`: how long one may take."""
-
-    def __init__(self, most: int = MAX_TLS_HANDSHAKES, seconds: float = TLS_HANDSHAKE_SECONDS) -> None:
-        self._most = most
-        self._seconds = seconds
-        # In order of their begin.  Weakly: no protocol hears that its handshake failed.  The transport lets go of it
-        # then, but perhaps in a cycle, which is found late: so age counts, too.
-        self._begun: weakref.WeakKeyDictionary[_Handshake, float] = weakref.WeakKeyDictionary()
-
-    def __repr__(self) -> str:
-        return f"<Handshakes, {len(self._begun)} under way>"
-
-    def under_way(self, now: float) -> int:
-        """How many, at `now` of the clock of the event loop."""
-        while (oldest := next(iter(self._begun.items()), None)) is not None and now - oldest[1] >= self._seconds:
-            del self._begun[oldest[0]]
-        return len(self._begun)
-
-    def before(self, factory: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.BaseProtocol]:
-        """A factory for a server with TLS: `factory` makes the protocol of each connection that is established."""
-
-        def make() -> asyncio.BaseProtocol:
-            now = asyncio.get_running_loop().time()
-            if self.under_way(now) >= self._most:
-                return _Refused()
-            made = _Handshake(self, factory)
-            self._begun[made] = now
-            return made
-
-        return make
-
-    def done(self, handshake: _Handshake) -> None:
-        """One was completed."""
-        self._begun.pop(handshake, None)
-
-
-class _Handshake(asyncio.Protocol):
-    """A connection whose client has not proved that it speaks TLS."""
-
-    __slots__ = ("__weakref__", "_all", "_factory")
-
-    def __init__(self, handshakes: Handshakes, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        self._all = handshakes
-        self._factory = factory
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._all.done(self)
-        protocol = self._factory()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-
-
-class _Refused(asyncio.Protocol):
-    """One too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
-
-
-def listening(tls: ServerTls | None, *, http: bool = False) -> dict[str, Any]:
-    """Arguments of `loop.create_server` for TLS; none without.  `http`: for the port of HTTP."""
-    if tls is None:
-        return {}
-    return {
-        "ssl": tls.http_context if http else tls.context,
-        "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS,
-        "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS,
-    }
+def _time(path: str | None) -> tuple[int, int] | None:
+    with suppress(OSError):
+        if path is not None:
+            found = os.stat(path)
+            return found.st_mtime_ns, found.st_ino
+    return None

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from sarit.admin.console.view import NodeView
     from sarit.env.ports import Env
+    from sarit.env.tls_server import TlsServer
     from sarit.node.settings import NodeConfig
     from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.store import SegmentStore
@@ -236,7 +237,7 @@ class ControllerPart:
         self._controller.quotas.apply = self._stores.use_quotas
         self._watch = ScaleRequestWatch(self._stores, env, self._controller.autoscale.request)
         self._watching: asyncio.Task[None] | None = None
-        self._api: asyncio.Server | None = None
+        self._api: asyncio.Server | TlsServer | None = None
 
     async def open(self) -> None:
         """Start the controller, as soon as the stores of its tables serve."""

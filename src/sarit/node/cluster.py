@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from sarit.coordination.port import Watch
     from sarit.env.ports import Env
+    from sarit.env.tls_server import TlsServer
     from sarit.node.cluster_process import Process
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
     from sarit.node.metrics import Metrics
@@ -335,7 +336,7 @@ class ClusterControllerProcess:
         self._security = security or Security(config.security)
         self._connection: ClusterConnection | None = None
         self._controller: ClusterController | None = None
-        self._api: asyncio.Server | None = None
+        self._api: asyncio.Server | TlsServer | None = None
         self._on_failure: Callable[[], None] = lambda: None
         self._listener: GrpcListener | None = None
         self._skipped = asyncio.Event()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.small_files import read_small_file
 from sarit.security.audit import Audit, AuditLog, NoAudit
 from sarit.security.limits import DEFAULT_TOKEN_SECONDS, MIN_TOKEN_SECONDS, SECURITY_FILES_INTERVAL_SECONDS
 from sarit.security.oidc import OidcConfig, OidcTokens
@@ -100,21 +101,24 @@ class Security:
         self._provider: OidcTokens | None = None
         self._task: asyncio.Task[None] | None = None
         self._audit: Audit | None = None
+        self._client_context: ssl.SSLContext | None = None  # towards processes of this installation
+        self._own_context: ssl.SSLContext | None = None  # towards this process
 
     def __repr__(self) -> str:
         return f"<Security, {'TLS' if self.server_tls else 'no TLS'}, {len(self._users)} users>"
 
-    def client_tls(self) -> ssl.SSLContext | None:
-        """For connections to other processes of this installation."""
+    def client_tls(self) -> Callable[[], ssl.SSLContext] | None:
+        """For connections to other processes of this installation: gives the context of now."""
         if self.server_tls is None:
             return None
-        from sarit.env.tls import TlsFiles, client_context
+        if self._client_context is None:
+            self._client_context = _context_for_processes(self.config)
 
-        context = client_context(TlsFiles(self.config.certificate, self.config.key, self.config.ca))
-        # They are reached at addresses that no certificate has; who they are, the CA and the secret of the installation
-        # say.
-        context.check_hostname = False
-        return context
+        def now() -> ssl.SSLContext:
+            assert self._client_context is not None
+            return self._client_context
+
+        return now
 
     def start(self, env: Env) -> None:
         """Follow changes of the files."""
@@ -146,24 +150,25 @@ class Security:
 
     def own_tls(self) -> Tls | None:
         """For a client of this process that talks to its own controller; None without TLS."""
-        found = self.client_tls()
-        if found is None or self.config.certificate is None:
+        if self.server_tls is None:
             return None
-        import ssl
-
         from sarit.client.core.login import Tls
 
-        context = found
+        if self._own_context is None:
+            self._own_context = _context_for_processes(self.config)
+            self._trust_own_certificate()
+        return Tls(ssl_context=self._own_context)
 
-        # Its certificate is known, whoever signed it.
+    def _trust_own_certificate(self) -> None:
+        """It is known, whoever signed it."""
+        import ssl
+
+        context, certificate = self._own_context, self.config.certificate
+        assert context is not None
+        assert certificate is not None
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.load_verify_locations(self.config.certificate)
-
-        class OwnTls(Tls):
-            def context(self) -> ssl.SSLContext:
-                return context
-
-        return OwnTls()
+        context.load_verify_locations(certificate)
+        context.load_cert_chain(certificate, self.config.key, password=lambda: b"")
 
     def access(self, env: Env) -> Access | None:
         """For a controller; None where everybody may do everything."""
@@ -199,6 +204,10 @@ class Security:
         """Read what has changed; what it was.  Raises Invalid, OSError: that file stays as it was."""
         changed = []
         if self.server_tls is not None and self.server_tls.reload():
+            if self._client_context is not None:
+                self._client_context = _context_for_processes(self.config)
+            if self._own_context is not None:
+                self._trust_own_certificate()  # in place: clients that exist have it
             changed.append("certificates")
         users, keys = _stamp(self.config.users), _stamp(self.config.token_keys)
         if self.config.users is not None and users != self._seen[0]:
@@ -234,7 +243,18 @@ def _server_tls(config: SecurityConfig) -> ServerTls | None:
     with suppress(OSError):
         if config.key is not None and os.stat(config.key).st_mode & _OF_OTHERS:
             _log.warning("%s can be read by every user of this machine: chmod 640 %s", config.key, config.key)
-    return ServerTls(TlsFiles(config.certificate, config.key, config.ca if config.client_certificates else None))
+    files = TlsFiles(config.certificate, config.key, config.ca if config.client_certificates else None)
+    return ServerTls(files, signed_by=config.ca)
+
+
+def _context_for_processes(config: SecurityConfig) -> ssl.SSLContext:
+    from sarit.env.tls import TlsFiles, client_context
+
+    context = client_context(TlsFiles(config.certificate, config.key, config.ca))
+    # They are reached at addresses that no certificate has; who they are, the CA and the secret of the installation
+    # say.
+    context.check_hostname = False
+    return context
 
 
 def _check_provider(config: OidcConfig) -> None:
@@ -246,17 +266,17 @@ def _check_provider(config: OidcConfig) -> None:
     from sarit.security.jwks import parse_keys as parse_public_keys
 
     if config.ca is not None:
-        _read(config.ca, "the provider's CA")
+        read_small_file(config.ca, "--oidc-ca")
     if config.keys_file is not None:
-        parse_public_keys(_read(config.keys_file, "the provider's keys"), config.keys_file)
+        parse_public_keys(read_small_file(config.keys_file, "--oidc-keys"), config.keys_file)
 
 
 def _read_users(path: str) -> dict[str, User]:
-    return parse_users(_read(path, "users").decode(errors="replace"), path)
+    return parse_users(read_small_file(path, "--users").decode(errors="replace"), path)
 
 
 def _read_keys(path: str) -> TokenKeys:
-    data = _read(path, "token keys")
+    data = read_small_file(path, "--token-keys")
     found = os.stat(path)
     if found.st_mode & (_PRIVATE_OF_ROOT if found.st_uid == 0 else _PRIVATE):
         raise Invalid(f"{path} can be read by others, who could make tokens: chmod 600 {path}")
@@ -264,14 +284,6 @@ def _read_keys(path: str) -> TokenKeys:
         return TokenKeys(parse_keys(data))
     except Invalid as error:
         raise Invalid(f"{path}: {error}") from None
-
-
-def _read(path: str, what: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise Invalid(f"the file of {what} cannot be read: {error.strerror}: {path}") from None
 
 
 def _stamp(path: str | None) -> tuple[int, int] | None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sarit.env.ports import Env
+    from sarit.env.tls_server import TlsServer
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
     from sarit.node.ownership import DirectoryClaim
@@ -81,7 +82,7 @@ class Node:
         self.controller_port = config.controller_port
         self.store_port = config.store_port
         self.recovery_seconds = 0.0  # of the store, at the start
-        self._api: asyncio.Server | None = None
+        self._api: asyncio.Server | TlsServer | None = None
         self.api: GrpcListener | None = None
         self._metering: asyncio.Task[None] | None = None
         self.backups: BackupSource | None = None
@@ -160,16 +161,14 @@ class Node:
 
 async def serve_api(
     factory: Callable[[], asyncio.BaseProtocol], config: NodeConfig, security: Security
-) -> asyncio.Server:
+) -> asyncio.Server | TlsServer:
     """Listen on the controller's port.  Raises OSError, Invalid."""
-    options = {}
-    if security.server_tls is not None:
-        from sarit.env.tls import Handshakes, listening
+    host, port = bound_address(config.host), config.controller_port
+    if security.server_tls is None:
+        return await asyncio.get_running_loop().create_server(factory, host, port, backlog=BACKLOG)
+    from sarit.env.tls_server import Handshakes, serve_tls
 
-        factory, options = Handshakes().before(factory), listening(security.server_tls)
-    return await asyncio.get_running_loop().create_server(
-        factory, bound_address(config.host), config.controller_port, backlog=BACKLOG, **options
-    )
+    return await serve_tls(factory, Handshakes(security.server_tls), host, port, BACKLOG)
 
 
 def advertised_address(config: NodeConfig) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
+from sarit.env.small_files import read_small_file
 
 if TYPE_CHECKING:
     import ssl
@@ -50,14 +51,21 @@ Credentials = UserPassword | BearerToken
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files; `ca_file`: None is what the system trusts.  The others: for a server that asks for a certificate."""
+    """PEM files; `ca_file`: None is what the system trusts.  The others: for a server that asks for a certificate.
+
+    `ssl_context`: a context of your own, instead of files; the protocol of gRPC (ALPN h2) is your concern, too."""
 
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
+    ssl_context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
         """For the connections of a client.  Raises Invalid: a file cannot be used."""
+        if self.ssl_context is not None:
+            if (self.ca_file, self.cert_file, self.key_file) != (None, None, None):
+                raise Invalid("Tls takes files, or an ssl_context that has them: give one of both")
+            return self.ssl_context
         from sarit.env.tls import TlsFiles, client_context
 
         return client_context(TlsFiles(self.cert_file, self.key_file, self.ca_file))
@@ -105,10 +113,9 @@ def default_tls(address: str, environ: Mapping[str, str] = os.environ) -> Tls | 
 def first_line(path: str, variable: str) -> str:
     """Of a file with a secret, which `variable` names.  Raises Invalid: it cannot be read."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.readline().rstrip("\r\n")
-    except OSError as error:
-        raise Invalid(f"{variable}: {path} cannot be read: {error.strerror}") from None
+        return read_small_file(path, variable).partition(b"\n")[0].decode().rstrip("\r")
+    except UnicodeDecodeError:
+        raise Invalid(f"{variable}: the first line of {path} is not text in UTF-8") from None
 
 
 def untrusted(name: str, error: ssl.SSLCertVerificationError) -> str:

@@ -25,7 +25,7 @@ def test_bookie_gets_no_handshake_from_a_process_with_tls():
 
         server = await asyncio.start_server(bookie, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        env = real_env(client_tls=ssl.create_default_context())
+        env = real_env(client_tls=ssl.create_default_context)
         bookies = NetworkBookies(env, _NoRegistrations())  # type: ignore[arg-type]
         bookies.read(f"127.0.0.1:{port}", 1, 0, fence=False, done=lambda _: None)
         async with asyncio.timeout(HANG_SECONDS):
