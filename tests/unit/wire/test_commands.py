@@ -1,5 +1,6 @@
 """Commands against the bytes of the published Java client, and against invalid bytes."""
 
+import copy
 import dataclasses
 import random
 import struct
@@ -36,6 +37,23 @@ def test_every_command_has_its_vector():
     assert all(command.code >= w.FIRST_INTERNAL for command, _ in INTERNAL)
     assert all(command.code < w.FIRST_INTERNAL for command, _ in GOLDEN)
     assert all(made.code == code for code, made in w.CODES.items())
+
+
+def test_commands_are_values():
+    one = w.SegmentCreated(1, "s")
+    assert one == w.SegmentCreated(request_id=1, segment="s")
+    assert hash(one) == hash(w.SegmentCreated(1, "s"))
+    assert one != w.SegmentCreated(2, "s")
+    assert one != w.SegmentSealed(1, "s")
+    assert repr(one) == "SegmentCreated(request_id=1, segment='s')"
+    assert copy.copy(one) == dataclasses.replace(one, request_id=1) == one
+    assert w.CreateSegment(1, "s", 0, 0, "").rollover_size_bytes == 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.segment = "t"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del one.segment
+    with pytest.raises(TypeError):
+        w.SegmentCreated(1)
 
 
 def test_an_event_is_its_own_frame():
