@@ -8,19 +8,18 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests import secured
+from tests import fork_server, secured
+from tests.fork_server import SARIT
 from tests.limits import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-SARIT = str(Path(sys.executable).with_name("sarit"))
 READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)(?:.*, HTTP (\S+:\d+))?")
 STOP_SECONDS = HANG_SECONDS
 # `make interop-processes` runs tests against nodes of so many store processes.
@@ -63,14 +62,15 @@ class RunningNode:
             secured.set_environment()
         self._log = directory.with_name(directory.name + ".log")
         self._env = {"SARIT_HTTP_PORT": "off", **(os.environ if env is None else env)}
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | fork_server.Forked | None = None
         self.controller = self.store = self.http = ""
 
     def start(self) -> RunningNode:
         """Start it and wait until it is ready.  Raises AssertionError with its last words."""
         ports = [] if "--controller-port" in self._command else ["--controller-port", "0", "--store-port", "0"]
         with self._log.open("a") as log:
-            self._process = subprocess.Popen(
+            start = fork_server.start if self._command[0] == SARIT else subprocess.Popen
+            self._process = start(
                 [*self._command, *ports], stdout=subprocess.PIPE, stderr=log, text=True, env=self._env
             )
         assert self._process.stdout is not None

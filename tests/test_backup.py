@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import sarit
+from tests import fork_server
 from tests.contract.s3 import s3_server
 from tests.guides.pages import blocks, run_shell
 from tests.limits import HANG_SECONDS
@@ -27,9 +28,7 @@ PADDING = "x" * 2000
 
 
 def run(*words, code=0):
-    done = subprocess.run(
-        [SARIT, *map(str, words)], capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
-    )  # fmt: skip
+    done = fork_server.run([SARIT, *words], text=True, timeout=HANG_SECONDS, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stdout + done.stderr
 
@@ -159,7 +158,7 @@ def objects_of(place):
 def test_backup_that_is_interrupted_is_none_and_the_next_goes_on(written, tmp_path, how):
     _, data = written
     place = tmp_path / "backups"
-    process = subprocess.Popen([SARIT, "backup", "create", place, "--data-dir", data, "--rate", "3M"])
+    process = fork_server.start([SARIT, "backup", "create", place, "--data-dir", data, "--rate", "3M"])
     end = time.monotonic() + HANG_SECONDS
     while not objects_of(place) and time.monotonic() < end:
         time.sleep(0.02)
@@ -185,7 +184,7 @@ def test_store_process_that_is_killed_meanwhile_makes_the_backup_try_again(tmp_p
         while load.acknowledged < 6000 or load.committed < 2:
             time.sleep(0.05)
         acknowledged, committed = load.acknowledged, load.committed
-        backup = subprocess.Popen(
+        backup = fork_server.start(
             [SARIT, "backup", "create", place, "--data-dir", data, "--rate", "4M", "--format", "json"],
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -211,7 +210,7 @@ def test_restore_that_is_killed_goes_on_and_no_node_starts_meanwhile(written, tm
     _, data = written
     place, new = tmp_path / "backups", tmp_path / "new"
     create(place, data)
-    process = subprocess.Popen([SARIT, "restore", place, "--data-dir", new, "--rate", "3M"])
+    process = fork_server.start([SARIT, "restore", place, "--data-dir", new, "--rate", "3M"])
     end = time.monotonic() + HANG_SECONDS
     while not list(new.rglob("c0*/*/*.chunk")) and time.monotonic() < end:
         time.sleep(0.02)

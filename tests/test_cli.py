@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 
 import pytest
 
+from tests import fork_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode
 
@@ -19,8 +19,8 @@ def node(tmp_path_factory):
 
 
 def sarit(node, *words, stdin="", code=0):
-    done = subprocess.run(
-        [SARIT, *words], input=stdin, capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
+    done = fork_server.run(
+        [SARIT, *words], input=stdin, text=True, timeout=HANG_SECONDS, check=False,
         env={"SARIT_CONTROLLER": node.controller, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
     )  # fmt: skip
     assert done.returncode == code, done.stderr
@@ -69,12 +69,12 @@ def test_keys_from_lines_and_json_everywhere(node, tmp_path):
 
 def test_bytes_that_are_no_text_survive(node):
     command = [SARIT, "write", "raw/bytes", "--create", "--controller", node.controller]
-    subprocess.run(command, input=b"\xff\x00 \r\r\nplain", check=True, timeout=HANG_SECONDS, capture_output=True)
+    fork_server.run(command, input=b"\xff\x00 \r\r\nplain", timeout=HANG_SECONDS)
     first, second = sarit(node, "read", "raw/bytes", "--format", "json")[0].splitlines()
     assert base64.b64decode(json.loads(first)["event_base64"]) == b"\xff\x00 \r"
     assert json.loads(second) == {"event": "plain"}
     command = [SARIT, "write", "raw/bytes", "--key-separator", "|", "--controller", node.controller]
-    done = subprocess.run(command, input=b"a|1\n\xff|2\n", check=False, timeout=HANG_SECONDS, capture_output=True)
+    done = fork_server.run(command, input=b"a|1\n\xff|2\n", check=False, timeout=HANG_SECONDS)
     assert done.returncode == 1
     assert b"line 2" in done.stderr
     assert sarit(node, "read", "raw/bytes", "--format", "json")[0].splitlines()[2:] == ['{"event": "1"}']
@@ -176,7 +176,7 @@ def completions(node, *words):
         "_SARIT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("sarit", *words)), "COMP_CWORD": str(len(words)),
         "SARIT_CONTROLLER": node if isinstance(node, str) else node.controller, "PATH": "/usr/bin:/bin",
     }  # fmt: skip
-    done = subprocess.run([SARIT], env=env, capture_output=True, text=True, timeout=HANG_SECONDS, check=True)
+    done = fork_server.run([SARIT], env=env, text=True, timeout=HANG_SECONDS)
     assert done.stderr == ""
     return {line.partition(",")[2] for line in done.stdout.splitlines() if line}
 

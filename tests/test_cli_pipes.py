@@ -14,6 +14,7 @@ from contextlib import suppress
 import pytest
 
 from sarit.core.limits import REPEATED_SIGNAL_SECONDS
+from tests import fork_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode, hears_signals
 
@@ -33,15 +34,11 @@ def environment(node):
 
 
 def run(node, *words, **options):
-    return subprocess.run(
-        [SARIT, *words], capture_output=True, timeout=HANG_SECONDS, check=False, env=environment(node), **options
-    )
+    return fork_server.run([SARIT, *words], timeout=HANG_SECONDS, check=False, env=environment(node), **options)
 
 
 def begin(node, *words, **options):
-    return subprocess.Popen(
-        [SARIT, *words], stderr=subprocess.PIPE, env=environment(node), preexec_fn=hears_signals, **options
-    )
+    return fork_server.start([SARIT, *words], stderr=subprocess.PIPE, env=environment(node), **options)
 
 
 def test_the_cut_of_an_interrupted_read_covers_what_was_printed(node):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 
+from tests import fork_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode
 from tests.test_cli import sarit
@@ -71,6 +71,6 @@ def test_two_keys_and_bytes_that_are_no_text(tmp_path):
             "--controller",
             node.controller,
         ]
-        assert subprocess.run(command, check=True, capture_output=True, timeout=HANG_SECONDS).stdout == b"\xfe\n\n"
+        assert fork_server.run(command, timeout=HANG_SECONDS).stdout == b"\xfe\n\n"
         assert "is not base64" in sarit(node, "table", "get", "shop/raw", "§", "--base64", code=2)[1]
         assert "have 1 bytes, not 0" in sarit(node, "table", "get", "shop/raw", "ab", code=1)[1]

@@ -15,6 +15,7 @@ import sarit
 from sarit.cli.transfer import importing, raw_format
 from sarit.cli.transfer.rows import Row
 from sarit.core.errors import Invalid
+from tests import fork_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode
 
@@ -36,8 +37,8 @@ def client(node):
 
 
 def run(node, *words, code=0, **options):
-    done = subprocess.run(
-        [SARIT, *map(str, words)], capture_output=True, timeout=HANG_SECONDS, check=False,
+    done = fork_server.run(
+        [SARIT, *words], timeout=HANG_SECONDS, check=False,
         env={**os.environ, "SARIT_CONTROLLER": node.controller}, **options,
     )  # fmt: skip
     assert done.returncode == code, done.stderr.decode()
@@ -113,7 +114,7 @@ def test_an_export_that_is_killed_goes_on_and_has_each_event_once(node, client, 
             writer.write(f"{number:06d}" + "x" * 10_000, key=str(number % 5))
     file = tmp_path / f"out.{form}"
     progress = Path(f"{file}.progress")
-    begun = subprocess.Popen([SARIT, "export", f"x/killed-{form}", str(file)],
+    begun = fork_server.start([SARIT, "export", f"x/killed-{form}", str(file)],
                              env={**os.environ, "SARIT_CONTROLLER": node.controller})  # fmt: skip
     deadline = time.monotonic() + HANG_SECONDS
     while begun.poll() is None and not (progress.exists() and json.loads(progress.read_text())["noted"]["events"]):
@@ -137,7 +138,7 @@ def test_an_import_that_is_killed_goes_on_and_writes_each_event_once(node, clien
     progress = Path(f"{file}.import")
     kills = 0
     for wanted in (20_000, 60_000, 100_000):
-        begun = subprocess.Popen([SARIT, "import", str(file), "x/import"], stderr=subprocess.DEVNULL,
+        begun = fork_server.start([SARIT, "import", str(file), "x/import"], stderr=subprocess.DEVNULL,
                                  env={**os.environ, "SARIT_CONTROLLER": node.controller})  # fmt: skip
         deadline = time.monotonic() + HANG_SECONDS
         while begun.poll() is None and not (

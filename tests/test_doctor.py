@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from tests import fork_server
 from tests.contract.s3 import s3_server
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.limits import HANG_SECONDS
@@ -21,7 +22,10 @@ def doctor(*options, env=None, limit=None):
     if limit is not None:
         command = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *command]
     environ = {**os.environ, "SARIT_HTTP_PORT": "off", **(env or {})}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False, env=environ)
+    if limit is None:
+        done = fork_server.run(command, text=True, timeout=HANG_SECONDS, check=False, env=environ)
+    else:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False, env=environ)
     assert done.stdout, done.stderr
     return {found["check"]: found for found in json.loads(done.stdout)}, done.returncode
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import threading
 import time
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from contextlib import ExitStack
 import pytest
 
 import sarit
+from tests import fork_server
 from tests.faults.damaged_chunks import DAMAGED, damage, write_both
 from tests.faults.test_failed_container import holds_tables
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
@@ -49,7 +49,7 @@ def test_http_port_that_is_taken_is_named_with_its_option(tmp_path):
         port = node.http.rpartition(":")[2]
         command = [SARIT, "standalone", "--data-dir", str(tmp_path / "other"), "--controller-port", "0"]
         command += ["--store-port", "0", "--http-port", port]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+        done = fork_server.run(command, text=True, timeout=HANG_SECONDS, check=False)
         assert done.returncode == 1
         assert f"port {port} of 127.0.0.1 is taken (--http-port)" in done.stderr
 

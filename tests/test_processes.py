@@ -15,7 +15,7 @@ import pytest
 import sarit
 from sarit.core.names import SegmentId, StreamName
 from sarit.store.store import container_of
-from tests import secured
+from tests import fork_server, secured
 from tests.limits import HANG_SECONDS
 from tests.nodes import READY, SARIT, RunningNode, hears_signals
 
@@ -170,10 +170,8 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path):
     ],
 )
 def test_processes_that_cannot_be_are_refused(tmp_path, options, reason):
-    ended = subprocess.run(
-        [SARIT, "standalone", "--data-dir", str(tmp_path / "data"), *options], capture_output=True, text=True,
-        timeout=HANG_SECONDS,
-    )  # fmt: skip
+    command = [SARIT, "standalone", "--data-dir", str(tmp_path / "data"), *options]
+    ended = fork_server.run(command, text=True, timeout=HANG_SECONDS, check=False)
     assert reason in " ".join(ended.stderr.split())
     assert ended.returncode in (1, 2)
     assert not (tmp_path / "data").exists()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
+from tests import fork_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode
 
@@ -14,7 +14,7 @@ from tests.nodes import SARIT, RunningNode
 def run(node: RunningNode, *arguments: str) -> str:
     """What a verbose command says of its calls."""
     command = [SARIT, "--verbose", *arguments, "--controller", node.controller]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=True)
+    done = fork_server.run(command, text=True, timeout=HANG_SECONDS)
     return done.stderr
 
 

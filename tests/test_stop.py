@@ -9,15 +9,15 @@ import subprocess
 
 import pytest
 
-from tests.nodes import SARIT, STOP_SECONDS, hears_signals
+from tests import fork_server
+from tests.nodes import SARIT, STOP_SECONDS
 
 
 def starting(tmp_path, *options, **env):
     command = [SARIT, "standalone", "--data-dir", str(tmp_path / "data"), "--controller-port", "0", "--store-port", "0"]
-    return subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, **env}, preexec_fn=hears_signals,
-    )  # fmt: skip
+    return fork_server.start(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **env}
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

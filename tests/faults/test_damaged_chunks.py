@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 
 import pytest
 
 import sarit
+from tests import fork_server
 from tests.faults.damaged_chunks import DAMAGED, EVENTS, GOOD_EVENTS, KINDS, WHOLE, damage, event, write_both
 from tests.nodes import SARIT, RunningNode
 
@@ -95,9 +95,8 @@ def test_batch_and_bytes_raise_corrupt_at_once(damaged):
 
 def test_command_fails_at_once_and_says_what_to_do(damaged):
     node, chunk, good = damaged
-    done = subprocess.run(
-        [SARIT, "read", DAMAGED, "--controller", node.controller], capture_output=True, timeout=AT_ONCE_SECONDS * 4
-    )
+    command = [SARIT, "read", DAMAGED, "--controller", node.controller]
+    done = fork_server.run(command, timeout=AT_ONCE_SECONDS * 4, check=False)
     assert done.returncode == 1
     assert done.stdout.count(b" event ") >= good
     check(done.stderr.decode(), chunk, time.monotonic())
