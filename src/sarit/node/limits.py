@@ -36,6 +36,8 @@ USUAL_DESCRIPTORS: Final = 8192
 
 # -- controllers on stores of other processes -------------------------------------------------------
 STORES_RETRY_SECONDS: Final = 0.5  # between two attempts to begin
+# A store that did not answer a request which earlier versions do not know is asked for it again after that time.
+EARLIER_STORE_SECONDS: Final = 60.0
 CONTROLLER_DRAIN_SECONDS: Final = 5.0  # for calls under way, when a controller stops
 
 # -- the cluster ------------------------------------------------------------------------------------

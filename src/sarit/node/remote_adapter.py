@@ -7,9 +7,10 @@ each container.  A store that does not own the container (any more) answers Wron
 Of any other, an answer that does not come leaves the outcome unknown: Unavailable, and the caller decides
 (`controller/ports.py`).
 
-*Connections.*  All connections introduce themselves (`wire/commands/internal.py`).  Per store there are four: tables,
-segments, creations, and requests that wait.  A store reads no more from a connection with many requests in progress;
-creations wait while memory is short, and must not stop the requests that free memory.
+*Connections.*  All connections introduce themselves (`wire/commands/internal.py`).  Per store there are those for
+tables, segments, creations, and requests that wait.  A store reads no more from a connection with many requests in
+progress; creations wait while memory is short, and must not stop the requests that free memory.  What stores of an
+earlier version do not know has a connection of its own, too: they end it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, T
 from sarit.core.limits import NOT_EXISTS, REMOTE_RETRY_SECONDS, STORES_POLL_SECONDS
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice
 from sarit.core.repeated_log import RepeatedLog
+from sarit.node.limits import EARLIER_STORE_SECONDS
 from sarit.store.store import container_of
 from sarit.wire import commands as wire
 
@@ -48,8 +50,9 @@ _TABLES: Final = "tables"
 _SEGMENTS: Final = "segments"
 _CREATIONS: Final = "creations"
 _WAITING: Final = "waiting"
-# A connection of its own: a store of an earlier release ends it, because it does not know the request.
+# Connections of their own: a store of an earlier version ends them, because it does not know the request.
 _QUOTAS: Final = "quotas"
+_FRESH: Final = "fresh creations"
 
 _NO_POSITION: Final = -1
 _ADVICE: Final = {1: ScaleAdvice.SPLIT, 2: ScaleAdvice.MERGE}
@@ -98,6 +101,10 @@ class StoreConnections:
 
     def __repr__(self) -> str:
         return f"<StoreConnections by {self.router!r}>"
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._env.clock.monotonic()
 
     def addresses(self) -> list[Address]:
         """The stores that serve a container, in order of their containers."""
@@ -257,6 +264,8 @@ class RemoteSegments:
         """`advertised`: the host that clients get instead of the one that the router has."""
         self._stores = stores
         self._advertised = advertised
+        # Stores that did not answer it, as one of an earlier version; when each may be asked again.
+        self._without_fresh: dict[Address, float] = {}
 
     async def _ask(self, segment: str, make: Callable[[int], Any], kind: type[Any], *, repeatable: bool = False) -> Any:
         return _expect(await self._stores.ask(segment, make, _SEGMENTS, repeatable=repeatable), kind, segment)
@@ -280,13 +289,18 @@ class RemoteSegments:
         await gather_all([self._create_fresh_at(address, names) for address, names in by_store.items()])
 
     async def _create_fresh_at(self, address: Address | None, segments: Sequence[str]) -> None:
-        if address is not None:
+        if address is not None and self._stores.now() >= self._without_fresh.get(address, 0.0):
             request = partial(wire.CreateFreshSegments, segments=tuple(segments))
-            with suppress(NotSent):
-                _expect(await self._stores.ask_at(address, request, _CREATIONS), wire.SegmentsCreated, segments[0])
+            try:
+                _expect(await self._stores.ask_at(address, request, _FRESH), wire.SegmentsCreated, segments[0])
                 return
-        # A container has no owner, or another one by now.  Some may have been created before it left, so that the
-        # others' owners have to look them up.
+            except NotSent:
+                pass
+            except Unavailable as error:
+                _log.info("the store at %s:%d creates segments one by one for a while: %s", *address, error)
+                self._without_fresh[address] = self._stores.now() + EARLIER_STORE_SECONDS
+        # A container has no owner, or another one by now, or one that does not know the request.  Some may have been
+        # created before, so that the others' owners have to look them up.
         for segment in segments:
             with suppress(Exists):
                 await self.create(segment)

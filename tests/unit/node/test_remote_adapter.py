@@ -20,6 +20,7 @@ from sarit.node.remote_adapter import (
     ScaleRequestWatch,
     StoreConnections,
 )
+from sarit.store.server import connection
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
@@ -124,6 +125,41 @@ def test_fresh_segments_are_created_by_one_request_to_each_store(monkeypatch):
             assert (await segments.info(name)).length == 0
         # As after an attempt of which a part took effect.
         await segments.create_fresh(SEGMENTS)
+        await connections.close()
+        for store in stores:
+            await store.stop()
+
+    run(test)
+
+
+def test_fresh_segments_are_created_one_by_one_at_a_store_of_an_earlier_version(monkeypatch):
+    async def test():
+        world = World()
+        stores = [await Store(world, {number}).start() for number in range(2)]
+        connections = StoreConnections(stores[0].env, FixedRouter(2, [store.address for store in stores]), SECRET)
+        segments = RemoteSegments(connections)
+
+        def decode(code, payload):
+            if code == wire.CreateFreshSegments.code:
+                raise wire.ProtocolError(f"there is no command {code}")
+            return wire.decode(code, payload)
+
+        monkeypatch.setattr(connection, "decode", decode)
+        tried = []
+        right = Connection.ask
+
+        async def ask(self, make):
+            tried.append(type(make(1)))
+            return await right(self, make)
+
+        monkeypatch.setattr(Connection, "ask", ask)
+        for attempt in range(2):
+            names = [f"{name}-{attempt}" for name in SEGMENTS]
+            await segments.create_fresh(names)
+            for name in names:
+                assert (await segments.info(name)).length == 0
+        # It is not asked in vain for each transaction.
+        assert tried.count(wire.CreateFreshSegments) == 2
         await connections.close()
         for store in stores:
             await store.stop()

@@ -8,8 +8,8 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.OutcomeUnknown(request_id=7, segment="a", message="m"), "000000000000000700016100016d"),
     (w.ConditionFailed(request_id=7, segment="a", message="m"), "000000000000000700016100016d"),
     (
-        w.CreateFreshSegments(request_id=7, segments=("a", "b")),
-        "000000000000000700000002000161000162",
+        w.CreateFreshSegment(request_id=7, segment="a", target_rate=3, scale_type=1, rollover_size_bytes=64),
+        "000000000000000700016100000003010000000000000040",
     ),
     (
         w.ChangeTable(
@@ -46,4 +46,5 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.UseQuotas(request_id=7, stores=2, quotas=("a",)), "00000000000000070000000200000001000161"),
     (w.QuotasUsed(request_id=7), "0000000000000007"),
     (w.SegmentsCreated(request_id=7), "0000000000000007"),
+    (w.CreateFreshSegments(request_id=7, segments=("a", "b")), "000000000000000700000002000161000162"),
 ]

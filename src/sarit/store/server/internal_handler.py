@@ -97,6 +97,7 @@ class InternalSession:
         self._scale_requests: dict[str, ScaleAdvice] = {}
         self._wake = asyncio.Event()
         self._handlers: dict[type, Handler] = {
+            wire.CreateFreshSegment: self._create_fresh_one,
             wire.CreateFreshSegments: self._create_fresh,
             wire.ChangeTable: self._change_table,
             wire.ScanTable: self._scan_table,
@@ -136,6 +137,12 @@ class InternalSession:
             self._wake.set()
 
     # -- segments -----------------------------------------------------------------------------
+
+    async def _create_fresh_one(self, c: wire.CreateFreshSegment) -> wire.Command:
+        await self._store.container(c.segment).create(
+            c.segment, scale_type=c.scale_type, target_rate=c.target_rate, rollover=c.rollover_size_bytes, fresh=True
+        )
+        return wire.SegmentCreated(c.request_id, c.segment)
 
     async def _create_fresh(self, c: wire.CreateFreshSegments) -> wire.Command:
         await create_fresh(self._store, c.segments)

@@ -19,6 +19,7 @@ from sarit.wire.primitives import (
     LONG,
     TEXT,
     Blob,
+    Byte,
     Flag,
     Int,
     ListCodec,
@@ -125,11 +126,16 @@ class ConditionFailed(Command):
 
 
 @command(1_000_004)
-class CreateFreshSegments(Command):
-    """Create segments that never existed: the store need not look for them.  Answer: SegmentsCreated."""
+class CreateFreshSegment(Command):
+    """As CreateSegment, of a segment that never existed.  Answer: SegmentCreated.
+
+    Only controllers of earlier versions send it."""
 
     request_id: Long
-    segments: Texts
+    segment: Text
+    target_rate: Int
+    scale_type: Byte
+    rollover_size_bytes: Long
 
 
 @command(1_000_005)
@@ -270,3 +276,11 @@ class SegmentsCreated(Command):
     """Answer to CreateFreshSegments: all exist."""
 
     request_id: Long
+
+
+@command(1_000_021)
+class CreateFreshSegments(Command):
+    """Create segments that never existed: the store need not look for them.  Answer: SegmentsCreated."""
+
+    request_id: Long
+    segments: Texts

@@ -20,6 +20,7 @@ from tests.unit.store.server.test_connection import SEGMENT, Server, run
 
 SECRET = b"of this installation"
 INTERNAL = [
+    wire.CreateFreshSegment(3, SEGMENT, 0, 0, 0),
     wire.CreateFreshSegments(3, (SEGMENT,)),
     wire.ChangeTable(3, "t", ()),
     wire.ScanTable(3, "t", b"", False, b"", 1),
@@ -162,6 +163,18 @@ def test_session_ends_with_its_connection():
             client.writer.close()
             while server.handler._sessions:
                 await asyncio.sleep(0)
+
+    run(test())
+
+
+def test_controller_of_an_earlier_version_creates_a_fresh_segment():
+    async def test():
+        async with serving() as server:
+            client = await introduced(server)
+            request = wire.CreateFreshSegment(3, SEGMENT, 100, 1, 64)
+            assert await client.ask(request) == wire.SegmentCreated(3, SEGMENT)
+            assert await server.store.container(SEGMENT).length(SEGMENT) == 0
+            assert type(await client.ask(request)) is wire.SegmentAlreadyExists
 
     run(test())
 
