@@ -32,6 +32,7 @@ KEYS = 7
 # A write that takes longer is named in the result.
 STALL_SECONDS = 0.5
 JAVA_PEER = Path(__file__).parent / "java" / "RollingPeer.java"
+PYTHON_PEER = Path(__file__).with_name("peers.py")
 RUST_PEER = Path(__file__).parent / "rust"
 CARGO_SECONDS = 3600
 # What each kind of client is called on the command line.
@@ -204,12 +205,16 @@ def build_rust() -> str:
     return str(target / "release" / "rolling-peer")
 
 
-def commands(cluster: RunningCluster, name: Name, directory: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
-    """How each client is started.  Raises PeerMissing."""
+def commands(
+    cluster: RunningCluster, name: Name, directory: Path, kinds: Sequence[str], earlier: str | None = None
+) -> dict[str, list[str]]:
+    """How each client is started.  `earlier`: a Python with an earlier version of Sarit.  Raises PeerMissing."""
     python = [sys.executable, "-m", "tests.cluster.peers"]
     found: dict[str, list[str]] = {}
     if "sarit" in kinds:
         found["Sarit, both controllers"] = [*python, "sarit", cluster.controller]
+        if earlier is not None:
+            found["Sarit, earlier version"] = [earlier, str(PYTHON_PEER), "sarit", cluster.controller]
     if "python" in kinds:
         found["Python, one name"] = [*python, "official", name.address]
         found["Python, one controller"] = [*python, "official", cluster.controllers[1].address]
@@ -237,13 +242,15 @@ def available(kinds: Sequence[str], directory: Path, say: Callable[[str], None])
 
 
 @contextmanager
-def loaded_clients(cluster: RunningCluster, directory: Path, kinds: Sequence[str]) -> Iterator[list[LoadedClient]]:
-    """Clients of these kinds, all of which write.  Raises PeerMissing."""
+def loaded_clients(
+    cluster: RunningCluster, directory: Path, kinds: Sequence[str], *, earlier: str | None = None
+) -> Iterator[list[LoadedClient]]:
+    """Clients of these kinds, all of which write; `earlier`: see `commands`.  Raises PeerMissing."""
     with ExitStack() as stack:
         name = Name([controller.address for controller in cluster.controllers])
         stack.callback(name.close)
         clients = []
-        for number, (who, command) in enumerate(commands(cluster, name, directory, kinds).items()):
+        for number, (who, command) in enumerate(commands(cluster, name, directory, kinds, earlier).items()):
             clients.append(LoadedClient(who, f"stream-{number}", command, directory))
             stack.callback(clients[-1].kill)
         for client in clients:

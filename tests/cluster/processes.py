@@ -56,6 +56,16 @@ class ClusterProcess:
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
         return self
 
+    def use(self, program: str) -> ClusterProcess:
+        """Have the next start run this command `sarit`."""
+        self._command = [program, *self._command[1:]]
+        return self
+
+    @property
+    def program(self) -> str:
+        """The command `sarit` that its next start runs."""
+        return self._command[0]
+
     def wait(self) -> ClusterProcess:
         """Wait until it is ready.  Raises AssertionError with its last words."""
         end = time.monotonic() + HANG_SECONDS
@@ -117,13 +127,14 @@ class RunningCluster:
 
     def __init__(
         self, directory: Path, stores: int = 3, controllers: int = 2, containers: int = 12, *, bookies: int = 0,
-        s3: S3Server | None = None, http: bool = False,
+        s3: S3Server | None = None, http: bool = False, program: str = SARIT,
     ) -> None:  # fmt: skip
         """`bookies`: for the log; none: a directory.  `s3`: for index and long-term storage; None: directories.
 
-        `http`: each process answers probes."""
+        `http`: each process answers probes.  `program`: the command `sarit` that makes it, and runs its processes."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
+        self.program = program
         self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         self.url = f"zookeeper://{self.zookeeper.hosts}/test"
         self._http = http
@@ -173,7 +184,8 @@ class RunningCluster:
         """Start one more store."""
         name = f"s{len(self.stores) + 1}"
         command = [
-            SARIT, "store", "--cluster", self.url, "--id", name, "--port", str(self._ports.pop()), "--memory", "1G",
+            self.program, "store", "--cluster", self.url, "--id", name, "--port", str(self._ports.pop()),
+            "--memory", "1G",
         ]  # fmt: skip
         if self._apart:
             command += ["--machine", f"machine-{name}"]
@@ -181,7 +193,7 @@ class RunningCluster:
         return process.wait() if wait else process
 
     def _controller(self, number: int) -> ClusterProcess:
-        command = [SARIT, "controller", "--cluster", self.url, "--port", str(self._ports.pop()), "--expect",
+        command = [self.program, "controller", "--cluster", self.url, "--port", str(self._ports.pop()), "--expect",
                    str(self._count)]  # fmt: skip
         return self._process(f"controller-{number}", command)
 
@@ -192,7 +204,7 @@ class RunningCluster:
     def sarit(self, *arguments: str) -> str:
         """Run a command of this cluster; what it printed."""
         done = subprocess.run(
-            [SARIT, *arguments], env=self.environ, capture_output=True, text=True,
+            [self.program, *arguments], env=self.environ, capture_output=True, text=True,
             timeout=HANG_SECONDS, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

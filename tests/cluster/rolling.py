@@ -110,6 +110,12 @@ def roll(cluster: RunningCluster, say: Say, parts: Sequence[str]) -> Events:
     return events
 
 
+def keep_logs(stack: ExitStack, directory: Path, folder: Path | None) -> None:
+    """Have the logs of all processes in a folder at the end."""
+    if folder is not None:
+        stack.callback(shutil.copytree, directory, folder, ignore=_BUT_LOGS, dirs_exist_ok=True)
+
+
 def run(
     cluster: RunningCluster, directory: Path, say: Say, *, parts: Sequence[str] = PARTS[:2],
     kinds: Sequence[str] = KINDS[:3], probes: bool = False,
@@ -163,8 +169,7 @@ def main() -> None:
         cluster = stack.enter_context(
             RunningCluster(directory / "cluster", containers=given.containers, bookies=3 if shared else 0, s3=s3)
         )
-        if given.keep is not None:
-            stack.callback(shutil.copytree, directory / "cluster", given.keep, ignore=_BUT_LOGS, dirs_exist_ok=True)
+        keep_logs(stack, directory / "cluster", given.keep)
         parts = given.only or (PARTS if given.bookies else PARTS[:2])
         kinds = (*given.clients, "rust") if given.rust and "rust" not in given.clients else given.clients
         clients = run(cluster, directory / "classes", say, parts=parts, kinds=kinds)
