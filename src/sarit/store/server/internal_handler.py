@@ -139,6 +139,10 @@ class InternalSession:
     # -- segments -----------------------------------------------------------------------------
 
     async def _create_fresh_one(self, c: wire.CreateFreshSegment) -> wire.Command:
+        if not c.segment:
+            # A list, under this code: controllers sent that for some days of November 2026.  After this answer they
+            # send one CreateSegment for each.
+            return wire.WrongHost(c.request_id, "", "")
         await self._store.container(c.segment).create(
             c.segment, scale_type=c.scale_type, target_rate=c.target_rate, rollover=c.rollover_size_bytes, fresh=True
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.core.errors import Invalid, Unavailable
+from sarit.core.errors import Invalid, NotFound, Unavailable
 from sarit.core.metering import ScaleAdvice
 from sarit.env.real import RealNetwork
 from sarit.store.server import internal_handler
@@ -175,6 +175,20 @@ def test_controller_of_an_earlier_version_creates_a_fresh_segment():
             assert await client.ask(request) == wire.SegmentCreated(3, SEGMENT)
             assert await server.store.container(SEGMENT).length(SEGMENT) == 0
             assert type(await client.ask(request)) is wire.SegmentAlreadyExists
+
+    run(test())
+
+
+def test_list_under_the_code_of_one_segment_is_sent_elsewhere():
+    async def test():
+        async with serving() as server:
+            client = await introduced(server)
+            listed = wire.encode(wire.CreateFreshSegments(3, (SEGMENT, "s/t/9.#epoch.0")))
+            assert listed[:4] == wire.CreateFreshSegments.code.to_bytes(4)
+            client.writer.write(wire.CreateFreshSegment.code.to_bytes(4) + listed[4:])
+            assert type(await client.reply()) is wire.WrongHost
+            with pytest.raises(NotFound):
+                await server.store.container(SEGMENT).length(SEGMENT)
 
     run(test())
 
