@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 SCOPE = "rolling"
 KEYS = 7
-# A write that takes longer is named in the result.
+# A write that takes longer is named in the result, if it is one of the longest of its client.
 STALL_SECONDS = 0.5
+NAMED_STALLS = 5
 JAVA_PEER = Path(__file__).parent / "java" / "RollingPeer.java"
 PYTHON_PEER = Path(__file__).with_name("peers.py")
 RUST_PEER = Path(__file__).parent / "rust"
@@ -286,6 +287,8 @@ def table(clients: Sequence[LoadedClient], events: Sequence[tuple[float, str]]) 
     lines += [
         f"{client.name}: a write took {stall.seconds:.2f} s from {stall.at()}, {after(stall.began, events)}"
         for client in clients
-        for stall in client.stalls
+        for stall in sorted(
+            sorted(client.stalls, key=lambda stall: -stall.seconds)[:NAMED_STALLS], key=lambda stall: stall.ended
+        )
     ]
     return "\n".join(lines)
