@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: observability help setup demo test prove interop-processes interop-security security-scan soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
+.PHONY: observability help setup demo test prove interop-processes interop-security security-scan soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-upgrade cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -68,6 +68,9 @@ cluster-failover: setup  ## 30 kills of a store under load: how long each contai
 
 cluster-rolling: setup  ## restart all of a cluster, one by one, under load of Pravega's clients and ours: 0 errors (docs/cluster.md)
 	@$(BIN)/python -m tests.cluster.rolling $(ROLLING)
+
+cluster-upgrade: setup  ## restart all of a cluster with another version, and back, under load: 0 errors; UPGRADE="--from COMMIT" (docs/cluster.md)
+	@$(BIN)/python -m tests.cluster.upgrade $(UPGRADE)
 
 cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS servers (needs Java and Maven)
 	@$(BIN)/pytest -m long tests/components tests/contract tests/cluster
