@@ -322,7 +322,8 @@ def _order(scan: int, starts: dict[int, int], found: _Places, sends: _Sends) -> 
     for at in np.flatnonzero(same & (key[1:] < key[:-1]))[:_SHOWN]:
         yield Violation("order", f"scan {scan}: {_name(key[at + 1])} comes after {_name(key[at])}")
     index, known = sends.find(key)
-    bound = known & (sends.segment[index] != ANY_SEGMENT)
+    bound = known.copy()
+    bound[known] = sends.segment[index[known]] != ANY_SEGMENT
     for at in np.flatnonzero(same & bound[1:] & (key[1:] > key[:-1] + 1))[:_SHOWN]:
         yield Violation("gap", f"scan {scan}: {_name(key[at])} is followed by {_name(key[at + 1])}")
     first = np.flatnonzero(np.concatenate(([True], ~same)) & bound)

@@ -21,6 +21,7 @@ from sarit.node.settings import NodeConfig
 from sarit.node.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
+from simulation.backup_port import offer_backups
 from simulation.objects import ProcessChunks
 from simulation.quotas import change_quotas
 from simulation.restart_faults import RestartFaults
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Coroutine
 
+    from sarit.node.ownership import DirectoryClaim
     from sarit.storage.port import ChunkStorage
     from simulation.disk import SimulatedDisk
     from simulation.options import Options
@@ -58,7 +60,8 @@ class Cluster:
         self.net.config = replace(self.net.config, fragment=options.split, max_fragments=6)
         self.machine = world.machine(NODE)
         self.machine.disk_latency = self._disk_delay
-        self.clients = world.machine(CLIENTS).start()
+        clients = world.machine(CLIENTS)
+        self.clients = clients.process or clients.start()
         self._latency = self.rng("latency")
         self._storage_rng = self.rng("storage")
         self._index_rng = self.rng("index")
@@ -67,6 +70,7 @@ class Cluster:
         self.chunks = MemoryChunks(self.storage_faults)
         self.index_faults = IndexFaults(self._index_delay, draw=self._index_rng.random)
         self.indexes = MemoryIndexes(self.index_faults)
+        self.store_hosts = [NODE]
         self.quiet = False
         self.node: Node | None = None
         self.storage: ChunkStorage | None = None
@@ -94,6 +98,11 @@ class Cluster:
     def disk(self) -> SimulatedDisk:
         """The node's disk as it is now."""
         return self.machine.disk
+
+    def use_disk(self, disk: SimulatedDisk) -> None:
+        """Put another disk into the node's machine; no process runs on it."""
+        self.machine.disk = disk
+        self._trace_disk()
 
     @property
     def process(self) -> Process | None:
@@ -149,30 +158,42 @@ class Cluster:
             self.end(power=False)
         taken.put_back()
 
-    async def _serve(self, process: Process) -> None:
+    def config(self) -> NodeConfig:
+        """The node's."""
         options = self.options
-        process.on_death(self.indexes.crash)
         # Object storage is not in the data directory.
         url = None if options.storage == "directory" else "s3://simulated"
-        config = NodeConfig(
+        return NodeConfig(
             DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, url, limits=options.limits(),
             times=options.times(),
         )  # fmt: skip
+
+    async def claim(self, process: Process) -> tuple[DirectoryClaim, ChunkStorage, LocalLogProvider]:
+        """The node's directory and storage, claimed by a process, and its logs.  Raises what the claims raise."""
+        config = self.config()
         claim = claim_directory(config, process.env, "memory")
         storage: ChunkStorage
-        if options.storage == "directory":
+        if self.options.storage == "directory":
             storage = await open_directory(f"{DATA}/chunks", process.env)
         else:
             rng = self.rng(f"chunks {process.number}")
             storage = chunks = ProcessChunks(self.chunks, rng, self.outside)
             process.on_death(chunks.die)
-        logs = LocalLogProvider(process.env, f"{DATA}/log", options.log_file_bytes)
+        logs = LocalLogProvider(process.env, f"{DATA}/log", self.options.log_file_bytes)
         self.storage = storage
         await claim_long_term_storage(config, process.env, storage, claim)
-        node = Node(config, process.env, logs, self.indexes, storage)
+        return claim, storage, logs
+
+    async def _serve(self, process: Process) -> None:
+        options = self.options
+        process.on_death(self.indexes.crash)
+        claim, storage, logs = await self.claim(process)
+        node = Node(self.config(), process.env, logs, self.indexes, storage)
         if not options.quotas:  # one request less in two seconds
             node.controller.quotas.apply = None
         await node.start(claim)
+        if options.backups:
+            node.backups = await offer_backups(node.store, NODE, process.env)
         if options.quotas:
             process.spawn(change_quotas(node.store, self.rng(f"quotas {process.number}")), "quotas")
         self.node = node

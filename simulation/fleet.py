@@ -29,6 +29,7 @@ from sarit.store.health import HealthState
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
+from simulation.backup_port import offer_backups
 from simulation.checked_logs import CheckedLogs, LogHistories
 from simulation.cluster import CONTROLLER_PORT, STORE_PORT, Cluster
 from simulation.kill_matrix import KillMatrix
@@ -37,6 +38,7 @@ from simulation.services import BookKeeperServices, Drawn, SharedServices
 from simulation.shared_parts import ProcessIndexes
 
 if TYPE_CHECKING:
+    from sarit.node.backup_source import BackupSource
     from simulation.options import Options
     from simulation.services import Connected
     from simulation.world import Machine, Process, World
@@ -56,13 +58,14 @@ class FleetStore:
         self.member: Member | None = None
         self.listener: StoreListener | None = None
         self.connected: Connected | None = None
+        self.backups: BackupSource | None = None
 
     def __repr__(self) -> str:
         return f"<FleetStore {self.name} {self.store}>"
 
     def forget(self) -> None:
         """Its process has ended."""
-        self.store = self.member = self.listener = self.connected = None
+        self.store = self.member = self.listener = self.connected = self.backups = None
 
 
 class FleetController:
@@ -105,6 +108,7 @@ class Fleet(Cluster):
         self.stores = [
             FleetStore(f"s{number}", world.machine(f"10.0.0.{number}")) for number in range(1, options.stores + 1)
         ]
+        self.store_hosts = [store.machine.address for store in self.stores]
         self.controllers = [
             FleetController(world.machine(f"10.0.1.{number}")) for number in range(1, options.controllers + 1)
         ]
@@ -199,6 +203,8 @@ class Fleet(Cluster):
         meters.request_scaling = internal.request_scaling
         listener = StoreListener(segments, max_connections=config.max_connections, internal=internal)
         await listener.listen(store.machine.address, STORE_PORT)
+        if self.options.backups:
+            store.backups = await offer_backups(segments, store.machine.address, process.env)
         process.spawn(meters.run(), f"meters {store.name}")
         member.start(segments)
         store.store, store.member, store.listener = segments, member, listener

@@ -28,6 +28,7 @@ NEVER_SECONDS: Final = 10_000.0
 _OWNERSHIP_ALONE: Final = 0.4
 _ON_BOOKIES: Final = 0.5
 _LOG_ALONE: Final = 0.8
+_BACKED_UP: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Options:
     old_changes: float = 0.0
     early_requests: float = 0.0
     quotas: bool = False
+    backups: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
     entry_bytes: int = 0
@@ -253,6 +255,7 @@ def draw(seed: int) -> Options:
         checksum_block_bytes=pick((512, 4 * KIB, 256 * KIB)),
         scrub_bytes_per_second=pick((0, 100 * KIB, 10 * 1024 * KIB)),
         **_last(rng),
+        backups=random.Random(f"{seed}/backups").random() < _BACKED_UP,
     )
 
 

@@ -26,6 +26,7 @@ from checkers import table as table_checker
 from sarit.core.coverage_probes import listening
 from sarit.core.errors import SaritError
 from sarit.wire import commands as wire
+from simulation.actors.backups import Backups
 from simulation.actors.byte_users import ByteUsers
 from simulation.actors.event_time import EventTimeActors
 from simulation.actors.links import Link
@@ -49,6 +50,7 @@ from simulation.inventory import awaiting_in, chunks_in, placed_in
 from simulation.mutants import MUTANTS
 from simulation.nemesis import Nemesis
 from simulation.options import Options, draw
+from simulation.restored import Restored
 from simulation.services import shorter_pauses
 from simulation.world import run_world
 
@@ -125,6 +127,7 @@ class Run:
         self.reader_group = ReaderGroupActors(self.cluster)
         self.table_users = TableUsers(self.cluster)
         self.byte_users = ByteUsers(self.cluster)
+        self.backups = Backups(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -169,6 +172,8 @@ class Run:
         await self._restart_and_read("after a power cut")
         if not isinstance(cluster, Fleet):
             await flip_records(cluster, self.segments)
+        restored = Restored(cluster, self.backups, self.history, self.transactions, self.streams)
+        await restored.check(self.segments, self.tables)
         await self.streams.close()
         bounds.cancel()
         for task in watch:
@@ -201,6 +206,7 @@ class Run:
         ]
         if options.truncations:
             watch.append(cluster.spawn(Truncator(cluster, history, self.segments).run(), "truncator"))
+        watch += self.backups.start()
         work += (
             self.registers.start() + self.transactions.start() + self.synchronizers.start() + self.table_users.start()
         )

@@ -52,7 +52,7 @@ MUST_REACH = {
     "appends_throttled", "segment_evicted", "cache_evicted", "checkpoint_committed", "chunk_write_retried",
     "extents_joined", "garbage_deleted", "orphans_swept", "scaled", "transaction_merged", "sealed",
     "auto_scaled", "stream_transaction_committed", "retention_truncated", "watermark", "state_compacted",
-    "table_user_conflict", "group_checkpoint", "group_reader_crashed",
+    "table_user_conflict", "group_checkpoint", "group_reader_crashed", "backup_restored", "deletion_held_for_a_backup",
 }  # fmt: skip
 # With several stores on one set of logs.
 MUST_REACH_WITH_STORES = {

@@ -131,15 +131,18 @@ class Streams:
                 self.cluster.trace.note("scale", repr(error))
         await client.close()
 
-    async def scan(self, name: str) -> None:
-        """Read all of the stream through the client, as a scan; a new client each time."""
+    async def scan(self, name: str, *, only_found: bool = False) -> None:
+        """Read all of the stream through the client, as a scan; a new client each time.
+
+        `only_found`: its segments are those that its head leads to, not all that any reader has seen."""
         if not self.cluster.options.stream_writers:
             return
         client = await self.client()
-        await self._learn_graph(client)
+        found = await self._learn_graph(client)
         reader = StreamReader(self, self._readers, client)
         await reader.read_to_the_tail()
-        segments = [SegmentId.unpack(packed) for packed in self._segments]
+        seen = [SegmentId.unpack(packed) for packed in self._segments]
+        segments = [segment for segment in seen if segment in found or not only_found]
         infos = await client.segment_infos(STREAM, segments)
         for segment, info in infos.items():
             number = self.segment(segment.packed)
@@ -147,7 +150,8 @@ class Streams:
         self.cluster.trace.note("stream scanned", name, len(infos))
         await client.close()
 
-    async def _learn_graph(self, client: Client) -> None:
+    async def _learn_graph(self, client: Client) -> set[SegmentId]:
+        """All segments from the head on."""
         controller = client.session.controller
         current = await client.session.with_retry(lambda: controller.current_segments(STREAM))
         self.stream.active([(found.low, found.high) for found in current])
@@ -164,6 +168,7 @@ class Streams:
                 if successor.segment not in seen:
                     seen.add(successor.segment)
                     waiting.append(successor.segment)
+        return seen
 
     async def close(self) -> None:
         """End all clients."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from simulation.mutants import (
     appends,
+    backups,
     clients,
     controllers,
     coordination,
@@ -29,6 +30,6 @@ from simulation.mutants.registry import Mutant, registered
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "ledger_ends",
-    "ledgers", "logs", "ownership", "quotas", "segments", "sessions", "stores", "tiering",
+    "MUTANTS", "Mutant", "appends", "backups", "clients", "controllers", "coordination", "damage", "groups",
+    "ledger_ends", "ledgers", "logs", "ownership", "quotas", "segments", "sessions", "stores", "tiering",
 ]  # fmt: skip
