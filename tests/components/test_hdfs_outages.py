@@ -1,24 +1,29 @@
-"""A node under load whose long-term storage on a real HDFS hangs, dies, and refuses writes.
+"""A node under load whose long-term storage on a real HDFS hangs, dies in whole or in part, and refuses writes.
 
 Appends go on until the bound of dirty bytes, are throttled then, and go on by themselves; nothing is lost.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
 
+import hdfs_native
 import pytest
 
 import sarit
 from benchmarks.peers.maven import class_path
 from sarit.core.limits import HDFS_CALL_SECONDS
 from tests.cluster.load import Load
-from tests.components.hdfs import HdfsServer
+from tests.components.hdfs import HdfsParts, HdfsServer
 from tests.limits import HANG_SECONDS
-from tests.nodes import RunningNode
+from tests.nodes import SARIT, RunningNode
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * HANG_SECONDS)]
 
@@ -37,7 +42,7 @@ def wait_for(node: RunningNode, text: str, count: int, load: Load | None = None)
         time.sleep(0.1)
 
 
-def safe_mode(hdfs: HdfsServer, how: str) -> None:
+def safe_mode(hdfs: HdfsServer | HdfsParts, how: str) -> None:
     """Have the namenode refuse changes, or not."""
     command = ["java", "-Xmx128m", "-cp", class_path("hadoop"), "org.apache.hadoop.hdfs.tools.DFSAdmin"]
     done = subprocess.run(
@@ -103,4 +108,106 @@ def test_hdfs_that_hangs_dies_or_refuses_writes_loses_nothing(tmp_path):
         load.check(node.controller)
     finally:
         node.kill()
+        hdfs.kill()
+
+
+def storage_reasons(node: RunningNode) -> tuple[bool, list[str]]:
+    """Whether the node is ready, and what its health says of long-term storage."""
+    with suppress(urllib.error.HTTPError):
+        with urllib.request.urlopen(f"http://{node.http}/readyz", timeout=HANG_SECONDS):
+            pass
+        with urllib.request.urlopen(f"http://{node.http}/healthz", timeout=HANG_SECONDS) as answer:
+            reasons = json.loads(answer.read())["reasons"]
+        return True, [each["text"] for each in reasons if each["code"] == "storage-away"]
+    return False, []
+
+
+def away(node: RunningNode, load: Load, text: str, count: int) -> None:
+    """Long-term storage takes nothing, appends go on all the same, and health names the reason."""
+    load.more()
+    wait_for(node, TAKES_NONE, count, load)
+    load.more()
+    ready, reasons = storage_reasons(node)
+    assert ready, "appends do not wait yet"
+    assert len(reasons) == 1
+    assert text in reasons[0], reasons
+
+
+def back(node: RunningNode, load: Load, count: int) -> None:
+    """Chunks are written again."""
+    wait_for(node, TAKES_AGAIN, count, load)
+    load.more()
+    assert storage_reasons(node) == (True, [])
+
+
+def test_each_part_of_hdfs_dies_alone_and_a_folder_is_read_only(tmp_path):
+    hdfs = HdfsParts(tmp_path / "hdfs").start()
+    superuser = hdfs_native.Client(hdfs.url)
+    superuser.mkdirs("/node", create_parent=True)
+    superuser.set_owner("/node", "sarit", "sarit")
+    node = RunningNode(
+        tmp_path / "data", "--containers", "1", "--storage", f"{hdfs.url}/node", "--http-port", "0",
+        env={**os.environ, "HADOOP_USER_NAME": "sarit"},
+    ).start()  # fmt: skip
+    assert hdfs.namenode is not None
+    assert hdfs.datanode is not None
+    try:
+        load = Load(node.controller, segments=4, padding_bytes=500).start()
+        load.more()
+        hdfs.datanode.kill()
+        away(node, load, "write chunk", 1)
+        hdfs.start_datanode()
+        back(node, load, 1)
+        hdfs.namenode.kill()
+        away(node, load, "write chunk", 2)
+        hdfs.start_namenode()
+        back(node, load, 2)
+        safe_mode(hdfs, "enter")
+        away(node, load, "HDFS is in safe mode, which takes no writes", 3)
+        safe_mode(hdfs, "leave")
+        back(node, load, 3)
+        for folder in ("/node", "/node/.incoming"):
+            superuser.set_permission(folder, 0o555)
+        away(node, load, "HDFS refuses that: may this user (HADOOP_USER_NAME) write to the folder?", 4)
+        for folder in ("/node", "/node/.incoming"):
+            superuser.set_permission(folder, 0o755)
+        back(node, load, 4)
+        load.stop()
+        assert node.stop() == 0
+        node.start()
+        load.check(node.controller)
+        assert "Traceback" not in node.log()
+    finally:
+        node.kill()
+        hdfs.kill()
+
+
+def test_start_on_an_hdfs_that_is_read_only_is_one_error_and_leaves_nothing(tmp_path):
+    hdfs = HdfsParts(tmp_path / "hdfs").start()
+    superuser = hdfs_native.Client(hdfs.url)
+    superuser.mkdirs("/others", create_parent=True)
+    options = [SARIT, "standalone", "--data-dir", str(tmp_path / "data"), "--controller-port", "0", "--store-port", "0"]
+
+    def start() -> str:
+        done = subprocess.run(
+            [*options, "--storage", f"{hdfs.url}/others/node"],
+            capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
+            env={**os.environ, "HADOOP_USER_NAME": "sarit", "SARIT_HTTP_PORT": "off"},
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    try:
+        assert "HDFS refuses that: may this user (HADOOP_USER_NAME) write to the folder?" in start()
+        safe_mode(hdfs, "enter")
+        assert "HDFS is in safe mode, which takes no writes: wait until it has left it" in start()
+        safe_mode(hdfs, "leave")
+        assert not list(superuser.list_status("/others"))
+        superuser.set_owner("/others", "sarit", "sarit")
+        with RunningNode(
+            tmp_path / "data", "--storage", f"{hdfs.url}/others/node", env={**os.environ, "HADOOP_USER_NAME": "sarit"}
+        ) as node:
+            assert answers(node) < HANG_SECONDS
+    finally:
         hdfs.kill()
