@@ -57,6 +57,9 @@ class BookieServer:
     ) -> None:  # fmt: skip
         """`options`: of Java.  `settings`: of its configuration, in place of those below."""
         self.port = port
+        self._classes = class_path("bookkeeper")
+        if settings.get("httpServerEnabled"):
+            self._classes += f":{class_path('bookkeeper-http')}"
         self._options = options
         self.name = f"127.0.0.1:{port}"
         self._directory = directory
@@ -75,9 +78,7 @@ class BookieServer:
     def start(self) -> BookieServer:
         """Start it, without waiting."""
         main = ("org.apache.bookkeeper.server.Main", "--conf", str(self.configuration))
-        self._process = Process(
-            ("java", *self._options, "-cp", class_path("bookkeeper"), *main), self._directory, "bookie"
-        )
+        self._process = Process(("java", *self._options, "-cp", self._classes, *main), self._directory, "bookie")
         return self
 
     def wait(self) -> None:

@@ -8,19 +8,22 @@ import time
 
 import pytest
 
+from benchmarks.peers.process import free_ports
+from tests.components.bookkeeper import BookieServer, set_up
+from tests.components.zookeeper import ZooKeeperServer
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * HANG_SECONDS)]
 
 
-def doctor(url, tmp_path):
-    """The finding about BookKeeper."""
+def doctor(url, tmp_path, check="BookKeeper"):
+    """The finding of a check."""
     command = [SARIT, "doctor", "--json", "--data-dir", tmp_path, "--controller-port", "0", "--store-port", "0"]
     command += ["--log", url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
     assert done.stdout, done.stderr
-    (found,) = [found for found in json.loads(done.stdout) if found["check"] == "BookKeeper"]
+    (found,) = [found for found in json.loads(done.stdout) if found["check"] == check]
     return found
 
 
@@ -50,6 +53,52 @@ def test_doctor_counts_bookies(bookkeeper, tmp_path):
         for bookie in bookkeeper.bookies[1:]:
             bookie.start().wait()
     until("OK", url, tmp_path)
+
+
+@pytest.fixture
+def admin_bookies(tmp_path):
+    """A bookie that syncs and says so, one that says nothing, one that does not sync; and their ZooKeeper."""
+    ports = free_ports(5)
+    zookeeper = ZooKeeperServer(tmp_path / "zookeeper").start()
+    set_up(zookeeper)
+    http = {"httpServerEnabled": "true", "httpServerClass": "org.apache.bookkeeper.http.vertx.VertxHttpServer"}
+    settings = [
+        http | {"httpServerPort": ports[3]},
+        {},
+        http | {"httpServerPort": ports[4], "journalSyncData": "false"},
+    ]
+    bookies = [
+        BookieServer(tmp_path / f"bookie-{number}", zookeeper, ports[number], **values)
+        for number, values in enumerate(settings)
+    ]
+    try:
+        for bookie in bookies:
+            bookie.start()
+        for bookie in bookies:
+            bookie.wait()
+        yield *bookies, zookeeper
+    finally:
+        for bookie in bookies:
+            bookie.kill()
+        zookeeper.kill()
+
+
+def test_doctor_names_bookies_that_do_not_sync(admin_bookies, tmp_path):
+    _, silent, lies, zookeeper = admin_bookies
+    url = f"bookkeeper://{zookeeper.hosts}/ledgers?e=1&w=1&a=1"
+    found = doctor(url, tmp_path, "journals of bookies")
+    assert found["level"] == "FAIL"
+    assert found["text"] == f"they acknowledge what is in memory alone: {lies.name} (journalSyncData=false)"
+    for bookie, level, text in (
+        (lies, "WARN", f"these do not say whether they sync: {silent.name}"),
+        (silent, "OK", "1 bookies sync before they acknowledge"),
+    ):
+        bookie.kill()
+        end = time.monotonic() + HANG_SECONDS
+        # A dead bookie is registered until its session has ended.
+        while (found := doctor(url, tmp_path, "journals of bookies"))["text"] != text:
+            assert time.monotonic() < end, found
+        assert found["level"] == level
 
 
 def test_doctor_says_that_bookkeeper_is_not_there(bookkeeper, tmp_path):

@@ -176,7 +176,7 @@ def _parse(data: bytes) -> LedgerMetadata:
     password = b""
     ensembles: list[tuple[int, tuple[str, ...]]] = []
     custom: dict[str, bytes] = {}
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 6:
             ensembles.append(_parse_ensemble(_as_bytes(number, value)))
         elif number == 8:
@@ -208,7 +208,7 @@ def _parse(data: bytes) -> LedgerMetadata:
 def _parse_ensemble(data: bytes) -> tuple[int, tuple[str, ...]]:
     bookies: list[str] = []
     first = NO_ENTRY
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1:
             bookies.append(_as_bytes(number, value).decode())
         elif number == 2:
@@ -218,7 +218,7 @@ def _parse_ensemble(data: bytes) -> tuple[int, tuple[str, ...]]:
 
 def _parse_pair(data: bytes) -> tuple[str, bytes]:
     key, content = "", b""
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1:
             key = _as_bytes(number, value).decode()
         elif number == 2:
@@ -259,7 +259,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number does not end")
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes | None]]:
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes | None]]:
     """(number, value) of each field; None for the value of a kind that no field here has.  Raises ValueError."""
     at = 0
     while at < len(data):
