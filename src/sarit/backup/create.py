@@ -14,61 +14,44 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sarit.backup.index_copy import IndexSnapshot, check_chunk, chunks_of, length_of
+from sarit.backup.index_copy import check_chunk, chunks_of, length_of
 from sarit.backup.limits import ATTEMPT_PAUSE_SECONDS, ATTEMPTS, INDEX_PART_BYTES
 from sarit.backup.manifest import ContainerBackup, Manifest, Piece, digest_of
 from sarit.backup.moment import Stores
-from sarit.backup.node_connection import TryAgain, connect
+from sarit.backup.node_connection import TryAgain
 from sarit.backup.pacing import Pacer, for_each
 from sarit.backup.place import open_place, url_of
+from sarit.backup.source import describe_node
 from sarit.core.errors import Corrupt, Invalid, NotFound, Unavailable
-from sarit.node.ownership import read_description
-from sarit.node.pieces import CHUNKS_FOLDER, index_file
 from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from sarit.backup.indexes import Indexes, Snapshot
     from sarit.backup.pacing import Progress
     from sarit.backup.place import Place
+    from sarit.backup.source import Source
     from sarit.env.ports import Env, Worker
     from sarit.storage.layout import Extent
     from sarit.storage.port import ChunkStorage
-
-_WORK_FOLDER = "backup-work"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The data directory of a running node, as `meta` describes it."""
-
-    directory: str
-    node: str
-    containers: int
-    storage_url: str
-
-
-def describe_source(env: Env, directory: str) -> Source:
-    """Raises Invalid: it is not a data directory whose node can be backed up."""
-    if not env.files.exists(f"{directory}/meta"):
-        raise Invalid(f"{directory} is not a data directory of Sarit: it has no file `meta`")
-    meta = read_description(env.files, directory)
-    storage = str(meta["storage"])
-    url = f"file://{directory}/{CHUNKS_FOLDER}" if storage == CHUNKS_FOLDER else storage
-    return Source(directory, str(meta["node"]), int(meta["containers"]), url)
 
 
 async def create(env: Env, directory: str, place_name: str, rate: int, progress: Progress) -> Manifest:
     """Back up the node that runs on `directory`; `rate` in bytes per second, 0 for no limit.
 
     Raises Invalid (source or place cannot be used), Corrupt (a chunk of the node is damaged: its name), Unavailable."""
-    source = describe_source(env, directory)
-    folder = url_of(place_name).removeprefix("file://")
-    if f"{folder}/".startswith(f"{directory}/") or url_of(place_name) == source.storage_url:
+    return await create_from(env, describe_node(env, directory), place_name, rate, progress)
+
+
+async def create_from(env: Env, source: Source, place_name: str, rate: int, progress: Progress) -> Manifest:
+    """As `create`, of a node or a cluster."""
+    if url_of(place_name) in source.places or any(
+        f"{url_of(place_name)}/".startswith(f"{each}/") for each in source.places
+    ):
         raise Invalid(f"{place_name} is part of the node: a backup must be elsewhere, best on another machine")
     async with AsyncExitStack() as closing:
         backup = _Backup(env, source, place_name, rate, progress, closing)
@@ -94,27 +77,25 @@ class _Backup:
         self._rate = rate
         self._progress = progress
         self._closing = closing
-        self._opened: tuple[Place, Worker, _Copier] | None = None
+        self._opened: tuple[Place, Indexes, _Copier] | None = None
 
     async def attempt(self) -> Manifest:
         """One attempt.  Raises as `create`, and TryAgain."""
-        source = self._source
-        connections = await connect(self._env.files, source.directory)
-        stores = Stores(connections, source.containers)
+        stores = Stores(await self._source.connect(), self._source.containers)
         try:
             return await stores.while_kept(self._work(stores))
         finally:
             await stores.close()
 
     async def _work(self, stores: Stores) -> Manifest:
-        place, worker, copier = self._opened or await self._open()
+        place, indexes, copier = self._opened or await self._open()
         moment_ms = self._env.clock.wall_ms()
         await stores.take()
         # Only one backup at a time gets as far as the first index: a mark that is in the place is of a dead one.
-        snapshots = await _snapshots(self._source, stores, worker)
+        snapshots = await _snapshots(self._source.containers, stores, indexes)
         return await _locked(place, copier.copy(snapshots, moment_ms))
 
-    async def _open(self) -> tuple[Place, Worker, _Copier]:
+    async def _open(self) -> tuple[Place, Indexes, _Copier]:
         """Once, by the first attempt whose stores answer: a place is not made in vain."""
         env, source, closing = self._env, self._source, self._closing
         place = await open_place(env, self._place_name, create=True)
@@ -125,7 +106,7 @@ class _Backup:
         worker = env.threads.worker("backup")
         closing.push_async_callback(worker.close)
         copier = _Copier(env, source, place, storage, worker, Pacer(env.clock, self._rate), self._progress)
-        self._opened = place, worker, copier
+        self._opened = place, source.indexes(worker), copier
         return self._opened
 
 
@@ -141,18 +122,20 @@ async def _locked(place: Place, copying: Coroutine[Any, Any, Manifest]) -> Manif
         await place.unlock()
 
 
-async def _snapshots(source: Source, stores: Stores, worker: Worker) -> dict[int, tuple[int, IndexSnapshot]]:
-    """Read transactions on all indexes, with the frames that they show.  Raises Unavailable."""
-    found: dict[int, tuple[int, IndexSnapshot]] = {}
+async def _snapshots(containers: int, stores: Stores, indexes: Indexes) -> dict[int, tuple[int, Snapshot]]:
+    """Snapshots of all indexes, with the frames that they show.  Raises Unavailable, TryAgain."""
+    found: dict[int, tuple[int, Snapshot]] = {}
+
+    async def take(number: int) -> None:
+        frame = await stores.committed(number)
+        found[number] = frame, await indexes.snapshot(number, frame)
+        await stores.read(number)
+
     try:
-        for number in range(source.containers):
-            frame = await stores.committed(number)
-            path = f"{source.directory}/{index_file(number)}"
-            found[number] = frame, await worker.run(partial(IndexSnapshot, path, frame))
-            await stores.read(number)
+        await for_each(range(containers), take)
     except BaseException:
         for _, snapshot in found.values():
-            snapshot.close()
+            await snapshot.close()
         raise
     return found
 
@@ -165,7 +148,7 @@ class _Copier:
         progress: Progress,
     ) -> None:  # fmt: skip
         self._env = env
-        self._work = f"{source.directory}/{_WORK_FOLDER}"
+        self._work = source.work
         self._source = source
         self._place = place
         self._storage = storage
@@ -176,15 +159,13 @@ class _Copier:
         self._parts: set[Piece] = set()  # parts of indexes in the place
         self.copied_bytes = 0
 
-    async def copy(self, snapshots: dict[int, tuple[int, IndexSnapshot]], moment_ms: int) -> Manifest:
+    async def copy(self, snapshots: dict[int, tuple[int, Snapshot]], moment_ms: int) -> Manifest:
         """Copy everything; the manifest is written when this returns."""
         files, worker = self._env.files, self._worker
         await worker.run(lambda: files.make_dirs(self._work))
         # All of them first: the WAL of the node grows while it is read.
         for number, (_, snapshot) in snapshots.items():
-            path = f"{self._source.directory}/{index_file(number)}"
-            self._progress.begin(f"index {number}", await worker.run(partial(_length, self._env, path)))
-            await worker.run(partial(snapshot.copy, files, self._path(number), self._progress.add))
+            await snapshot.copy(self._path(number), self._progress)
         for piece in await self._place.pieces():
             if piece.name:
                 self._there[piece.name] = piece
@@ -248,11 +229,3 @@ def _checked_digest(name: str, extents: list[Extent], data: memoryview) -> str:
     """Raises DamagedChunk.  Blocking."""
     check_chunk(name, extents, data)
     return digest_of(data)
-
-
-def _length(env: Env, path: str) -> int:
-    file = env.files.open(path, "read")
-    try:
-        return file.size()
-    finally:
-        file.close()

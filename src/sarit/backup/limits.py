@@ -15,3 +15,5 @@ MAX_MANIFEST_BYTES: Final = 1024 * MIB
 EXTENTS_PER_PAGE: Final = 5000
 ATTEMPTS: Final = 5  # of one backup, when a store ends or a container moves meanwhile
 ATTEMPT_PAUSE_SECONDS: Final = 1.0  # before the second one; a second longer each time
+INDEX_ROWS_PER_COMMIT: Final = 2000  # of an index that is copied record by record
+COPY_CACHE_BYTES: Final = 0  # each block of an index on an object store is read once

@@ -89,8 +89,8 @@ async def connect(files: Files, data_dir: str) -> list[NodeConnection]:
                 raise Invalid(f"the node on {data_dir} cannot be reached: {error}") from None
         if not connections:
             raise Invalid(
-                f"no node that can be backed up runs on {data_dir}: start `sarit standalone` there.  A node with "
-                "--index-storage and a cluster cannot be backed up yet"
+                f"no node that can be backed up runs on {data_dir}: start `sarit standalone` there; a cluster "
+                "is named with --cluster"
             )
     except BaseException:
         for connection in connections:

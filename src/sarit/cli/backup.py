@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sarit.cli.option_types import STORAGE_URL, Memory
+from sarit.cli.option_types import CLUSTER_URL, STORAGE_URL, Memory, Name
 from sarit.cli.options import Commands, count_of, format_option, show
 from sarit.cli.progress import Bar
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
     from typing import TypeVar
 
@@ -39,6 +41,24 @@ _rate_option = click.option(
     default="0",
     help="Bytes to copy in a second at most, as 20M.  [default: 0: no limit]",
 )
+_cluster_option = click.option(
+    "--cluster", type=CLUSTER_URL, metavar="URL", help="zookeeper://HOST:PORT,HOST:PORT/NAME, instead of --data-dir."
+)
+_machine_option = click.option(
+    "--machine",
+    type=Name(),
+    default=socket.gethostname,
+    metavar="NAME",
+    help="This machine, for a cluster in directories of one.  [default: the host name]",
+)
+_work_option = click.option(
+    "--work",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default="sarit-backup-work",
+    show_default=True,
+    help="For copies of a cluster's indexes, meanwhile.",
+)
 
 
 @click.group(cls=Commands)
@@ -51,20 +71,38 @@ def backup() -> None:
 
 @backup.command()
 @_place_argument
-@_data_dir_option
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The data directory of a node.")
+@_cluster_option
+@_machine_option
+@_work_option
 @_rate_option
 @format_option
-def create(place: str, data_dir: Path, rate: int, output: str) -> None:
-    """Back up the node that runs on a data directory, as of one moment.
+def create(
+    place: str, data_dir: Path | None, cluster: str | None, machine: str, work: Path, rate: int, output: str
+) -> None:
+    """Back up the node that runs on a data directory, or a cluster, as of one moment.
 
     Chunks that BACKUP has already are not copied again.  A backup that was interrupted is not listed; the next one goes
     on with what it has copied.
     """
     from sarit.backup.create import create as make
+    from sarit.backup.create import create_from
 
-    path = str(data_dir.absolute())
+    _one_of(data_dir, cluster)
+    path = None if data_dir is None else str(data_dir.absolute())
+    folder = str(work.absolute())
     began = _monotonic()
-    manifest = _run(lambda env, bar: make(env, path, place, rate, bar))
+
+    async def back_up(env: Env, bar: Bar) -> Manifest:
+        if path is not None:
+            return await make(env, path, place, rate, bar)
+        from sarit.backup.cluster import describe_cluster
+        from sarit.node.cluster_settings import parse_cluster
+
+        source = await describe_cluster(env, parse_cluster(str(cluster)), machine, folder)
+        return await create_from(env, source, place, rate, bar)
+
+    manifest = _run(back_up)
     seconds = _monotonic() - began
     text = (
         f"backup {manifest.number} is complete: {manifest.total_bytes:,} bytes, {manifest.copied_bytes:,} of them "
@@ -187,12 +225,21 @@ _CONTAINERS = 4  # the default of `sarit standalone`
 
 def _run(work: Any) -> Any:
     """Run `work(env, bar)` on an event loop."""
+    from sarit.client.core.login import default_tls
     from sarit.env.real import real_env
 
     bar = Bar()
+    tls = default_tls("")
+
+    def use() -> ssl.SSLContext:
+        assert tls is not None
+        context = tls.context()
+        # Stores are reached at addresses that no certificate has; who they are, the CA and the secret say.
+        context.check_hostname = False
+        return context
 
     async def main() -> Any:
-        return await work(real_env(), bar)
+        return await work(real_env(client_tls=None if tls is None else use), bar)
 
     try:
         return asyncio.run(main())
@@ -200,6 +247,11 @@ def _run(work: Any) -> Any:
         raise click.Abort from None
     finally:
         bar.end()
+
+
+def _one_of(data_dir: Path | None, cluster: str | None) -> None:
+    if (data_dir is None) == (cluster is None):
+        raise click.UsageError("give --data-dir DIR of a node, or --cluster URL of a cluster")
 
 
 def _monotonic() -> float:

@@ -38,6 +38,7 @@ from sarit.index.limits import (
     INDEX_POLL_SECONDS,
     INDEX_READ_AHEAD_BYTES,
     INDEX_REQUEST_SECONDS,
+    INDEX_SNAPSHOT_SECONDS,
     INDEX_WARM_SECONDS,
 )
 from sarit.index.sealing import seal, unseal
@@ -274,6 +275,11 @@ class SlateIndex:
             rows = await iterator.next_batch(limit)
         return [(row.key[len(prefix) :], row.value) for row in rows]
 
+    async def reader_shutdown(self) -> None:
+        """Of a handle that only reads.  Raises an error of SlateDB."""
+        self._closed = True
+        await self._database.shutdown()
+
     async def load(self) -> None:
         """Read which ranges are to be swept; once, before anything else.  Raises Unavailable, Corrupt."""
         marks = await self._scan_one(_MARK_PREFIX, b"", _AFTER_MARKS, _MAX_MARKS)
@@ -299,6 +305,37 @@ class SlateIndex:
             raise Fenced(str(self._failure))
         if self._failure is not None:
             raise Unavailable(f"the index {self._place} is dead after a failed commit: {self._failure}")
+
+
+class SlateSnapshot:
+    """One container's index at one moment, read beside its owner.  Close it.
+
+    A checkpoint of SlateDB keeps its objects until then, for INDEX_SNAPSHOT_SECONDS at most."""
+
+    def __init__(self, admin: Any, checkpoint: str, index: SlateIndex) -> None:
+        self._admin = admin
+        self._checkpoint = checkpoint
+        self._index = index
+
+    def __repr__(self) -> str:
+        return f"<SlateSnapshot {self._checkpoint} of {self._index!r}>"
+
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of one key or none, as `Index`."""
+        return [next((v for _, v in await self.scan(key, after(key), 1)), None) for key in keys]
+
+    async def scan(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """See `Index`."""
+        return await self._index.scan(start, end, limit)
+
+    async def close(self) -> None:
+        """Let the owner delete what only this needs."""
+        try:
+            async with asyncio.timeout(INDEX_CLOSE_SECONDS):
+                await self._index.reader_shutdown()
+                await self._admin.delete_checkpoint(self._checkpoint)
+        except (*_ERRORS, TimeoutError) as error:
+            _log.info("a snapshot of an index stays for a while: %s", map_error(error, "close"))
 
 
 class SlateIndexProvider:
@@ -343,6 +380,33 @@ class SlateIndexProvider:
             await index.close()
             raise
         return index
+
+    async def snapshot(self, container: int) -> SlateSnapshot:
+        """What the newest commit of the container's owner has left.  Raises Unavailable, Corrupt."""
+        place = f"{self._place}/index/container-{container}"
+        path = f"{self._prefix}index/container-{container}"
+        doing = f"read the index {place}"
+        try:
+            async with asyncio.timeout(INDEX_REQUEST_SECONDS):
+                admin = slatedb.AdminBuilder(path, self._objects).build()
+                options = slatedb.CheckpointOptions(
+                    lifetime_ms=INDEX_SNAPSHOT_SECONDS * 1000, source=None, name="sarit-backup"
+                )
+                made = await admin.create_detached_checkpoint(options)
+                builder = slatedb.DbReaderBuilder(path, self._objects)
+                builder.with_reader_mode(slatedb.ReaderMode.CHECKPOINT(made.id))
+                index = SlateIndex(await builder.build(), place)
+        except TimeoutError as error:
+            raise Unavailable(f"{doing}: no answer within {INDEX_REQUEST_SECONDS} s") from error
+        except _ERRORS as error:
+            raise map_error(error, doing) from error
+        snapshot = SlateSnapshot(admin, made.id, index)
+        try:
+            await index.load()
+        except BaseException:
+            await snapshot.close()
+            raise
+        return snapshot
 
     async def _warm(self, database: Any, path: str, place: str) -> None:
         """Read into the cache what every search needs of each table, and the newest tables whole, many at a time."""

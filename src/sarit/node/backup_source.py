@@ -30,13 +30,12 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.core.errors import SaritError
 from sarit.env.background import Background
 from sarit.node.limits import MAX_BACKUP_LINE_BYTES, MAX_SOCKET_PATH_BYTES
-from sarit.store.backup_session import BackupEnded, Backups
+from sarit.store.backup_session import BackupEnded
 from sarit.store.limits import BACKUP_IDLE_SECONDS
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env
-    from sarit.store.backup_session import BackupSession
-    from sarit.store.store import SegmentStore
+    from sarit.store.backup_session import Backups, BackupSession
 
 _log = logging.getLogger("sarit.node")
 
@@ -52,8 +51,8 @@ def socket_name(store: int | None) -> str:
 class BackupSource:
     """Listens in the data directory of a node, once its store serves.  `number`: of a store of several."""
 
-    def __init__(self, store: SegmentStore, directory: str, env: Env, number: int | None = None) -> None:
-        self._backups = Backups(store)
+    def __init__(self, backups: Backups, directory: str, env: Env, number: int | None = None) -> None:
+        self._backups = backups
         self._path = f"{directory}/{socket_name(number)}"
         self._files = env.files
         self._server: asyncio.Server | None = None

@@ -156,6 +156,7 @@ class StorePart:
 
     async def serve(self) -> int:
         """Listen on the store's port."""
+        from sarit.store.backup_session import Backups
         from sarit.store.flow_control.load_meters import LoadMeters
         from sarit.store.server.internal_handler import InternalHandler
         from sarit.store.server.listener import StoreListener
@@ -163,7 +164,8 @@ class StorePart:
         assert self._store is not None
         config = self._spec.config
         meters = self._meters = LoadMeters(self._store, self._env.clock, config.times.scaling)
-        internal = InternalHandler(self._store, self._spec.secret, meters)
+        backups = Backups(self._store)
+        internal = InternalHandler(self._store, self._spec.secret, meters, backups)
         meters.request_scaling = internal.request_scaling
         self._security.start(self._env)
         self._server = StoreListener(
@@ -176,9 +178,8 @@ class StorePart:
             port: int = await self._server.listen(config.host, config.store_port)
         self._metering = asyncio.ensure_future(meters.run())
         self._admin.metrics.listener, self._admin.metrics.meters = self._server, meters
-        if config.index_url is None:
-            self._backups = BackupSource(self._store, config.data_dir, self._env, self._spec.number)
-            await self._backups.start()
+        self._backups = BackupSource(backups, config.data_dir, self._env, self._spec.number)
+        await self._backups.start()
         await self._admin.serve()
         return port
 

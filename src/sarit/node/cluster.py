@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sarit.node.reload import LiveSettings, Reload
     from sarit.node.signals import Stoppable
     from sarit.rpc.grpc_server import GrpcListener
+    from sarit.store.backup_session import Backups
     from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.node")
@@ -142,6 +143,7 @@ class ClusterStore:
         self._server: Any = None
         self._meters: Any = None
         self._owners: StoreConnections | None = None
+        self._backups: Backups | None = None
         self._background = Background.critical(_log, "background work of this store")
         self._drained = asyncio.Event()
         self._drain_watch: Watch | None = None
@@ -252,6 +254,7 @@ class ClusterStore:
 
         meters = self._meters = LoadMeters(store, self._env.clock, node.times.scaling)
         internal = InternalHandler(store, secret, meters)
+        self._backups = internal.backups
         meters.request_scaling = internal.request_scaling
         self._server = StoreListener(
             store, max_connections=node.max_connections, internal=internal, ask_owner=self._ask_owner,
@@ -297,6 +300,8 @@ class ClusterStore:
 
     async def stop(self) -> None:
         """See `Process`: leave, then close.  What is not moved by then is recovered from the log by other stores."""
+        if self._backups is not None:
+            self._backups.stop()
         if self._member is not None:
             await self._leave(self._member)
         await self._background.close()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
+    from sarit.index.slate import SlateIndexProvider
     from sarit.node.ownership import DirectoryClaim
     from sarit.node.settings import NodeConfig
 
@@ -39,7 +40,7 @@ def open_indexes(config: NodeConfig, env: Env, environ: Mapping[str, str] | None
     return SqliteIndexProvider(env, directory, config.limits.index_cache_bytes)
 
 
-def open_shared_indexes(url: str, cache_bytes: int, environ: Mapping[str, str] | None = None) -> IndexProvider:
+def open_shared_indexes(url: str, cache_bytes: int, environ: Mapping[str, str] | None = None) -> SlateIndexProvider:
     """Indexes on the object store at `url`, with a cache for all of them.  Sends no request yet.  Raises Invalid."""
     bucket, prefix = parse_s3(url)
     try:

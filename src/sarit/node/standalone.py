@@ -23,12 +23,12 @@ from sarit.node.listening import naming_port
 from sarit.node.log_place import open_bookkeeper_logs
 from sarit.node.metrics import Metrics
 from sarit.node.ownership import claim_directory, claim_long_term_storage
-from sarit.node.pieces import SQLITE
 from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
 from sarit.node.start_line import StartLine, limit_fact, recovery_fact
 from sarit.node.volume import fit_to_volume, storage_directory
+from sarit.store.backup_session import Backups
 from sarit.store.flow_control.load_meters import LoadMeters
 from sarit.store.health import HealthState
 from sarit.store.server.listener import StoreListener
@@ -264,9 +264,8 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node
     # After both claims: a store that runs writes chunks, and collects those that it does not know.
     admin.health.starting("it recovers")
     await node.start(claim)
-    if claim.index == SQLITE:
-        node.backups = BackupSource(node.store, config.data_dir, env)
-        await node.backups.start()
+    node.backups = BackupSource(Backups(node.store), config.data_dir, env)
+    await node.backups.start()
     # After recovery, so that what it made is frozen.
     metrics = admin.metrics
     metrics.gc = GcScheduler().start()

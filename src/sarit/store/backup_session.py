@@ -74,6 +74,8 @@ class Backups:
 
     def begin(self, request: dict[str, Any]) -> BackupSession:
         """The session of a backup whose first message is `request`.  Raises Invalid, BackupEnded."""
+        if "backup" not in request:
+            raise BackupEnded("no backup runs on this connection: an earlier one was lost", again=True)
         if request.get("backup") != PROTOCOL:
             raise Invalid("the backup is of another version of Sarit than the node: use the node's")
         if self.running is not None:

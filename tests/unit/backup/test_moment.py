@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from sarit.backup.cluster import addresses_of
 from sarit.backup.moment import Stores, check_whole
 from sarit.backup.node_connection import TryAgain
+from sarit.coordination.container_map import ContainerMap, StoreAddress
 from sarit.core.errors import Invalid
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider, StoredLog
@@ -235,6 +237,16 @@ def test_store_whose_container_fails_ends_the_backup_of_all():
             await store.stop()
 
     simulate(main)
+
+
+def test_stores_of_a_cluster_are_those_that_serve_its_containers():
+    stores = {name: StoreAddress(name, 1, "m", 0) for name in ("a", "b", "c")}
+    record = ContainerMap(7, stores, ("b", "a", "a"), {1: "c"})
+    assert addresses_of(record, 3) == [("a", 1), ("b", 1), ("c", 1)]
+    with pytest.raises(TryAgain, match="container 2 has no store"):
+        addresses_of(ContainerMap(8, stores, ("b", "a", None)), 3)
+    with pytest.raises(TryAgain, match="container 0 has no store"):
+        addresses_of(None, 3)
 
 
 def test_each_container_is_in_exactly_one_store():

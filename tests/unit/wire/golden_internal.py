@@ -47,4 +47,6 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.QuotasUsed(request_id=7), "0000000000000007"),
     (w.SegmentsCreated(request_id=7), "0000000000000007"),
     (w.CreateFreshSegments(request_id=7, segments=("a", "b")), "000000000000000700000002000161000162"),
+    (w.BackupStep(request_id=7, step='{"hold": true}'), "0000000000000007000e" + b'{"hold": true}'.hex()),
+    (w.BackupStepDone(request_id=7, answer='{"held": true}'), "0000000000000007000e" + b'{"held": true}'.hex()),
 ]

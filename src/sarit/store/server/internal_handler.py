@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Conflict, Exists, Invalid, SaritError
@@ -20,6 +21,7 @@ from sarit.core.limits import (
 )
 from sarit.core.metering import NO_RATES, ScaleAdvice
 from sarit.security.quotas import Quotas
+from sarit.store.backup_session import BackupEnded, Backups
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.flow_control.growth import GrowthMonitor
 from sarit.store.server.held_requests import answer_request
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sarit.core.metering import Rates
+    from sarit.store.backup_session import BackupSession
     from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.server.held_requests import Handler
     from sarit.store.store import SegmentStore
@@ -45,11 +48,14 @@ _REFUSED: Final = 0
 class InternalHandler:
     """Answers internal commands on behalf of a store."""
 
-    def __init__(self, store: SegmentStore, secret: bytes, meters: LoadMeters | None = None) -> None:
+    def __init__(
+        self, store: SegmentStore, secret: bytes, meters: LoadMeters | None = None, backups: Backups | None = None
+    ) -> None:
         """`secret`: what the controllers of this installation know, too; not empty."""
         if not secret:
             raise Invalid("the secret of an installation is not empty")
         self.store = store
+        self.backups = backups or Backups(store)
         self._secret = secret
         self._meters = meters
         self._sessions: dict[InternalSession, None] = {}
@@ -96,6 +102,7 @@ class InternalSession:
         self._subscribed = False
         self._scale_requests: dict[str, ScaleAdvice] = {}
         self._wake = asyncio.Event()
+        self._backup: BackupSession | None = None
         self._handlers: dict[type, Handler] = {
             wire.CreateFreshSegment: self._create_fresh_one,
             wire.CreateFreshSegments: self._create_fresh,
@@ -108,6 +115,7 @@ class InternalSession:
             wire.GetGrown: self._get_grown,
             wire.AwaitScaleRequests: self._await_scale_requests,
             wire.UseQuotas: self._use_quotas,
+            wire.BackupStep: self._back_up,
         }
 
     def handles(self, command: object) -> bool:
@@ -129,6 +137,8 @@ class InternalSession:
     def close(self) -> None:
         """The connection has ended."""
         self._handler.closed(self)
+        if self._backup is not None:
+            self._backup.end("the backup has ended", again=False)
 
     def request_scaling(self, segment: str, advice: ScaleAdvice) -> None:
         """Keep a request until the controller takes it; more than MAX_SCALE_REQUESTS are dropped."""
@@ -204,6 +214,21 @@ class InternalSession:
     async def _use_quotas(self, c: wire.UseQuotas) -> wire.Command:
         self._store.quotas.use(Quotas.decode(c.quotas), c.stores)
         return wire.QuotasUsed(c.request_id)
+
+    async def _back_up(self, c: wire.BackupStep) -> wire.Command:
+        answer: dict[str, Any]
+        try:
+            step = json.loads(c.step)
+            if not isinstance(step, dict):
+                raise ValueError("it is no object")
+            if self._backup is None:
+                self._backup = self._handler.backups.begin(step)
+                answer = self._backup.begun()
+            else:
+                answer = await self._backup.answer(step)
+        except (SaritError, ValueError) as error:
+            answer = {"error": str(error), "again": isinstance(error, BackupEnded) and error.again}
+        return wire.BackupStepDone(c.request_id, json.dumps(answer))
 
     async def _await_scale_requests(self, c: wire.AwaitScaleRequests) -> wire.Command:
         self._subscribed = True

@@ -284,3 +284,19 @@ class CreateFreshSegments(Command):
 
     request_id: Long
     segments: Texts
+
+
+@command(1_000_022)
+class BackupStep(Command):
+    """One step of a backup, as JSON (`store/backup_session.py`).  Answer: BackupStepDone."""
+
+    request_id: Long
+    step: Text
+
+
+@command(1_000_023)
+class BackupStepDone(Command):
+    """Answer to BackupStep, as JSON."""
+
+    request_id: Long
+    answer: Text

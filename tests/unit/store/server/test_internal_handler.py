@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ INTERNAL = [
     wire.GetRates(3, (SEGMENT,)),
     wire.GetGrown(3),
     wire.AwaitScaleRequests(3),
+    wire.BackupStep(3, '{"backup": 2}'),
 ]
 
 
@@ -151,6 +153,33 @@ def test_scale_request_is_answered_when_it_comes_and_dropped_without_a_controlle
             assert await client.ask(wire.AwaitScaleRequests(5)) == wire.ScaleRequests(
                 5, (wire.ScaleRequest(SEGMENT, 2),)
             )
+
+    run(test())
+
+
+def test_backup_takes_its_steps_on_one_connection_and_ends_with_it():
+    async def test():
+        async with serving() as server:
+            client, other = await introduced(server), await introduced(server)
+
+            async def step(who, **message):
+                reply = await who.ask(wire.BackupStep(4, json.dumps(message)))
+                assert type(reply) is wire.BackupStepDone
+                return json.loads(reply.answer)
+
+            assert await step(client, backup=2) == {"containers": [0, 1], "of": 2}
+            assert (await step(other, backup=2))["again"] is False
+            # Of a backup whose connection was lost.
+            assert (await step(other, hold=True))["again"] is True
+            assert "error" in await step(other, backup=1)
+            assert await step(client, prepare=True) == {"prepared": True}
+            assert await step(client, hold=True) == {"held": True}
+            assert (await step(client, release=True))["released"]
+            assert (await step(client, commit=1)) == {"committed": 1, "frame": 0}
+            client.writer.close()
+            while server.handler.backups.running is not None:
+                await asyncio.sleep(0)
+            assert "containers" in await step(other, backup=2)
 
     run(test())
 
