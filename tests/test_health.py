@@ -9,7 +9,8 @@ import shutil
 import signal
 import threading
 import time
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -103,6 +104,22 @@ class Probe:
         self._thread.join(HANG_SECONDS)
 
 
+def hold_stores(node, until) -> None:
+    """Stop each store that starts `until` it is so: nothing is seen of one that is ready before anybody has asked."""
+    held: set[int] = set()
+    end = time.monotonic() + HANG_SECONDS
+    while not until():
+        assert time.monotonic() < end, "stores that start are not named"
+        with suppress(AssertionError, OSError):  # the node is about to start
+            for pid in {pid for name, pid in children(node).items() if name != "controller"} - held:
+                os.kill(pid, signal.SIGSTOP)
+                held.add(pid)
+        time.sleep(0.002)
+    for pid in held:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
 # Of one process, and of several, whose controller answers for all.
 PROCESSES = pytest.mark.parametrize("processes", [(), pytest.param(("--processes", "2"), marks=pytest.mark.long)])
 
@@ -111,14 +128,17 @@ def test_port_of_several_processes_answers_from_the_start_and_names_a_store_that
     (port,) = consecutive_ports(1)
     node = RunningNode(tmp_path / "data", "--http-port", str(port), "--processes", "2", "--containers", "2")
     probe = Probe(f"127.0.0.1:{port}")
+    parts = {"store-0", "store-1", "controller"}
     try:
-        node.start()
+        with ThreadPoolExecutor(1) as thread:
+            held = thread.submit(hold_stores, node, lambda: parts <= probe.parts)
+            node.start()
+            held.result()
         assert get(node.http, "/readyz")[0] == 200
     finally:
         probe.end()
     with ExitStack() as stack:
         stack.callback(node.kill)
-        assert {"store-0", "store-1", "controller"} <= probe.parts, probe.parts
         assert get(node.http, "/healthz")[1]["name"] == "controller"
         os.kill(children(node)["store-1"], signal.SIGKILL)
         _, found = until(node.http, with_code("starting", 503))
