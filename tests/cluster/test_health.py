@@ -1,11 +1,15 @@
 """Health of a cluster's processes, as probes see it."""
 
 import signal
+import threading
 import time
+from contextlib import suppress
 
 import pytest
 
+import sarit
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
+from tests.faults.test_failed_container import holds_tables
 from tests.limits import HANG_SECONDS
 from tests.test_health import get
 
@@ -15,8 +19,10 @@ pytestmark = pytest.mark.long
 def until(address, code, *, ready):
     """Poll until a process has this reason, and is ready or not."""
     end = time.monotonic() + HANG_SECONDS
+    found = {"ready": None, "reasons": []}
     while True:
-        found = get(address, "/healthz")[1]
+        with suppress(OSError):  # it does not listen yet
+            found = get(address, "/healthz")[1]
         if found["ready"] is ready and (code is None or code in {reason["code"] for reason in found["reasons"]}):
             assert get(address, "/readyz")[0] == (200 if ready else 503)
             return found
@@ -46,3 +52,69 @@ def test_zookeeper_that_is_away_and_a_drain_are_reported(tmp_path):
         first.signal(signal.SIGTERM)
         assert first.stop() == 0
         assert "Traceback" not in cluster.log()
+
+
+def seen(address, code, work):
+    """Whether /readyz names a reason at some time until `work` has ended; the process may not listen yet."""
+    ended, codes = threading.Event(), set()
+
+    def ask():
+        while not ended.is_set():
+            with suppress(OSError):
+                codes.update(reason["code"] for reason in get(address, "/readyz")[1]["reasons"])
+            time.sleep(0.01)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    try:
+        work()
+    finally:
+        ended.set()
+        asking.join(HANG_SECONDS)
+    return code in codes
+
+
+def test_store_says_that_it_starts_that_storage_is_away_and_that_it_stops(tmp_path):
+    with RunningCluster(tmp_path / "cluster", stores=1, controllers=1, containers=4, http=True) as cluster:
+        store, controller = cluster.stores["s1"], cluster.controllers[0]
+        chunks = tmp_path / "cluster" / "chunks"
+        _write(cluster)
+        away = chunks.rename(tmp_path / "away")
+        chunks.write_text("in its place")  # the superuser may write to any directory
+        _write(cluster)
+        # It serves from its log: a short absence is no reason to restart it.
+        until(store.http, "storage-away", ready=True)
+        chunks.unlink()
+        away.rename(chunks)
+        until(store.http, None, ready=True)
+        store.kill()
+        assert seen(store.http, "starting", lambda: store.begin().wait())
+        assert seen(controller.http, "starting", lambda: (controller.kill(), controller.begin().wait()))
+        until(store.http, None, ready=True)
+        assert seen(store.http, "stopping", store.stop)
+        assert seen(controller.http, "stopping", controller.stop)
+    assert "Traceback" not in cluster.log()
+
+
+def test_store_names_a_container_whose_log_is_damaged(tmp_path):
+    with RunningCluster(tmp_path / "cluster", stores=1, controllers=1, containers=12, http=True) as cluster:
+        store = cluster.stores["s1"]
+        _write(cluster)
+        store.kill()
+        log = tmp_path / "cluster" / "log"
+        lost = next(number for number in range(12) if not holds_tables(tmp_path / "cluster", number))
+        (log / str(lost)).rename(tmp_path / "log-of-it")
+        store.begin()
+        found = until(store.http, "damaged", ready=False)
+        assert [reason["part"] for reason in found["reasons"] if reason["code"] == "damaged"] == [f"container {lost}"]
+        assert get(store.http, "/livez")[0] == 200
+        assert get(store.http, "/readyz?exclude=damaged,recovering")[0] == 200
+
+
+def _write(cluster):
+    with sarit.connect(cluster.controller) as client:
+        client.create_scope("s")
+        client.create_stream("s/t", segments=8)
+        with client.writer("s/t") as writer:
+            for number in range(100):
+                writer.write(b"x" * 20_000, key=str(number))

@@ -27,6 +27,7 @@ class S3Server:
     endpoint: str
     bucket: str
     environ: dict[str, str]
+    pid: int
 
 
 def binary_of(name: str) -> str | None:
@@ -85,6 +86,7 @@ def s3_server(directory: Path) -> Iterator[S3Server]:
                 "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1",
                 "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret,
             },
+            process.pid,
         )  # fmt: skip
     finally:
         process.kill()

@@ -19,8 +19,8 @@ from tests.security.running import PASSWORD, secured, write_files
 class Http:
     """The HTTP port of a node."""
 
-    def __init__(self, base: str, context: ssl.SSLContext, admin) -> None:
-        self.base, self.context, self.admin = base, context, admin
+    def __init__(self, base: str, context: ssl.SSLContext, admin, node) -> None:
+        self.base, self.context, self.admin, self.node = base, context, admin, node
 
     def as_user(self, auth=None, **options) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=self.base, verify=self.context, auth=auth, **options)
@@ -44,4 +44,4 @@ async def serving(directory, *, tls: bool = True, **options):
             await admin.serve(f"127.0.0.1:{node.controller_port}", StandaloneView(node, admin.health))
             rules = [("user:alice", "READ"), ("user:bob", "READ_UPDATE")]
             await made.grant(*((who, f"prn::/scope:app{end}", what) for who, what in rules for end in ("", "/*")))
-            yield Http(f"http{'s' * tls}://127.0.0.1:{admin.port}", ssl.create_default_context(cafile=ca), admin)
+            yield Http(f"http{'s' * tls}://127.0.0.1:{admin.port}", ssl.create_default_context(cafile=ca), admin, node)

@@ -43,6 +43,7 @@ _COMMANDS: Final = {
 }
 _NAMED: Final = re.compile(r"--([a-z][a-z-]*[a-z])")
 _CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f]")
+_NOT_ONE_OF: Final = re.compile(r"'(.*?)' is not one of")  # of click, which then names all
 _OF_TEXT: Final = (Host, Name, Text, click.Choice, click.Path, click.types.StringParamType)
 _LIKENESS: Final = 0.75  # of a variable to one that there is: a test's own SARIT_SEED is none
 
@@ -188,6 +189,9 @@ def fault(message: str, option: click.Option) -> str:
     """What is wrong with a value, and what is allowed."""
     message = message.strip().rstrip(".")
     allowed = allowed_values(option)
+    wrong = _NOT_ONE_OF.match(message)
+    if wrong is not None and allowed is not None:
+        message = f"{wrong[1]!r} is not allowed{_proposal(wrong[1].lower(), allowed.split(', '))}"
     return message if allowed is None else f"{message}; allowed: {allowed}"
 
 

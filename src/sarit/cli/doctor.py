@@ -74,7 +74,7 @@ def _plan_of_node(given: dict[str, Any]) -> Plan:
         one_port=given["one_port"],
         advertised_host=given["advertise"],
     ).validated()
-    return Plan(config, ports_of(config))
+    return Plan(config, ports_of(config), tls=_tls_of(given))
 
 
 def _plan_of_cluster(name: str, given: dict[str, Any]) -> Plan:
@@ -85,4 +85,9 @@ def _plan_of_cluster(name: str, given: dict[str, Any]) -> Plan:
     http = http_port_of(given["http_port"])
     config = NodeConfig("/", given["host"], memory_bytes=given.get("memory"), advertised_host=given["advertise"])
     ports = [Port("--port", given["port"], WIRE if name == "store" else GRPC), Port("--http-port", http or 0, HTTP)]
-    return Plan(config, [port for port in ports if port.number], parse_cluster(given["cluster"]))
+    return Plan(config, [port for port in ports if port.number], parse_cluster(given["cluster"]), _tls_of(given))
+
+
+def _tls_of(given: dict[str, Any]) -> tuple[str, str] | None:
+    certificate, key = given["tls_cert"], given["tls_key"]
+    return (str(certificate), str(key)) if certificate is not None and key is not None else None

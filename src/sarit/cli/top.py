@@ -7,15 +7,20 @@ import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection, HTTPException
-from typing import Final
+from http.client import FORBIDDEN, UNAUTHORIZED, HTTPConnection, HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from sarit.cli.top_view import Scrape, lines_of, parse_metrics, summary
+from sarit.client.core.login import default_credentials, default_tls
 from sarit.node.limits import TOP_HTTP_SECONDS
 
+if TYPE_CHECKING:
+    import ssl
+
 _AT_ONCE: Final = 16
+_HTTPS: Final = "https://"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
@@ -31,7 +36,8 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 def top(addresses: tuple[str, ...], interval: float, once: bool, as_json: bool) -> None:
     """Show rates, connections, dirty bytes, containers, the busiest streams and the lag of reader groups, live.
 
-    Ctrl-C ends.  With --once the exit code is 1 if a process is away or not ready.
+    Ctrl-C ends.  With --once the exit code is 1 if a process is away or not ready.  It logs in as clients do
+    (SARIT_USER, SARIT_TOKEN), and uses TLS with SARIT_CA_FILE, or for an address that begins with https://.
     """
     targets = [_checked(address) for address in addresses or ("127.0.0.1:9091",)]
     screen = not once and not as_json and sys.stdout.isatty()
@@ -66,21 +72,48 @@ def scrape(address: str) -> Scrape:
     """Ask one process for its health and its metrics."""
     found = Scrape(address, time.monotonic())
     try:
-        connection = HTTPConnection(address, timeout=TOP_HTTP_SECONDS)
+        connection = _connection(address)
         try:
-            connection.request("GET", "/healthz")
-            found.health = json.loads(connection.getresponse().read())
-            connection.request("GET", "/metrics")
-            found.samples = parse_metrics(connection.getresponse().read().decode())
+            found.health = json.loads(_get(connection, "/healthz"))
+            found.samples = parse_metrics(_get(connection, "/metrics").decode())
         finally:
             connection.close()
+    except _Refused as refusal:
+        found.error = str(refusal)
     except (OSError, HTTPException, ValueError) as error:
         found.error = f"it does not answer: {error}"
     return found
 
 
+class _Refused(Exception):
+    """Whoever asks may not see this."""
+
+
+def _get(connection: HTTPConnection, path: str) -> bytes:
+    credentials = default_credentials()
+    headers = {} if credentials is None else {"Authorization": credentials.authorization()}
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    if answer.status == UNAUTHORIZED:
+        raise _Refused("it asks for a log-in: set SARIT_USER and SARIT_PASSWORD_FILE, or SARIT_TOKEN_FILE")
+    if answer.status == FORBIDDEN:
+        raise _Refused(f"{path} is not for this user: it needs the role metrics")
+    return body
+
+
+def _connection(address: str) -> HTTPConnection:
+    place = address.removeprefix(_HTTPS)
+    tls = default_tls("tls://" if place != address else "")
+    if tls is None:
+        return HTTPConnection(place, timeout=TOP_HTTP_SECONDS)
+    context: ssl.SSLContext = tls.context()
+    context.set_alpn_protocols(["http/1.1"])
+    return HTTPSConnection(place, timeout=TOP_HTTP_SECONDS, context=context)
+
+
 def _checked(address: str) -> str:
-    host, _, port = address.rpartition(":")
+    host, _, port = address.removeprefix(_HTTPS).rpartition(":")
     if not host or not port.isdigit():
         raise click.UsageError(f"--http {address}: write HOST:PORT")
     return address

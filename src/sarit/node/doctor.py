@@ -12,11 +12,12 @@ import ipaddress
 import json
 import os
 import socket
+import ssl
 import statistics
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from http.client import HTTPConnection, HTTPException
+from http.client import UNAUTHORIZED, HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, SaritError
@@ -77,11 +78,12 @@ class Port:
 class Plan:
     """What is to be examined.  `config`: of the node; of a cluster's process, its host, ports and memory.
 
-    `cluster`: None for a node of its own."""
+    `cluster`: None for a node of its own.  `tls`: certificate and key of the process, None without TLS."""
 
     config: NodeConfig
     ports: Sequence[Port]
     cluster: ClusterAddress | None = None
+    tls: tuple[str, str] | None = None
 
 
 def ports_of(config: NodeConfig) -> list[Port]:
@@ -113,7 +115,7 @@ async def examine(plan: Plan, env: Env) -> AsyncIterator[Finding]:
         for finding in check_directory(directory, config, env):
             yield finding
     for port in plan.ports:
-        yield check_port(config.host, port)
+        yield check_port(config.host, port, plan.tls)
     yield check_advertised(config.host, config.advertised_host)
     storage, index, log = (
         (config.storage_url, config.index_url, config.log_url)
@@ -214,7 +216,7 @@ def _check_sync(directory: str, env: Env) -> Finding:
 # -- the network --------------------------------------------------------------------------------
 
 
-def check_port(host: str, port: Port) -> Finding:
+def check_port(host: str, port: Port, tls: tuple[str, str] | None = None) -> Finding:
     """Whether it is free, or who has it."""
     check = f"port {port.number}"
     try:
@@ -230,28 +232,25 @@ def check_port(host: str, port: Port) -> Finding:
             return Finding(
                 check, FAIL, f"{address}: {error.strerror or error} ({port.option})", "choose another host or port"
             )
-    who = _ask("127.0.0.1" if address in EVERY_ADDRESS else address, port)
+    who = _ask("127.0.0.1" if address in EVERY_ADDRESS else address, port, tls)
     if who:
         return Finding(check, OK, f"answered by Sarit: {who} ({port.option})")
     advice = f"stop that process, or choose another {port.option} (ss -ltnp names it)"
     return Finding(check, FAIL, f"taken by something that is no Sarit ({port.option})", advice)
 
 
-def _ask(host: str, port: Port) -> str:
+def _ask(host: str, port: Port, tls: tuple[str, str] | None) -> str:
     """What of Sarit answers there; empty: nothing of it."""
     with suppress(OSError, HTTPException, ValueError):
+        context = None if tls is None else _of_any_server(*tls)
         if port.protocol == HTTP:
-            http = HTTPConnection(host, port.number, timeout=DOCTOR_SECONDS)
-            try:
-                http.request("GET", "/healthz")
-                found = json.loads(http.getresponse().read())
-                return f"{found['name']}, version {found['version']}, {found['state']}"
-            except KeyError:
-                return ""
-            finally:
-                http.close()
+            return _ask_http(host, port.number, context)
         hello = _HELLO if port.protocol == WIRE else _HTTP2
-        with socket.create_connection((host, port.number), DOCTOR_SECONDS) as connection:
+        with ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host, port.number), DOCTOR_SECONDS))
+            if context is not None:
+                context.set_alpn_protocols(["h2"] if port.protocol == GRPC else [])
+                connection = stack.enter_context(context.wrap_socket(connection, server_hostname=host))
             connection.sendall(hello)
             answer = connection.recv(64)
             if port.protocol == WIRE and answer.startswith(_HELLO[:8]):
@@ -259,6 +258,37 @@ def _ask(host: str, port: Port) -> str:
             if port.protocol == GRPC and len(answer) > 3 and answer[3] == _SETTINGS:
                 return "a controller"
     return ""
+
+
+def _ask_http(host: str, port: int, context: ssl.SSLContext | None) -> str:
+    """Raises OSError, HTTPException, ValueError: it is no HTTP port of Sarit."""
+    http = (
+        HTTPConnection(host, port, timeout=DOCTOR_SECONDS)
+        if context is None
+        else HTTPSConnection(host, port, timeout=DOCTOR_SECONDS, context=context)
+    )
+    try:
+        http.request("GET", "/healthz")
+        answer = http.getresponse()
+        found = json.loads(answer.read())
+        if answer.status == UNAUTHORIZED:  # with users; whether it is ready everybody may know
+            http.request("GET", "/readyz")
+            return f"a process with users, {json.loads(http.getresponse().read())['status']}"
+        return f"{found['name']}, version {found['version']}, {found['state']}"
+    except (KeyError, TypeError):
+        return ""
+    finally:
+        http.close()
+
+
+def _of_any_server(certificate: str, key: str) -> ssl.SSLContext:
+    """To see who has a port of this machine: nothing secret is sent, so the server's certificate is not verified.
+
+    Raises OSError: a file cannot be used."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 def check_advertised(host: str, advertised: str | None) -> Finding:

@@ -101,6 +101,23 @@ def test_misspelt_key_and_variable_are_answered_with_the_right_name(command, opt
     ]
 
 
+CHOICES = [param for param in OPTIONS if isinstance(param.values[1].type, click.Choice)]
+
+
+@pytest.mark.parametrize(("command", "option"), CHOICES)
+@pytest.mark.parametrize("place", ["flag", "variable", "file"])
+def test_misspelt_value_is_answered_with_the_nearest(command, option, place, tmp_path):
+    right = max(map(str, option.type.choices), key=len)
+    wrong, path, key = right[0] + right, tmp_path / "sarit.toml", key_of(option)
+    path.write_text(f"{key} = '{wrong}'\n" if place == "file" else "")
+    flags = [f"--{key}", wrong] if place == "flag" else []
+    env = {variable_of(option): wrong} if place == "variable" else None
+    output = invoke(command, "--config", str(path), *flags, *needed(command, option), env=env)
+    origin = {"flag": f"--{key}", "variable": f"{variable_of(option)}: ", "file": f"{path}:1: {key}: "}[place]
+    assert origin in output
+    assert f"'{wrong}' is not allowed: did you mean '{right}'?; allowed: {allowed_values(option)}" in output
+
+
 def test_variables_of_clients_are_known():
     names = ("USER", "PASSWORD_FILE", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "KEY_FILE", "TRACES")
     assert unknown_variables({f"SARIT_{name}": "x" for name in names}) == []
