@@ -259,3 +259,55 @@ def test_damaged_chunk_is_reported_and_the_node_stays_in_service(tmp_path):
         (reason,) = get(node.http, "/healthz")[1]["reasons"]
         assert (reason["code"], reason["part"]) == ("damaged-pieces", "container 0")
         assert chunk in reason["text"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")])
+def test_restarts_by_probes_alone_lose_no_request(tmp_path, processes):
+    ports = consecutive_ports(8)
+    fixed = ("--controller-port", str(ports[0]), "--store-port", str(ports[1]), "--http-port", str(ports[4]))
+    node = RunningNode(tmp_path / "data", *fixed, *processes)
+    errors: list[Exception] = []
+    written = calls = 0
+    ended = threading.Event()
+
+    def write(client) -> None:
+        nonlocal written
+        try:
+            with client.writer("s/t") as writer:
+                while not ended.wait(0.002):
+                    writer.write(b"%d" % written, key="k")
+                    written += 1
+                writer.flush()
+        except Exception as error:
+            errors.append(error)
+
+    def call(client) -> None:
+        nonlocal calls
+        try:
+            while not ended.wait(0.05):
+                client.stream_info("s/t")
+                calls += 1
+        except Exception as error:
+            errors.append(error)
+
+    with node, sarit.connect(node.controller, retry_timeout=HANG_SECONDS) as client:
+        client.create_scope("s")
+        client.create_stream("s/t", segments=2)
+        threads = [threading.Thread(target=work, args=(client,)) for work in (write, call)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            before = written, calls
+            while written < before[0] + 50 or calls < before[1] + 2:
+                assert not errors, errors
+                time.sleep(0.01)
+            assert node.stop() == 0
+            node.start()
+            until(node.http, with_code(None, 200))
+        ended.set()
+        for thread in threads:
+            thread.join(HANG_SECONDS)
+        assert not errors, errors
+        assert [int(event) for event in client.reader("s/t", end="tail")] == list(range(written))
+    assert "Traceback" not in node.log()

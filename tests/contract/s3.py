@@ -77,7 +77,8 @@ def s3_server(directory: Path) -> Iterator[S3Server]:
     try:
         _wait_for(port, process, log)
         if kind == "moto":
-            urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=10).close()
+            made = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
+            urllib.request.urlopen(made, timeout=START_SECONDS).close()
         yield S3Server(
             kind,
             endpoint,
