@@ -78,13 +78,13 @@ cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS
 backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (3 minutes)
 	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup
 
-observability: setup  ## alert rules by promtool; real nodes and a cluster, and their alerts under a real Prometheus (15 minutes; needs Debian's prometheus, Java, Maven)
+observability: setup  ## alert rules by promtool; real nodes and a cluster, and their alerts under a real Prometheus (20 minutes; needs Debian's prometheus, Java, Maven)
 	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py tests/unit/env/test_traces.py
 
 models: setup  ## the small models of protocols, those with many states, too (a minute)
 	@$(BIN)/pytest -m "long or not long" tests/unit/models
 
-console-browser: setup  ## the web console in a headless browser, with screenshots in .cache/console (needs chromium; 2 minutes)
+console-browser: setup  ## the web console in a headless browser, with screenshots in .cache/console (needs chromium, Java, Maven; 4 minutes)
 	@$(BIN)/uv sync --quiet --locked --inexact --group browser
 	@$(BIN)/pytest -m long tests/console
 
@@ -109,7 +109,7 @@ wheel-matrix: setup  ## the wheel in an empty environment of each Python from 3.
 spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
 	@$(BIN)/python -m tests.spark.matrix $(SPARK)
 
-rest-fuzz: setup  ## made-up requests to the REST API, against its OpenAPI document (5 minutes)
+rest-fuzz: setup  ## made-up requests to the REST API, against its OpenAPI document, without and with users (8 minutes)
 	@$(BIN)/pytest -m long tests/unit/admin/rest/test_fuzz_rest.py
 
 lint: setup  ## ruff, formatting, mypy --strict, import directions

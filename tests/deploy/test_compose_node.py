@@ -32,9 +32,9 @@ def make_secrets(directory: Path) -> None:
     assert len(mine) == 3, commands
     path = f"{Path(SARIT).parent}:{os.environ['PATH']}"
     for line in mine:
-        told = PASSWORD + "\n" if " user add " in line else ""
-        line = line.replace("secrets", str(directory)) + (" --password-file -" if told else "")
-        done = subprocess.run(line, shell=True, text=True, input=told, env={"PATH": path}, capture_output=True)
+        answer = PASSWORD + "\n" if " user add " in line else ""
+        line = line.replace("secrets", str(directory)) + (" --password-file -" if answer else "")
+        done = subprocess.run(line, shell=True, text=True, input=answer, env={"PATH": path}, capture_output=True)
         assert done.returncode == 0, done.stderr
 
 

@@ -1,4 +1,4 @@
-"""Alerts of a whole cluster under a real Prometheus, each by its fault: bookies, ZooKeeper, stores that stand still.
+"""Alerts of a whole cluster under a real Prometheus, each by its fault: of bookies, ZooKeeper, S3 and stores.
 
 ZooKeeper, four bookies, an S3 server, two stores and a controller: all are real processes."""
 
@@ -16,13 +16,20 @@ import sarit
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
 from tests.contract.s3 import s3_server
 from tests.observability.prometheus import MISSING, PROMETHEUS, Load, Prometheus
+from tests.observability.test_prometheus import RARE, see_all
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)]
 
 OF_CLUSTER = {
-    "SaritBookieReplaced", "SaritBookiesTooFew", "SaritControllerErrors", "SaritFenced",
+    "SaritBookieReplaced", "SaritBookiesTooFew", "SaritContainersMoveForLong", "SaritControllerErrors", "SaritFenced",
     "SaritLeaseNearlyEnded", "SaritRecoveryFails", "SaritZooKeeperAway",
 }  # fmt: skip
+# Panels of the dashboard that find nothing, and why.
+NOT_IN_A_CLUSTER = {
+    "Writes / Sync of the log (local logs)": "its log is on BookKeeper",
+    "Memory and bounds / Free space": "nothing of a store is on a disk",
+    "Tier 2 / Bytes compacted per second": "no segment has small extents enough yet",
+}
 
 
 @contextmanager
@@ -85,7 +92,9 @@ def test_alerts_fire_by_faults_of_a_cluster(tmp_path):
         writes_everywhere(cluster),
     ):
         _see_bookies(prometheus)
+        see_all(prometheus, 3, NOT_IN_A_CLUSTER | RARE)
         assert not prometheus.firing() & OF_CLUSTER
+        _move_slowly(prometheus, cluster, s3.pid)
         _lose_bookies(prometheus, cluster)
         _fence(prometheus, cluster)
         _lose_zookeeper(prometheus, cluster)
@@ -102,6 +111,19 @@ def _see_bookies(prometheus):
         "histogram_quantile(0.5, sum by (le) (rate(sarit_bookkeeper_entry_latency_seconds_bucket[15s]))) < 1",
     ):
         prometheus.until(lambda query=query: prometheus.query(query), query)
+
+
+def _move_slowly(prometheus, cluster, storage):
+    """Long-term storage stands still while a store is drained: each container flushes in vain before it moves."""
+    os.kill(storage, signal.SIGSTOP)
+    try:
+        cluster.sarit("cluster", "drain", "s2")
+        prometheus.until_firing("SaritContainersMoveForLong")
+    finally:
+        os.kill(storage, signal.SIGCONT)
+    cluster.sarit("cluster", "drain", "--undo", "s2")
+    prometheus.until(lambda: "SaritContainersMoveForLong" not in prometheus.firing(), "it ends when they have moved")
+    cluster.until(lambda status: all(entry["store"] != "-" for entry in status["containers"]))
 
 
 def _lose_bookies(prometheus, cluster):

@@ -1,4 +1,4 @@
-"""Alerts of one node under a real Prometheus, each by its fault: a slow disk, few files, transactions without end."""
+"""Alerts of one node under a real Prometheus, each by its fault: a slow disk, slow storage, few files, transactions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from pathlib import Path
 
 import pytest
 
+import sarit
 from sarit.client import aio
+from sarit.core.keyspace import hash_key
 from tests.nodes import RunningNode
 from tests.observability.prometheus import MISSING, PROMETHEUS, Load, Prometheus
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)]
 
 SLOW_NODE = (sys.executable, str(Path(__file__).with_name("node_with_slow_syncs.py")))
+SLOW_STORAGE = (sys.executable, str(Path(__file__).with_name("node_with_slow_storage.py")))
+SEGMENTS = 1100
+# Larger than what is kept in the index: a compaction must read it from long-term storage.
+PIECE = b"x" * 40_000
 TRANSACTIONS = 10_001
 AT_ONCE = 64
 
@@ -70,3 +76,33 @@ def test_alert_fires_on_transactions_that_nobody_ends(tmp_path):
     ):
         asyncio.run(begin(node.controller))
         prometheus.until_firing("SaritTransactionsPileUp")
+
+
+def test_alert_fires_when_compaction_cannot_keep_up(tmp_path):
+    slow = tmp_path / "slow"
+    slow.touch()
+    with (
+        RunningNode(
+            tmp_path / "data", "--http-port", "0", "--containers", "1", sarit=SLOW_STORAGE,
+            env={**os.environ, "SARIT_TEST_SLOW": str(slow)},
+        ) as node,
+        Prometheus(tmp_path / "prometheus", [node.http]) as prometheus,
+        sarit.connect(node.controller) as client,
+    ):  # fmt: skip
+        client.create_scope("a")
+        client.create_stream("a/b", segments=SEGMENTS)
+        keys = {int(hash_key(str(number)) * SEGMENTS): str(number) for number in range(20 * SEGMENTS)}
+        assert len(keys) == SEGMENTS
+        assert "SaritCompactionBacklogGrows" not in prometheus.firing()
+        with client.writer("a/b") as writer:
+            for rounds in range(1, 41):
+                for key in keys.values():
+                    writer.write(PIECE, key=key)
+                writer.flush()
+                query = f"sarit_checkpoint_seconds_count >= {rounds}"
+                prometheus.until(lambda query=query: prometheus.query(query), query)
+                if "SaritCompactionBacklogGrows" in prometheus.firing():
+                    break
+        prometheus.until_firing("SaritCompactionBacklogGrows")
+        slow.unlink()
+        prometheus.until(lambda: "SaritCompactionBacklogGrows" not in prometheus.firing(), "it ends with quick reads")

@@ -47,11 +47,12 @@ def test_dashboard_shows_data_of_a_node_with_processes(tmp_path):
         Load(node.controller),
         Prometheus(tmp_path / "prometheus", targets) as prometheus,
     ):
-        _see_all(prometheus, 4, NOT_IN_A_NODE | RARE)
+        see_all(prometheus, 4, NOT_IN_A_NODE | RARE)
         assert prometheus.firing() <= {"SaritLoopBlocked"}  # by a machine that is busy
 
 
-def _see_all(prometheus, processes, excused):
+def see_all(prometheus, processes, excused):
+    """Every panel of the dashboard finds data of so many processes, but for those that are excused."""
     prometheus.until(lambda: len(prometheus.query("up == 1")) == processes, "all processes are scraped")
     # What was seen once is no reason to fail: rates of rare events come and go.
     missing = dict(prometheus.empty_panels())
