@@ -96,6 +96,7 @@ class StoreConnections:
         self._secret = secret
         self._policy = RetryPolicy(timeout=retry_seconds)
         self._pauses = Pauses()
+        self._closed = False
         self._pool = ConnectionPool(env.network, self._policy, self._introduce)
         self._pool.first_request_id = lambda: first_request_id(env.random)  # which differ in the log of a store
 
@@ -135,7 +136,7 @@ class StoreConnections:
             except NotSent as error:
                 await backoff.wait(error)
             except Unavailable as error:
-                if not repeatable:
+                if self._closed or not repeatable:
                     raise
                 await backoff.wait(error)
 
@@ -144,6 +145,8 @@ class StoreConnections:
         return await self._attempt(address, "", make, purpose)
 
     async def _attempt(self, address: Address, segment: str, make: Callable[[int], Any], purpose: str) -> Any:
+        if self._closed:  # a call that was under way: its client asks another controller, or the next start of this one
+            raise Unavailable("this controller stops")
         try:
             connection = await self._pool.to(address, purpose)
         except Unavailable as error:
@@ -180,7 +183,8 @@ class StoreConnections:
                 raise Unavailable(f"the store at {address[0]}:{address[1]} does not know the newest quotas: {answer}")
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections; who asks now is answered Unavailable."""
+        self._closed = True
         await self._pool.close()
 
 

@@ -229,6 +229,21 @@ def test_requests_are_repeated_until_no_store_was_there_for_long():
     run(test)
 
 
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_call_under_way_in_a_controller_that_stops_is_one_to_repeat(repeatable):
+    """It was answered Invalid, "the client is closed", which no client repeats."""
+
+    async def test():
+        store = await Store(World(), {0, 1}).start()
+        connections = StoreConnections(store.env, FixedRouter(2, [store.address] * 2), SECRET)
+        await connections.close()
+        with pytest.raises(Unavailable, match="this controller stops"):
+            await connections.ask(SEGMENTS[0], lambda number: wire.Hello(17, 5), "test", repeatable=repeatable)
+        await store.stop()
+
+    run(test)
+
+
 def test_wrong_secret_is_named():
     async def test():
         store = await Store(World(), {0, 1}, b"another").start()
