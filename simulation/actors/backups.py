@@ -69,8 +69,9 @@ class Backups:
         return [self._cluster.spawn(self._run(), "backups")] if self._cluster.options.backups else []
 
     async def _run(self) -> None:
-        trace = self._cluster.trace
-        while True:
+        """While the faults last, and until there is one.  Later ones show less: nothing is written any more."""
+        trace, count = self._cluster.trace, 0
+        while not self.taken or not self._cluster.quiet:
             await asyncio.sleep(self._rng.random() * self._pause)
             try:
                 taken = await self._take()
@@ -80,7 +81,12 @@ class Backups:
                 continue
             trace.probe("backup_taken")
             trace.note("backup", f"taken, {len(taken.chunks)} chunks, of {taken.begun:.6f} to {taken.ended:.6f}")
-            self.taken = [*self.taken[1 - _RETAINED :], taken]
+            # Each one is retained with the same chance.
+            count += 1
+            if len(self.taken) < _RETAINED:
+                self.taken.append(taken)
+            elif (at := self._rng.randrange(count)) < _RETAINED:
+                self.taken[at] = taken
 
     async def _take(self) -> Taken:
         """Raises Unavailable, OSError, TimeoutError."""
