@@ -32,6 +32,7 @@ from sarit.store.store import SegmentStore, container_of
 from simulation.backup_port import offer_backups
 from simulation.checked_logs import CheckedLogs, LogHistories
 from simulation.cluster import CONTROLLER_PORT, STORE_PORT, Cluster
+from simulation.earlier_version import forget_newest_commands
 from simulation.kill_matrix import KillMatrix
 from simulation.objects import ProcessChunks
 from simulation.services import BookKeeperServices, Drawn, SharedServices
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _SECRET: Final = b"of the simulated installation"
 _START_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.05
+_EARLIER: Final = 0.5  # of the starts of stores, in seeds with two versions
 
 
 class FleetStore:
@@ -93,6 +95,7 @@ class Fleet(Cluster):
         self._coordination_rng = self.rng("coordination")
         self._log_rng = self.rng("shared log")
         self._messages = self.rng("messages")
+        self._versions = self.rng("versions")
         faults = CoordinationFaults(self._call_delay, self._call_fault, self._watch_delay)
         drawn = Drawn(faults, self._log_delay, self._log_fails, self._message_delay)
         # The same, or None.
@@ -201,6 +204,10 @@ class Fleet(Cluster):
         meters = LoadMeters(segments, process.env.clock, self.options.times().scaling)
         internal = InternalHandler(segments, _SECRET, meters)
         meters.request_scaling = internal.request_scaling
+        if self.options.earlier_versions and self._versions.random() < _EARLIER:
+            self.trace.note("fault", f"{store.name} is of an earlier version")
+            self.trace.probe("store_of_earlier_version")
+            forget_newest_commands(internal)
         listener = StoreListener(segments, max_connections=config.max_connections, internal=internal)
         await listener.listen(store.machine.address, STORE_PORT)
         if self.options.backups:

@@ -29,6 +29,7 @@ _OWNERSHIP_ALONE: Final = 0.4
 _ON_BOOKIES: Final = 0.5
 _LOG_ALONE: Final = 0.8
 _BACKED_UP: Final = 0.3
+_MIXED_VERSIONS: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class Options:
     early_requests: float = 0.0
     quotas: bool = False
     backups: bool = False
+    earlier_versions: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
     entry_bytes: int = 0
@@ -301,6 +303,7 @@ def draw_fleet(seed: int, stores: int, *, on_bookies: bool = False) -> Options:
         old_reads=rng.choice((0.1, 0.6)),
         old_changes=rng.choice((0.0, 0.1)),
         early_requests=rng.choice((0.0, 0.15)),
+        earlier_versions=random.Random(f"{seed}/versions").random() < _MIXED_VERSIONS,
         # A store has no disk of its own.
         storage="objects", sync_errors=False, full_disk=False, clock_jumps=False,
         missing_pieces=False, covered_rot=False,

@@ -59,6 +59,7 @@ MUST_REACH_WITH_STORES = {
     "kill", "power_cut", "store_frozen", "controller_frozen", "store_cut_off", "move_commanded", "container_revoked",
     "container_assigned", "container_moved",
     "lease_suspended", "lease_lost", "map_conflict", "opener_not_named", "wrong_host",
+    "store_of_earlier_version", "backup_restored",
     "scaled", "auto_scaled", "stream_transaction_committed", "sealed", "retention_truncated", "watermark",
 }  # fmt: skip
 
