@@ -77,7 +77,8 @@ def summary(placement: Placement, answering: frozenset[str]) -> tuple[list[Conta
     for number, place in enumerate(placement.places):
         if place.store in counts:
             counts[place.store] += 1
-        state = UNPLACED if place.store is None else MOVING if place.moving_to else PLACED
+        away = place.store not in answering
+        state = UNPLACED if place.store is None else SILENT if away else MOVING if place.moving_to else PLACED
         containers.append(ContainerView(number, state, "", place.store or "", place.moving_to or ""))
     lost = [container.number for container in containers if container.state == UNPLACED]
     if lost:

@@ -15,7 +15,8 @@ def test_containers_of_processes_are_placed_by_number() -> None:
 
 def test_a_store_that_does_not_answer_is_a_reason() -> None:
     found = fixed(2, [("127.0.0.1", 1), ("127.0.0.1", 2)])
-    _, stores, reasons = summary(found, frozenset({"store 0"}))
+    containers, stores, reasons = summary(found, frozenset({"store 0"}))
+    assert [one.state for one in containers] == ["assigned", "away"]  # which do not count as serving
     assert [one.state for one in stores] == ["ok", "away"]
     assert reasons == ["store 1 at 127.0.0.1:2 does not answer"]
 
