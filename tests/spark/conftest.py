@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+# A JVM of a test lives for a minute: what its second compiler and its parallel collector do is not worth their time.
+# Set when modules are imported: some hand the environment on to programs with a Spark of their own.
+os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 @pytest.fixture(scope="session")
 def spark():
