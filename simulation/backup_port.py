@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sarit.node.backup_source import BackupSource
+from sarit.store.backup_session import Backups
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env
@@ -16,6 +17,6 @@ BACKUP_PORT: Final = 9091
 
 async def offer_backups(store: SegmentStore, host: str, env: Env) -> BackupSource:
     """Let a backup connect to a store.  Stop the source before the store."""
-    source = BackupSource(store, "/data", env)
+    source = BackupSource(Backups(store), "/data", env)
     await asyncio.start_server(source._accept, host, BACKUP_PORT)
     return source
