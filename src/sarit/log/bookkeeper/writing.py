@@ -3,7 +3,8 @@
 Theory of operation.  `LedgerWriting` gets events and returns effects.  An entry goes to all bookies of its write set,
 and is *done* when the ack quorum has it and every entry before it is done.  A bookie that fails gets nothing more
 (`down`).  It is replaced by a spare one, which is a compare-and-set of the metadata: from the first entry that is not
-done yet, the ensemble is another one.
+done yet, the ensemble is another one.  Where there is none, it gets entries again once it is back: soon, since the
+next bookie that fails may leave too few.
 
 While such a change is under way nobody knows which of two ensembles holds.  So only bookies that are in both count.
 A fenced bookie ends the writing: one answer is enough, since another owner has begun.
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.log.bookkeeper.limits import (
     BUSY_BOOKIE_SECONDS,
     LEDGER_PROOF_SECONDS,
+    LOST_BOOKIE_RETRY_SECONDS,
     NEEDED_BOOKIE_RETRY_SECONDS,
     NO_QUORUM_SECONDS,
     SLOW_BOOKIE_SECONDS,
@@ -100,6 +102,14 @@ class _Pending:
     acked: set[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Down:
+    """A bookie that gets nothing.  `pause`: it gets entries again so much later, while there are enough others."""
+
+    since: float
+    pause: float
+
+
 def write_set(metadata: LedgerMetadata, ensemble: Sequence[str], entry: int) -> list[str]:
     """The bookies that store an entry."""
     size = metadata.ensemble_size
@@ -120,7 +130,7 @@ class LedgerWriting:
         self._pending: dict[int, _Pending] = {}
         # By bookie: entries without an answer, oldest first, and when they were sent.
         self._unanswered: dict[str, dict[int, float]] = {}
-        self._down: dict[str, float] = {}
+        self._down: dict[str, _Down] = {}
         self._spares: tuple[str, ...] = ()
         self._proof = now
         self._proof_from = now  # an earlier moment proves nothing
@@ -173,19 +183,23 @@ class LedgerWriting:
             return [Send(bookie, entry, BUSY_BOOKIE_SECONDS)]
         return self.bookie_failed(bookie, now)
 
-    def bookie_failed(self, bookie: str, now: float) -> list[Effect]:
+    def bookie_failed(self, bookie: str, now: float, pause: float = LOST_BOOKIE_RETRY_SECONDS) -> list[Effect]:
         """It gets nothing more.  It is replaced where there is a spare one."""
         if bookie not in self.ensemble or self.state is not State.OPEN:
             return NO_CHANGE
-        self._down[bookie] = now
+        self._down[bookie] = _Down(now, pause)
         self._unanswered.pop(bookie, None)
-        return self._change_ensemble(now)
+        effects = self._change_ensemble(now)
+        # Everything waits from now on: another one that is back is not left out until the next tick.
+        return effects if effects or self._has_enough_bookies() else self._resume(now)
 
     def spares(self, bookies: Iterable[str]) -> None:
         """The bookies that may be used from now on, the best first."""
         known, self._spares = self._spares, tuple(bookies)
-        if not set(self._spares) <= set(known):
+        for bookie in set(self._spares).difference(known):
             self._next_try = -math.inf  # there may be one for a place that waits
+            if bookie in self._down:
+                self._down[bookie] = _Down(-math.inf, 0.0)  # it has registered anew
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed: find slow bookies, and the end of hope.  To be called a few times a second."""
@@ -200,9 +214,10 @@ class LedgerWriting:
             entry, sent = next(iter(self._unanswered.get(bookie, {}).items()), (0, now))
             # A bookie is slow when others have served the entry: else the disk or the network of all of them is.
             if now - sent >= SLOW_BOOKIE_SECONDS and entry <= self.last_add_confirmed:
-                effects += self.bookie_failed(bookie, now)
-        if self._down.keys() & set(self.ensemble) and (now >= self._next_try or not self._has_enough_bookies()):
-            effects += self._change_ensemble(now)
+                effects += self.bookie_failed(bookie, now, SPARE_BOOKIE_RETRY_SECONDS)
+        if self._down.keys() & set(self.ensemble):
+            if now >= self._next_try or not self._has_enough_bookies():
+                effects += self._change_ensemble(now)
             if self._storing is None:
                 effects += self._resume(now)
         return effects
@@ -306,10 +321,11 @@ class LedgerWriting:
     def _resume(self, now: float) -> list[Effect]:
         """A bookie that is back gets entries again.  It lacks those in between, which others have."""
         effects: list[Effect] = []
-        # Without a quorum everything waits for it: one that came back a second ago is needed when another one dies.
-        pause = SPARE_BOOKIE_RETRY_SECONDS if self._has_enough_bookies() else NEEDED_BOOKIE_RETRY_SECONDS
+        # Without a quorum everything waits for it: one that came back a moment ago is needed when another one dies.
+        longest = math.inf if self._has_enough_bookies() else NEEDED_BOOKIE_RETRY_SECONDS
         for bookie in self.ensemble:
-            if bookie in self._spares and now - self._down.get(bookie, now) >= pause:
+            down = self._down.get(bookie)
+            if down is not None and bookie in self._spares and now - down.since >= min(down.pause, longest):
                 del self._down[bookie]
                 for entry, pending in self._pending.items():
                     if bookie in write_set(self.metadata, self.ensemble, entry) and bookie not in pending.acked:
@@ -328,7 +344,8 @@ class LedgerWriting:
         fresh = [
             bookie
             for bookie in self._spares
-            if bookie not in self.ensemble and now - self._down.get(bookie, -1e9) >= SPARE_BOOKIE_RETRY_SECONDS
+            if bookie not in self.ensemble
+            and (bookie not in self._down or now - self._down[bookie].since >= SPARE_BOOKIE_RETRY_SECONDS)
         ]
         changes = dict(zip(down, fresh, strict=False))
         if not changes:
