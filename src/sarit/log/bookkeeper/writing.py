@@ -199,7 +199,7 @@ class LedgerWriting:
         for bookie in set(self._spares).difference(known):
             self._next_try = -math.inf  # there may be one for a place that waits
             if bookie in self._down:
-                self._down[bookie] = _Down(-math.inf, 0.0)  # it has registered anew
+                self._down[bookie] = _Down(-math.inf, 0.0)  # it has registered again
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed: find slow bookies, and the end of hope.  To be called a few times a second."""

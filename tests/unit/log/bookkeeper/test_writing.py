@@ -53,7 +53,7 @@ def test_bookie_that_was_slow_gets_nothing_for_longer():
     assert gets_entries(machine, "a", slow + SPARE_BOOKIE_RETRY_SECONDS)
 
 
-def test_bookie_that_has_registered_anew_gets_entries_at_once():
+def test_bookie_that_has_registered_again_gets_entries_at_once():
     machine = ledger()
     machine.bookie_failed("a", 1.0)
     machine.spares(("b", "c"))
