@@ -31,9 +31,6 @@ _DAMAGED, _FAILED = 1, 2
 _MS_PER_SECOND = 1000
 
 _place_argument = click.argument("place", metavar="BACKUP")
-_data_dir_option = click.option(
-    "--data-dir", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data directory of the node."
-)
 _rate_option = click.option(
     "--rate",
     type=Memory(),
@@ -183,35 +180,57 @@ def prune(place: str, keep: int, force: bool, output: str) -> None:
 
 @click.command()
 @_place_argument
-@_data_dir_option
+@click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The data directory of a new node.")
+@_cluster_option
+@_machine_option
+@_work_option
 @click.option("--backup", "number", type=click.IntRange(1), metavar="N", help="Which one.  [default: the newest]")
 @click.option(
     "--storage", type=STORAGE_URL, metavar="URL", help="Long-term storage of the new node.  [default: in DIR]"
 )
 @_rate_option
 @format_option
-def restore(place: str, data_dir: Path, number: int | None, storage: str | None, rate: int, output: str) -> None:
-    """Make a new node of a backup, in a directory that does not exist yet.
+def restore(
+    place: str, data_dir: Path | None, cluster: str | None, machine: str, work: Path, number: int | None,
+    storage: str | None, rate: int, output: str,
+) -> None:  # fmt: skip
+    """Make a new node of a backup, in a directory that does not exist yet; or fill a new cluster.
 
     The new node has an id of its own and cannot use the storage of the old one.  Start it with `sarit standalone` and
-    the --containers of the old one.  A restore that was interrupted goes on when the command is given again.
+    the --containers of the old one.  A cluster is made by `sarit cluster init` with as many --containers before; start
+    its stores afterwards.  A restore that was interrupted goes on when the command is given again.
     """
     from sarit.backup.pacing import Pacer
     from sarit.backup.restore import restore as make
     from sarit.core.errors import Invalid
 
-    path = str(data_dir.absolute())
+    _one_of(data_dir, cluster)
+    if cluster is not None and storage is not None:
+        raise click.UsageError("--storage is for a node: a cluster has its own")
+    path = "" if data_dir is None else str(data_dir.absolute())
+    folder = str(work.absolute())
 
-    async def work(env: Env, bar: Bar) -> tuple[Manifest, str]:
+    async def fill(env: Env, bar: Bar) -> tuple[Manifest, str]:
         async with _opened(env, place) as found:
             await found.require()
             numbers = await found.numbers()
             if not numbers:
                 raise Invalid(f"no backup at {place} is complete")
             manifest = await found.manifest(number or numbers[-1])
-            return manifest, await make(env, found, manifest, path, storage, Pacer(env.clock, rate), bar)
+            pacer = Pacer(env.clock, rate)
+            if cluster is None:
+                return manifest, await make(env, found, manifest, path, storage, pacer, bar)
+            from sarit.backup.restore_cluster import restore_cluster
+            from sarit.node.cluster_settings import parse_cluster
 
-    manifest, node = _run(work)
+            address = parse_cluster(cluster)
+            return manifest, await restore_cluster(env, found, manifest, address, machine, folder, pacer, bar)
+
+    manifest, node = _run(fill)
+    if cluster is not None:
+        text = f"backup {manifest.number} of {_time_of(manifest)} is in the cluster {cluster}: start its processes"
+        show(output, _as_json(manifest) | {"cluster": node}, text)
+        return
     text = (
         f"backup {manifest.number} of {_time_of(manifest)} is restored as node {node}: start it with\n"
         f"sarit standalone --data-dir {data_dir}" + (f" --storage {storage}" if storage else "")

@@ -130,6 +130,11 @@ async def read_meta(registers: Registers, cluster: object) -> ClusterMeta:
     meta = decode_meta(found.value)
     if not meta.complete:
         raise Invalid(f"the cluster {cluster} is not complete: run `sarit cluster init` again")
+    if meta.restoring:
+        raise Invalid(
+            f"the cluster {cluster} is being restored from {meta.restoring}: wait for its end, or run `sarit restore` "
+            "again"
+        )
     return meta
 
 

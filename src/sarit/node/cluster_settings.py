@@ -66,7 +66,8 @@ class ClusterMeta:
     `cluster`: its id, 32 hexadecimal digits.  `secret`: with it, controllers introduce themselves to stores.
     `log`, `index`, `storage`: URLs.  `machine`: the one that has the directories of log and index, if they have some.
     `lease_seconds`: a store that was not heard of for so long is gone.
-    `complete`: log and storage are marked as this cluster's."""
+    `complete`: log and storage are marked as this cluster's.  `restoring`: of which node, and which backup of it, a
+    restore has begun and not ended."""
 
     cluster: str
     secret: str
@@ -77,10 +78,14 @@ class ClusterMeta:
     machine: str
     lease_seconds: float = STORE_LEASE_SECONDS
     complete: bool = False
+    restoring: str = ""
 
     def encode(self) -> bytes:
         """The value of the register: JSON."""
-        return json.dumps({"version": META_VERSION, **asdict(self)}, indent=1).encode()
+        fields = asdict(self)
+        if not self.restoring:  # earlier releases do not know it
+            del fields["restoring"]
+        return json.dumps({"version": META_VERSION, **fields}, indent=1).encode()
 
     def finished(self) -> ClusterMeta:
         """With everything marked."""

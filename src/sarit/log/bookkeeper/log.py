@@ -94,6 +94,10 @@ class BookKeeperLogs:
         await claim.fence()
         return claim
 
+    async def create_after(self, container: int, history: LogHistory) -> BookKeeperLog:
+        """As `BookKeeperClaim.create_after`."""
+        return await (await self.claim(container)).create_after(history)
+
     async def open(self, container: int) -> BookKeeperLog:
         """Claim and open a log whose owner has no index.  Raises Corrupt, Fenced, Unavailable."""
         return await (await self.claim(container)).open(None)
@@ -209,6 +213,21 @@ class BookKeeperClaim:
                 raise Fenced(f"the log of container {self._container} was opened by another owner")
             await self.fence()
         raise Unavailable(f"the log of container {self._container} is changed all the time by its owner")
+
+    async def create_after(self, history: LogHistory) -> BookKeeperLog:
+        """A new log for a restored container, which continues after its checkpoint, in a later epoch.
+
+        One that an earlier attempt made is taken, as long as it never had a frame.  Raises Invalid (it has some),
+        Fenced, Unavailable."""
+        base = Chain(self._logs.env.random.bytes(LOG_IDENTITY_BYTES), history.epoch, history.frame)
+        if self._chain is not None:
+            base = self._base(None, accept_loss=False)
+            if base.ledgers or base.reached != history.frame:
+                raise Invalid(f"container {self._container} has a log on BookKeeper already, with frames")
+        opened = await self._begin(base, history)
+        if opened is None:
+            raise Fenced(f"the log of container {self._container} was opened by another owner")
+        return BookKeeperLog(self._logs, self._container, opened)
 
     async def release(self) -> None:
         """See `ClaimedLog`: what was fenced stays so, and nothing is held."""
