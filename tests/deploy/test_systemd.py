@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -10,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from sarit.cli.dev_ca import make_certificates
+from sarit.cli.security_options import security_of
+from sarit.node.security import Security
 from tests.deploy.commands import expand, parse
 from tests.nodes import SARIT, RunningNode
+from tests.security.running import write_files
 
 UNITS = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
-NAMES = sorted(path.name for path in UNITS.iterdir())
+NAMES = sorted(path.name for path in UNITS.glob("*.service"))
 # `systemd-analyze security` gives 0.0 (nothing allowed) to 10.0; here ten times that.
 EXPOSURE = 20
 
@@ -34,7 +39,7 @@ class _Unit(RawConfigParser):
 
 
 def command_of(name: str, **values: str) -> list[str]:
-    """The arguments of `sarit` in a unit, with the variables of systemd."""
+    """The arguments of `sarit` in a unit, or in a file that adds to one, with the variables of systemd."""
     line = _Unit(name)["Service"]["ExecStart"].replace("%H", "host").replace("%i", "1")
     known = {"STATE_DIRECTORY": "/var/lib/sarit", "CONFIGURATION_DIRECTORY": "/etc/sarit", "SARIT_OPTIONS": ""}
     return [word for part in shlex.split(line)[1:] for word in expand(part, known | values).split()]
@@ -83,3 +88,51 @@ def test_command_of_the_node_starts_one_that_stops_in_time(tmp_path) -> None:
     assert (verb, data, rest) == ("standalone", f"--data-dir={tmp_path / 'data'}", ["--memory", "512M"])
     with RunningNode(tmp_path / "data", *rest) as node:
         assert node.stop() == 0
+
+
+@needs_systemd
+@pytest.mark.parametrize("name", NAMES)
+def test_systemd_accepts_each_unit_with_tls_and_users(name, tmp_path) -> None:
+    drop_in = tmp_path / f"{name}.d" / "secured.conf"
+    drop_in.parent.mkdir()
+    for source, target in ((UNITS / name, tmp_path / name), (UNITS / "secured" / f"{name}.conf", drop_in)):
+        target.write_text(source.read_text().replace("/opt/sarit/bin/sarit", SARIT))
+    unit = name.replace("@", "@1")
+    environ = os.environ | {"SYSTEMD_UNIT_PATH": f"{tmp_path}:"}
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, env=environ)
+    words = [line for line in done.stderr.splitlines() if "sarit" in line]
+    assert (done.returncode, words) == (0, [])
+    # It was read: what it adds is refused when it is wrong.
+    drop_in.write_text("[Service]\nNoSuchSetting=1\n")
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, env=environ)
+    assert "NoSuchSetting" in done.stderr
+
+
+def test_command_with_credentials_starts_a_node_with_tls_and_users(tmp_path) -> None:
+    credentials = tmp_path / "credentials"
+    config = write_files(credentials)
+    files = make_certificates(tmp_path / "made", (), 1)
+    for name, path in (("server.pem", "server"), ("server-key.pem", "server key"), ("ca.pem", "ca")):
+        files[path].rename(credentials / name)
+    (credentials / "keys").rename(credentials / "token-keys")
+    listed = {line.partition(":")[0].partition("=")[2] for line in _lines("sarit.service") if "LoadCredential" in line}
+    assert listed == {path.name for path in credentials.iterdir()}
+    given = parse(
+        command_of("secured/sarit.service.conf", STATE_DIRECTORY=str(tmp_path), CREDENTIALS_DIRECTORY=str(credentials))
+    )
+    assert given["users"] == Path(config.users)
+    assert repr(Security(security_of(given))) == "<Security, TLS, 3 users>"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_units_with_tls_and_users_differ_in_that_alone(name, tmp_path) -> None:
+    (tmp_path / "cluster.toml").write_text('cluster = "zookeeper://127.0.0.1:2181/first"\n')
+    known = {"CONFIGURATION_DIRECTORY": str(tmp_path), "CREDENTIALS_DIRECTORY": "/run/c"}
+    plain, secured = command_of(name, **known), command_of(f"secured/{name}.conf", **known)
+    assert [word for word in secured if "/run/c/" not in word] == plain
+    assert len(secured) - len(plain) == 5
+    parse(secured)
+
+
+def _lines(name: str) -> list[str]:
+    return (UNITS / "secured" / f"{name}.conf").read_text().splitlines()

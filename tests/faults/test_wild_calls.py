@@ -225,7 +225,8 @@ def test_random_bytes_end_connection_with_one_log_line(node) -> None:
         assert not [error for error in await many(clients, one) if error is not None]
 
     said = run(node, main)
-    assert clients // 2 < said.count("API connection") == said.count("\n") <= clients
+    # One line a minute for each reason, however many break the protocol: a flood would fill the log.
+    assert 1 <= said.count("API connection") == said.count("\n") <= 3
 
 
 def test_client_that_takes_no_replies_uses_bounded_memory(node) -> None:

@@ -13,14 +13,15 @@ from sarit.node.admin import admin_port
 from sarit.node.console_view import StandaloneView
 from sarit.node.health import Health
 from sarit.security.users import User, format_users, hash_password, parse_users
-from tests.security.running import PASSWORD, secured, write_files
+from tests.security.running import PASSWORD, Secured, secured, write_files
 
 
 class Http:
     """The HTTP port of a node."""
 
-    def __init__(self, base: str, context: ssl.SSLContext, admin, node) -> None:
-        self.base, self.context, self.admin, self.node = base, context, admin, node
+    def __init__(self, base: str, context: ssl.SSLContext, admin, secured: Secured) -> None:
+        self.base, self.context, self.admin, self.secured = base, context, admin, secured
+        self.node = secured.node
 
     def as_user(self, auth=None, **options) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=self.base, verify=self.context, auth=auth, **options)
@@ -44,4 +45,4 @@ async def serving(directory, *, tls: bool = True, **options):
             await admin.serve(f"127.0.0.1:{node.controller_port}", StandaloneView(node, admin.health))
             rules = [("user:alice", "READ"), ("user:bob", "READ_UPDATE")]
             await made.grant(*((who, f"prn::/scope:app{end}", what) for who, what in rules for end in ("", "/*")))
-            yield Http(f"http{'s' * tls}://127.0.0.1:{admin.port}", ssl.create_default_context(cafile=ca), admin, node)
+            yield Http(f"http{'s' * tls}://127.0.0.1:{admin.port}", ssl.create_default_context(cafile=ca), admin, made)

@@ -13,6 +13,8 @@ compute for some milliseconds at most between two awaits.  A streaming response 
 - connections: those beyond MAX_HTTP_CONNECTIONS are closed at once; those without a request end;
 - a request: the size of its head and of its body (413); the time until its response begins (503);
 - a response: the time in which the client takes each part of it.
+
+Whoever breaks these bounds is in the log once a minute, by host and reason.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import socket
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, cast
 
+from h11 import ERROR
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -39,6 +42,7 @@ from sarit.admin.limits import (
     MAX_HTTP_HEAD_BYTES,
 )
 from sarit.core.admission import Admission
+from sarit.core.repeated_log import RepeatedLog
 from sarit.env.tls_server import Handshakes, serve_tls
 
 if TYPE_CHECKING:
@@ -64,6 +68,7 @@ class AdminServer:
         self._bounded = _Bounded(self._app, self._begun)
         self._connections: dict[Any, _Connection] = {}  # by the client's address
         self._admission = Admission(max_connections)
+        self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
         self._server: asyncio.Server | TlsServer | None = None
         self._make: Any = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -122,6 +127,10 @@ class AdminServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def report(self, host: str, reason: str) -> None:
+        """Log that a connection from a host was ended, once a minute for each reason."""
+        self._repeated.warning((host, reason), f"an HTTP connection from {host} was closed: it {reason}")
+
     def opened(self, connection: _Connection) -> None:
         """A connection is open."""
         self._connections[connection.client] = connection
@@ -160,6 +169,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.client: Any = None
         self.requests = 0  # begun
+        self._received = False  # something since the last check that saw a request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -170,7 +180,10 @@ class _Connection(asyncio.Protocol):
         self._check_in(self.requests)
 
     def data_received(self, data: bytes) -> None:
+        self._received = True
         self._inner.data_received(data)
+        if self._inner.conn.their_state is ERROR:
+            self._report(f"sent no HTTP, or a head of more than {MAX_HTTP_HEAD_BYTES} bytes")
 
     def eof_received(self) -> bool | None:
         return cast("bool | None", self._inner.eof_received())
@@ -202,9 +215,15 @@ class _Connection(asyncio.Protocol):
         cycle = self._inner.cycle
         busy = cycle is not None and not cycle.response_complete
         if busy or self.requests != requests:
+            self._received = False
             self._check_in(self.requests)
-        else:
-            self._transport.abort()
+            return
+        if self._received:  # otherwise it was idle, as browsers keep them
+            self._report(f"sent a part of a request, and not the rest in {HTTP_IDLE_SECONDS:g} s")
+        self._transport.abort()
+
+    def _report(self, reason: str) -> None:
+        self._server.report(self.client[0] if self.client else "?", reason)
 
 
 class _ClosedAtOnce(asyncio.Protocol):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from sarit.cli.options import Commands, controller_option, format_option, show, show_rows
 from sarit.client.core.rules import change_rules
 from sarit.client.core.rules import list_rules as list_all
+from sarit.rpc.generated import controller_pb2
 from sarit.security.permissions import Permission, Rule
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from sarit.client.core.controller import ControllerClient
 
 T = TypeVar("T")
+_SCOPE: Final = re.compile(r"prn::/scope:([^/*]+)(?:/|$)")
 
 _RESOURCE_HELP = """
     RESOURCE is prn::/ for the list of scopes, prn::/scope:S, prn::/scope:S/stream:T, prn::/scope:S/reader-group:G,
@@ -39,10 +42,15 @@ def acl() -> None:
 @controller_option
 @format_option
 def grant(subject: str, resource: str, permission: str, controller: str, output: str) -> None:
-    """Give SUBJECT a PERMISSION on RESOURCE, instead of what it had there."""
+    """Give SUBJECT a PERMISSION on RESOURCE, instead of what it had there.
+
+    The scope need not be there yet: a rule may allow its creation.  The command says so then."""
     rule = Rule.parse(subject, resource, permission)
     changed = _call(controller, lambda controller: change_rules(controller, [rule]))
     text = f"{subject} has {rule.permission.name} on {resource}" + ("" if changed else " already")
+    scope = scope_of(resource)
+    if scope is not None and not _call(controller, lambda controller: _is_there(controller, scope)):
+        click.echo(f"there is no scope {scope}: the rule is for one that will be created", err=True)
     show(output, {**_row(rule), "changed": bool(changed)}, text)
 
 
@@ -70,6 +78,17 @@ def list_rules(subject: str | None, controller: str, output: str) -> None:
     rules = _call(controller, list_all)
     rows = [_row(rule) for rule in rules if subject in (None, rule.subject)]
     show_rows(output, rows, ["subject", "resource", "permission"])
+
+
+def scope_of(resource: str) -> str | None:
+    """The one scope that a resource is about; None: it is about several, or no name is whole."""
+    found = _SCOPE.match(resource)
+    return found[1] if found is not None else None
+
+
+async def _is_there(controller: ControllerClient, scope: str) -> bool:
+    reply = await controller.call(controller.stub.checkScopeExists, controller_pb2.ScopeInfo(scope=scope))
+    return bool(reply.exists)
 
 
 def _row(rule: Rule) -> dict[str, object]:

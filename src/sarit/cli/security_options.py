@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.cli.options import Command
+    from sarit.node.security import SecurityConfig
     from sarit.security.oidc import OidcConfig
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -113,35 +114,36 @@ def security_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def call(**options: Any) -> Any:
-        from sarit.node.security import SecurityConfig
-
         given = {name: options.pop(name) for name in (*_NAMES, *_OIDC_NAMES)}
-
-        def path(name: str) -> str | None:
-            return None if given[name] is None else str(given[name].absolute())
-
-        return command(
-            **options,
-            security=SecurityConfig(
-                certificate=path("tls_cert"),
-                key=path("tls_key"),
-                ca=path("tls_ca"),
-                client_certificates=given["tls_client_certs"],
-                users=path("users"),
-                oidc=_oidc(given, path("oidc_ca")),
-                token_keys=path("token_keys"),
-                token_seconds=given["token_ttl"],
-                audit=path("audit_log"),
-                console=given["console"],
-                open_metrics=given["open_metrics"],
-            ),
-        )
+        return command(**options, security=security_of(given))
 
     made: Any = call
     for option in reversed(_OPTIONS):
         made = option(made)
     result: Command = made
     return result
+
+
+def security_of(given: Mapping[str, Any]) -> SecurityConfig:
+    """What the options of a command say.  Raises Invalid."""
+    from sarit.node.security import SecurityConfig
+
+    def path(name: str) -> str | None:
+        return None if given[name] is None else str(given[name].absolute())
+
+    return SecurityConfig(
+        certificate=path("tls_cert"),
+        key=path("tls_key"),
+        ca=path("tls_ca"),
+        client_certificates=given["tls_client_certs"],
+        users=path("users"),
+        oidc=_oidc(given, path("oidc_ca")),
+        token_keys=path("token_keys"),
+        token_seconds=given["token_ttl"],
+        audit=path("audit_log"),
+        console=given["console"],
+        open_metrics=given["open_metrics"],
+    )
 
 
 def _oidc(given: Mapping[str, Any], ca: str | None) -> OidcConfig | None:

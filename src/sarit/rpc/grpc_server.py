@@ -10,9 +10,13 @@ one line in the log, when the client
 - sends something other than HTTP/2, or a request that grpclib cannot handle; a request of HTTP/1 is answered with where
   to send it, and therefore the server's first frame waits for the client's first bytes;
 - takes no replies for GRPC_STALL_SECONDS;
-- has not begun to speak HTTP/2 within GRPC_FIRST_BYTES_SECONDS;
+- has not begun to speak HTTP/2 within GRPC_FIRST_BYTES_SECONDS, or begun no call within GRPC_FIRST_CALL_SECONDS;
+- sends a part of a frame, or of the headers of a request, and not the rest within GRPC_MESSAGE_SECONDS;
+- announces a frame that is longer than HTTP/2 allows it: h2 would wait for up to 16 MiB before it says so;
 - sends nothing for GRPC_IDLE_SECONDS and then does not answer a ping within GRPC_PING_SECONDS: the client or its path
   is gone.  A client that answers may keep an idle connection for ever, as the official clients do.
+
+The log has one line a minute for each host and reason.
 
 Frames of a type that HTTP/2 does not define are ignored (RFC 9113 par. 5.5).
 
@@ -66,6 +70,8 @@ from sarit.core.limits import (
     MAX_CALLS_PER_CONNECTION,
     REQUEST_PIECE_BYTES,
 )
+from sarit.core.repeated_log import RepeatedLog
+from sarit.rpc.limits import FRAME_LENGTH_BYTES, GRPC_FIRST_CALL_SECONDS
 from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:
@@ -90,6 +96,7 @@ class GrpcListener:
         self._admission = Admission(most)
         self._open: dict[_GrpcConnection, None] = {}  # in the order of their begin
         self._none_open: asyncio.Event | None = None  # of a drain
+        self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
 
     def __repr__(self) -> str:
         return f"<GrpcListener, {len(self._open)} connections>"
@@ -108,6 +115,10 @@ class GrpcListener:
         made = _GrpcConnection(self, self._http())
         self._open[made] = None
         return made
+
+    def report(self, host: str, kind: str, text: str) -> None:
+        """Log that a connection from a host was ended, once a minute for each kind of reason."""
+        self._repeated.warning((host, kind), text)
 
     def closed(self, connection: _GrpcConnection) -> None:
         """A connection was closed."""
@@ -142,15 +153,18 @@ class _GrpcConnection(asyncio.Protocol):
         self._stall_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._liveness_timer: asyncio.TimerHandle | None = None
-        self._speaks_http2 = self._received = self._pinged = False
+        self._speaks_http2 = self._received = self._pinged = self._called = False
+        self._incomplete_since: float | None = None  # of a frame of which a part was received
         self._first_bytes = b""
-        self._peer = "?"
+        self._host = self._peer = "?"
+        self._opened = 0.0
         self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._opened = asyncio.get_running_loop().time()
         peer = transport.get_extra_info("peername")
-        self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._host, self._peer = (peer[0], f"{peer[0]}:{peer[1]}") if peer else ("?", "?")
         # grpclib sees the coalescer as its transport; the timers here act on the real one.
         self._coalescer = _WriteCoalescer(self._transport, held=True)
         self._inner.connection_made(self._coalescer)
@@ -179,10 +193,14 @@ class _GrpcConnection(asyncio.Protocol):
         except Exception as error:  # ProtocolError, and anything else that invalid bytes make the parsers raise
             self._end(f"broke the protocol: {_one_line(error)}")
             return
+        if self._is_too_long(whole=bool(events)):
+            self._end("announced a frame of more than 16 KiB")
+            return
         connection.flush()
         # Each request is checked before grpclib gets it: its handler would raise on what `_rejection_reason` finds.
         for event in events:
             if type(event) is RequestReceived:
+                self._called = True
                 if (wrong := _rejection_reason(event.headers)) is not None:
                     self._end(wrong)
                     return
@@ -196,6 +214,19 @@ class _GrpcConnection(asyncio.Protocol):
                 processor.process(event)
         if not connection.is_closing():
             connection.flush()
+
+    def _is_too_long(self, *, whole: bool) -> bool:
+        """Whether the frame of which a part was received exceeds the bound; `whole`: others came with it."""
+        http = self._inner.connection._connection
+        rest = http.incoming_buffer._data
+        if not (rest or http.incoming_buffer._headers_buffer):
+            self._incomplete_since = None
+        elif whole or self._incomplete_since is None:
+            self._incomplete_since = asyncio.get_running_loop().time()
+        return (
+            int.from_bytes(rest[:FRAME_LENGTH_BYTES], "big") > http.max_inbound_frame_size
+            and len(rest) >= FRAME_LENGTH_BYTES
+        )
 
     def pause_writing(self) -> None:
         # grpclib holds its replies back; the timer bounds how long the client may leave them.
@@ -235,10 +266,16 @@ class _GrpcConnection(asyncio.Protocol):
         """End a connection that never began, or whose client is gone; otherwise check again later."""
         if self._ended:
             return
+        now = asyncio.get_running_loop().time()
         if self._inner.connection.is_closing():
             self._transport.abort()  # otherwise it waits until the client has taken all bytes
         elif not self._speaks_http2:
             self._end(f"did not begin to speak HTTP/2 for {GRPC_FIRST_BYTES_SECONDS:.0f} s")
+        elif not self._called and now - self._opened >= GRPC_FIRST_CALL_SECONDS:
+            self._report(f"began no call in {GRPC_FIRST_CALL_SECONDS:.0f} s")
+            self.send_away(busy_too=True)
+        elif self._incomplete_since is not None and now - self._incomplete_since >= GRPC_MESSAGE_SECONDS:
+            self._end(f"did not send the rest of a frame in {GRPC_MESSAGE_SECONDS:.0f} s")
         elif self._received:
             # Something arrived in this interval: check again after the next one.
             self._received = False
@@ -276,7 +313,7 @@ class _GrpcConnection(asyncio.Protocol):
         self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.abort)
 
     def _report(self, reason: str) -> None:
-        _log.warning("API connection %s closed: it %s", self._peer, reason)
+        self._listener.report(self._host, reason.partition(": ")[0], f"API connection {self._peer} closed: it {reason}")
 
 
 class _WriteCoalescer:

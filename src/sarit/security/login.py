@@ -6,8 +6,9 @@ keyed hash of the header until the user file changes.
 
 *Guessing.*  At most MAX_PASSWORD_CHECKS are under way and waiting; more are refused at once.  A user with
 MAX_FAILED_LOGINS wrong passwords within FAILED_LOGIN_SECONDS has to wait for the rest of them; who is logged in already
-does not notice.  The same holds for a host with MAX_FAILED_LOGINS_OF_HOST of them, whatever the names.  Each refusal
-says nothing about whether the user exists, and takes as long either way.
+does not notice.  The same holds for a host with MAX_FAILED_LOGINS_OF_HOST of them, whatever the names.  Who has logged
+in from a host before is counted apart there: guesses from elsewhere, or of others behind the same proxy, lock out
+nobody who was there.  Each refusal says nothing about whether the user exists, and takes as long either way.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from sarit.security.permissions import ADMIN_ROLE, Caller
 from sarit.security.users import User, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from sarit.env.ports import Env
 
@@ -69,7 +70,8 @@ class Logins:
         self._checks = 0
         self._closed = False
         self._own: str | None = None
-        self._failed = _Failures(MAX_FAILED_LOGINS)  # by user
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()  # users and hosts that they logged in from
+        self._failed = _Failures(MAX_FAILED_LOGINS)  # by user; by user and host of those that are known
         self._failed_of_host = _Failures(MAX_FAILED_LOGINS_OF_HOST)
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
 
@@ -146,11 +148,18 @@ class Logins:
                 self._cached.popitem(last=False)
         if caller is None:
             raise self._refused(name, peer)
+        self._known[name, _host(peer)] = None
+        self._known.move_to_end((name, _host(peer)))
+        if len(self._known) > MAX_CACHED_LOGINS:
+            self._known.popitem(last=False)
         return caller
 
     def _check_guesses(self, name: str, host: str) -> None:
         now = self._env.clock.monotonic()
-        left = max(self._failed.wait(name, now), self._failed_of_host.wait(host, now))
+        if (name, host) in self._known:
+            left = self._failed.wait((name, host), now)
+        else:
+            left = max(self._failed.wait(name, now), self._failed_of_host.wait(host, now))
         if left > 0:
             self._repeated.warning(("guesses", host), f"log-ins from {host} are refused: too many wrong passwords")
             raise Unauthenticated(f"too many wrong passwords: try again in {left:.0f} s")
@@ -158,8 +167,10 @@ class Logins:
     def _refused(self, name: str, peer: str) -> Unauthenticated:
         host = _host(peer)
         self._repeated.warning(("password", host), f"a log-in from {host} was refused: {_REFUSED}")
-        if name:
-            now = self._env.clock.monotonic()
+        now = self._env.clock.monotonic()
+        if (name, host) in self._known:
+            self._failed.add((name, host), now)
+        elif name:
             self._failed.add(name, now)
             self._failed_of_host.add(host, now)
         return Unauthenticated(_REFUSED)
@@ -170,7 +181,7 @@ class _Failures:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._times: OrderedDict[str, list[float]] = OrderedDict()
+        self._times: OrderedDict[Hashable, list[float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._times)
@@ -178,7 +189,7 @@ class _Failures:
     def clear(self) -> None:
         self._times.clear()
 
-    def add(self, name: str, now: float) -> None:
+    def add(self, name: Hashable, now: float) -> None:
         times = self._times.setdefault(name, [])
         times.append(now)
         del times[: -self._most]
@@ -186,7 +197,7 @@ class _Failures:
         if len(self._times) > MAX_CACHED_LOGINS:
             self._times.popitem(last=False)
 
-    def wait(self, name: str, now: float) -> float:
+    def wait(self, name: Hashable, now: float) -> float:
         """Seconds until the next try; 0: now."""
         times = [at for at in self._times.get(name, ()) if now - at < FAILED_LOGIN_SECONDS]
         return FAILED_LOGIN_SECONDS - (now - times[0]) if len(times) >= self._most else 0.0

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from contextlib import suppress
 
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
@@ -161,9 +162,40 @@ def test_stop_ends_streams_without_a_word_in_the_log(caplog):
     assert caplog.text == ""
 
 
-def test_bytes_that_are_no_http_get_a_400(caplog):
+def test_bytes_that_are_no_http_and_long_heads_get_a_400_and_one_line_in_the_log(caplog):
     async def test(server):
-        assert (await ask(server.port, "\x00\x01 nonsense")).startswith("HTTP/1.1 400 ")
+        # Their ends do not come: what is there already is too much.
+        for head in ("\x00\x01 nonsense\r\n", f"GET / HTTP/1.1\r\nMore: {'*' * 40_000}", f"GET /{'x' * 40_000}"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(head.encode())
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+            writer.close()
+        few = "\n".join(f"More-{n}: {'*' * 100}" for n in range(100))
+        assert (await ask(server.port, f"{get('/hello')}\n{few}")).endswith("hello")
 
     run(test)
-    assert caplog.text == ""
+    assert caplog.messages == [
+        "an HTTP connection from 127.0.0.1 was closed: it sent no HTTP, or a head of more than 32768 bytes"
+    ]
+
+
+def test_request_that_comes_a_byte_at_a_time_is_ended(monkeypatch, caplog):
+    monkeypatch.setattr(server_module, "HTTP_IDLE_SECONDS", 0.2)
+
+    async def test(server):
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            ended = asyncio.ensure_future(reader.read())
+            for byte in f"{get('/hello')}\nMore: {'*' * 5000}".encode():
+                writer.write(bytes((byte,)))
+                await asyncio.wait([ended], timeout=0.02)
+                if ended.done():
+                    break
+            with suppress(ConnectionResetError):
+                assert await asyncio.wait_for(ended, 0) == b""
+            writer.close()
+
+    run(test)
+    assert caplog.messages == [
+        "an HTTP connection from 127.0.0.1 was closed: it sent a part of a request, and not the rest in 0.2 s"
+    ]

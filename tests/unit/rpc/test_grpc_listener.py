@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from grpclib.client import Channel
@@ -79,8 +79,11 @@ class _Service:
 
 
 @asynccontextmanager
-async def listener_with_short_timeouts(monkeypatch, greeting=0.05, quiet=0.05, ping=0.05):
-    for name, seconds in (("FIRST_BYTES", greeting), ("IDLE", quiet), ("PING", ping)):
+async def listener_with_short_timeouts(
+    monkeypatch, greeting=0.05, quiet=0.05, ping=0.05, call=HANG_SECONDS, message=HANG_SECONDS
+):
+    times = (("FIRST_BYTES", greeting), ("IDLE", quiet), ("PING", ping), ("FIRST_CALL", call), ("MESSAGE", message))
+    for name, seconds in times:
         monkeypatch.setattr(grpc_server, f"GRPC_{name}_SECONDS", seconds)
     listener = GrpcListener([_Service()], 10)
     server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
@@ -169,6 +172,101 @@ def test_idle_connection_that_answers_pings_stays_open(monkeypatch, caplog) -> N
 
     asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
     assert "closed" not in caplog.text
+
+
+def test_connection_that_begins_no_call_is_sent_away_and_one_that_did_stays(monkeypatch, caplog) -> None:
+    """A client that answers pings held its place for ever, without a call."""
+
+    async def main() -> None:
+        async with listener_with_short_timeouts(monkeypatch, 0.05, 0.05, HANG_SECONDS, call=0.1) as (listener, port):
+            channel = Channel("127.0.0.1", port)
+            assert (await ControllerServiceStub(channel).checkScopeExists(pb.ScopeInfo(scope="s"))).exists
+            (first,) = listener._open
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                client = H2Connection(H2Configuration(client_side=True))
+                client.initiate_connection()
+                writer.write(client.data_to_send())
+                found = await _events(reader, client, ConnectionTerminated)
+                assert [event.error_code for event in found if isinstance(event, ConnectionTerminated)] == [0]
+                writer.close()
+            await until(lambda: repr(listener) == "<GrpcListener, 1 connections>")
+            assert list(listener._open) == [first]
+            channel.close()
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+    assert [message.partition(" closed: ")[2] for message in caplog.messages] == ["it began no call in 0 s"]
+
+
+def _headers(size: int, *, end: bool = True) -> bytes:
+    """A frame of headers that is not compressed: `size` bytes of one header."""
+    client = H2Connection(H2Configuration(client_side=True, validate_outbound_headers=False))
+    client.initiate_connection()
+    client.clear_outbound_data_buffer()
+    client.max_outbound_frame_size = 1 << 14
+    call = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/checkScopeExists"
+    names = [(":method", "POST"), (":scheme", "http"), (":path", call), (":authority", "x"), ("te", "trailers")]
+    client.send_headers(1, [*names, ("content-type", "application/grpc"), ("more", "*" * size)])
+    return client.data_to_send()
+
+
+@pytest.mark.parametrize("slow", [lambda: _headers(10_000), lambda: b"\0\x27\x10\0\0\0\0\0\1" + bytes(10_000)])
+def test_client_that_sends_a_byte_at_a_time_is_ended(slow, monkeypatch, caplog) -> None:
+    """Each byte counted as a sign of life, so half a request kept its connection for ever."""
+
+    async def main() -> None:
+        async with listener_with_short_timeouts(monkeypatch, 0.5, 0.05, HANG_SECONDS, message=0.2) as (listener, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            client = H2Connection(H2Configuration(client_side=True))
+            client.initiate_connection()
+            writer.write(client.data_to_send())
+            ended = asyncio.ensure_future(reader.read())  # to the end
+            for byte in slow():
+                writer.write(bytes((byte,)))
+                await asyncio.wait([ended], timeout=0.02)
+                if ended.done():
+                    break
+            assert ended.done()
+            with suppress(ConnectionResetError):
+                await ended
+            writer.close()
+            await until(lambda: repr(listener) == "<GrpcListener, 0 connections>")
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+    assert [message.partition(" closed: ")[2] for message in caplog.messages] == [
+        "it did not send the rest of a frame in 0 s"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (lambda: (1 << 20).to_bytes(3, "big") + b"\0\0\0\0\0\1", "announced a frame of more than 16 KiB"),
+        (lambda: _headers(100_000), "broke the protocol: DenialOfServiceError"),
+        (lambda: b"".join(_continued(100)), "broke the protocol: ProtocolError Too many continuation frames"),
+    ],
+)
+def test_headers_and_frames_over_the_bound_end_the_connection_with_one_line(sent, reason, monkeypatch, caplog) -> None:
+    async def main() -> None:
+        async with listener_with_short_timeouts(monkeypatch, HANG_SECONDS, HANG_SECONDS) as (listener, port):
+            for _ in range(3):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                client = H2Connection(H2Configuration(client_side=True))
+                client.initiate_connection()
+                writer.write(client.data_to_send() + sent())
+                await reader.read()  # to the end
+                writer.close()
+            await until(lambda: repr(listener) == "<GrpcListener, 0 connections>")
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+    assert len(caplog.messages) == 1
+    assert f"closed: it {reason}" in caplog.text
+
+
+def _continued(frames: int):
+    yield b"\0\0\1\1\0\0\0\0\1\x82"
+    for _ in range(frames):
+        yield b"\0\0\0\x09\0\0\0\0\1"
 
 
 class _HeldService(_Service):

@@ -136,6 +136,38 @@ def test_ten_thousand_guesses_of_a_host_cost_bounded_work_and_memory_and_one_lin
     assert not any("guess" in line for line in lines)
 
 
+def test_user_who_logged_in_from_a_host_is_not_locked_out_by_others(checks):
+    """Behind a proxy all are one host; and whoever knows a name could lock its user out from anywhere."""
+    clock = Clock()
+
+    async def main(logins):
+        await logins.caller(basic("alice", "right"), "proxy:1")
+        for number in range(2 * MAX_FAILED_LOGINS_OF_HOST):
+            with pytest.raises(Unauthenticated):
+                await logins.caller(basic(f"user{number}", "guess"), "proxy:2")
+        for number in range(2 * MAX_FAILED_LOGINS):
+            with pytest.raises(Unauthenticated):
+                await logins.caller(basic("alice", f"guess {number}"), "elsewhere:1")
+        logins.replace_users(dict(logins._users))  # nothing is cached any more
+        for number in range(MAX_FAILED_LOGINS_OF_HOST):
+            with pytest.raises(Unauthenticated):
+                await logins.caller(basic(f"more{number}", "guess"), "proxy:2")
+        await logins.caller(basic("alice", "right"), "proxy:3")
+        with pytest.raises(Unauthenticated, match="too many wrong passwords"):
+            await logins.caller(basic("bob", "right"), "proxy:3")  # he never was here before
+        # Guesses at her from the proxy itself are bounded, too.
+        logins.replace_users(dict(logins._users))
+        for number in range(MAX_FAILED_LOGINS):
+            with pytest.raises(Unauthenticated, match="user or password"):
+                await logins.caller(basic("alice", f"other {number}"), "proxy:3")
+        spent = len(checks)
+        with pytest.raises(Unauthenticated, match="too many wrong passwords"):
+            await logins.caller(basic("alice", "right"), "proxy:3")
+        assert len(checks) == spent
+
+    _run(main, clock)
+
+
 def test_checks_at_once_are_bounded(checks):
     async def main(logins):
         answers = await asyncio.gather(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sarit.cli.acl import scope_of
 from sarit.core.errors import Invalid
 from sarit.security.permissions import (
     Caller,
@@ -91,3 +92,18 @@ def test_readers_change_the_stream_of_their_group_alone():
 def test_readers_may_ask_to_write_what_they_only_read():
     assert [needed_to_ask(name, UPDATE) for name in ("_RGteam", "_MARKs", "s")] == [READ, READ, UPDATE]
     assert needed_to_ask("s", READ) is READ
+
+
+@pytest.mark.parametrize(
+    ("resource", "scope"),
+    [
+        ("prn::/scope:a", "a"),
+        ("prn::/scope:a/*", "a"),
+        ("prn::/scope:a/stream:b*", "a"),
+        ("prn::/scope:a*", None),
+        ("prn::/*", None),
+        ("prn::/", None),
+    ],
+)
+def test_rule_is_about_one_scope_or_about_several(resource, scope):
+    assert scope_of(resource) == scope
