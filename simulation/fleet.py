@@ -116,6 +116,7 @@ class Fleet(Cluster):
             FleetController(world.machine(f"10.0.1.{number}")) for number in range(1, options.controllers + 1)
         ]
         self.map_before: ContainerMap | None = None  # the map that clients knew before
+        self._decoded: tuple[bytes, ContainerMap | None] = b"", None
         self._context = contextvars.copy_context()
 
     def __repr__(self) -> str:
@@ -126,7 +127,11 @@ class Fleet(Cluster):
     def map(self) -> ContainerMap | None:
         """The container map now."""
         found = self.services.map_value()
-        return None if found is None else decode_map(found)
+        if found is None:
+            return None
+        if found != self._decoded[0]:  # it is asked for at each request, and seldom changes
+            self._decoded = found, decode_map(found)
+        return self._decoded[1]
 
     def store_address(self, segment: str, *, reading: bool = False) -> tuple[str, int]:
         """Where a client believes that a segment is; it may know an old owner, or ask the owner-to-be already.
