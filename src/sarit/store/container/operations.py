@@ -32,6 +32,7 @@ MAX_OPERATION_BYTES: Final = MAX_FRAME_BYTES - FRAME_HEADER.size
 
 # Type, segment, offset, length, writer, event number, events; the payload follows.
 _APPEND = struct.Struct(">BQQI16sqI")
+APPEND_HEADER_BYTES: Final = _APPEND.size
 _CREATE = struct.Struct(">BQBIbiqH")
 _ID = struct.Struct(">BQ")
 _ID_OFFSET = struct.Struct(">BQQ")

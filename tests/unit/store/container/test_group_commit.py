@@ -49,6 +49,8 @@ def test_operation_that_overflows_batch_begins_next_frame(monkeypatch):
         replies = await writer.wait_for_replies()
         assert [number for number, _, _ in replies.acknowledgements] == list(range(1, 10))
         assert max(frame_sizes(world)) == 1000
+        counted = store.statistics
+        assert (counted.appends, counted.append_events, counted.append_bytes) == (9, 9, sum(sizes))
         store = await world.crash(store)
         assert await read_all(store, SEGMENT) == b"".join(bytes([n]) * size for n, size in enumerate(sizes, 1))
 
