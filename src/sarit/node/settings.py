@@ -109,6 +109,10 @@ def divide_memory(
             compaction_interval_seconds=JOIN_EXTENTS * OBJECT_STORE_FLUSH_INTERVAL_SECONDS,
             compaction_segments=PACKED_SEGMENTS,
         )
+        if shared_index:
+            # What is inlined is read again when it is joined, block by block: a request for each.  Pieces of packs are
+            # read together.
+            flush = replace(flush, inline_below_bytes=0)
         # Three large ones take three quarters of the share, small ones the rest.
         flush = replace(
             flush,

@@ -10,7 +10,7 @@ import sarit.node.standalone
 from sarit.cli.standalone import standalone
 from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
 from sarit.core.errors import Invalid
-from sarit.core.limits import MIB
+from sarit.core.limits import INLINE_BELOW_BYTES, MIB
 from sarit.env.real_limits import cgroup_limit_files, machine_memory
 from sarit.node.settings import NodeConfig, choose_memory, divide_memory, min_memory
 from sarit.store.store import StoreLimits
@@ -143,6 +143,9 @@ def test_limits_of_the_machine_follow_its_memory():
     assert config.limits == divide_memory(512 * MIB, 2, object_storage=False)
     remote = NodeConfig("data", storage_url="s3://b/p").validated().on_machine(4096 * MIB)
     assert remote.limits == divide_memory(1024 * MIB, 4, object_storage=True)
+    assert remote.limits.flush.inline_below_bytes == INLINE_BELOW_BYTES
+    no_files = divide_memory(1024 * MIB, 4, object_storage=True, shared_index=True)
+    assert no_files.flush.inline_below_bytes == 0
     assert machine_memory() > 64 * MIB
 
 
