@@ -107,7 +107,7 @@ class Part(Protocol):
         """Listen; the port.  Raises SaritError, OSError."""
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings."""
+        """Go on with other settings, and with the files of security as they are now."""
 
     def skip_flush(self) -> None:
         """Let `stop` end its flush."""
@@ -185,6 +185,7 @@ class StorePart:
 
     def take_over(self, live: LiveSettings) -> None:
         """See `Part`."""
+        self._security.follow()
         if self._store is not None and live.scrub_bytes_per_second is not None:
             self._store.change_scrub(live.scrub_bytes_per_second)
         if self._meters is not None:
@@ -272,6 +273,7 @@ class ControllerPart:
 
     def take_over(self, live: LiveSettings) -> None:
         """See `Part`."""
+        self._security.follow()
         self._controller.change_times(live.times)
 
     def _view(self, port: int) -> NodeView:

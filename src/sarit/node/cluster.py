@@ -289,6 +289,7 @@ class ClusterStore:
 
     def take_over(self, live: LiveSettings) -> None:
         """See `Process`."""
+        self._security.follow()
         if self._meters is not None:
             self._meters.change_times(live.times.scaling)
 
@@ -392,6 +393,7 @@ class ClusterControllerProcess:
 
     def take_over(self, live: LiveSettings) -> None:
         """See `Process`."""
+        self._security.follow()
         if self._controller is not None:
             self._controller.controller.change_times(live.times)
 

@@ -100,6 +100,7 @@ class Security:
         self._logins: Logins | None = None
         self._provider: OidcTokens | None = None
         self._task: asyncio.Task[None] | None = None
+        self._repeated: RepeatedLog | None = None  # once it follows the files
         self._audit: Audit | None = None
         self._client_context: ssl.SSLContext | None = None  # towards processes of this installation
         self._own_context: ssl.SSLContext | None = None  # towards this process
@@ -122,7 +123,8 @@ class Security:
 
     def start(self, env: Env) -> None:
         """Follow changes of the files."""
-        self._task = asyncio.ensure_future(self._follow(RepeatedLog(_log, env.clock.monotonic)))
+        self._repeated = RepeatedLog(_log, env.clock.monotonic)
+        self._task = asyncio.ensure_future(self._follow())
         if self._provider is not None:
             self._provider.start()
 
@@ -222,17 +224,23 @@ class Security:
             changed.append("token keys")
         return changed
 
-    async def _follow(self, repeated: RepeatedLog) -> None:
+    def follow(self) -> None:
+        """Take over what has changed in the files, once they are followed; one that cannot be used is logged."""
+        if self._repeated is None:
+            return
+        try:
+            changed = self.reload()
+        except (Invalid, OSError) as error:
+            self._repeated.error("files", f"a changed file cannot be used, the old one stays in force: {error}")
+        else:
+            self._repeated.ended("files")
+            if changed:
+                _log.info("read again: %s", ", ".join(changed))
+
+    async def _follow(self) -> None:
         while True:
             await asyncio.sleep(SECURITY_FILES_INTERVAL_SECONDS)
-            try:
-                changed = self.reload()
-            except (Invalid, OSError) as error:
-                repeated.error("files", f"a changed file cannot be used, the old one stays in force: {error}")
-            else:
-                repeated.ended("files")
-                if changed:
-                    _log.info("read again: %s", ", ".join(changed))
+            self.follow()
 
 
 def _server_tls(config: SecurityConfig) -> ServerTls | None:

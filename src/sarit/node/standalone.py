@@ -152,7 +152,8 @@ class Node:
         self.store.skip_flush()
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings."""
+        """Go on with other settings, and with the files of security as they are now."""
+        self.security.follow()
         if live.scrub_bytes_per_second is not None:
             self.store.change_scrub(live.scrub_bytes_per_second)
         self.meters.change_times(live.times.scaling)
