@@ -2,6 +2,7 @@
 
 python -m simulation --seed N [--mutant NAME] [--trace FILE]   one seed; on failure a full report
 python -m simulation seeds --seeds N [--first N] [--stores N]  many seeds; with several stores on one set of logs
+                           [--minutes M] [--ledger]            for M minutes at most; a line in the ledger
 python -m simulation crashes --states N [--first N]            recover every state that a power cut can leave
 python -m simulation damage --seeds N [--first N]              damage chunks, and read everything
 python -m simulation prove --seeds N --states N                both with fresh seeds, and a line in the ledger
@@ -24,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Final
 from simulation.batch import Totals, explain, summaries, summarize_proof
 from simulation.crashes.run import crash_everywhere
 from simulation.damage import damaged_storage
-from simulation.ledger import write_line
+from simulation.ledger import code_now, write_line
 from simulation.mutants import MUTANTS
 from simulation.options import options_of
 from simulation.run import run_seed
+from simulation.stopping import stop_requests
 from simulation.table import write_table
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from simulation.batch import Summary
     from simulation.options import Options
+    from simulation.stopping import StopRequest
 
 _FRESH_BYTES: Final = 4
 _CRASH_SEEDS: Final = 1_000_000
@@ -58,8 +61,10 @@ def one(mutants: Sequence[str], quiet: bool, path: str | None, options: Options)
     return bool(result.violations)
 
 
-def report(coming: Iterable[Summary], stop: bool = False, until: float = inf) -> Totals:
-    """Sum up results until a monotonic time; print the first failed seed in full, the others in a line."""
+def report(
+    coming: Iterable[Summary], stop: bool = False, until: float = inf, request: StopRequest | None = None
+) -> Totals:
+    """Sum up results until a monotonic time or a request; print the first failed seed in full, others in a line."""
     totals, started, reported = Totals(), time.monotonic(), 0
     for summary in coming:
         if summary.violations:
@@ -71,7 +76,7 @@ def report(coming: Iterable[Summary], stop: bool = False, until: float = inf) ->
         if minutes > reported:
             reported = minutes
             print(f"  {minutes} min: {totals.seeds} seeds, {len(totals.broken)} failed", flush=True)
-        if (summary.violations and stop) or time.monotonic() >= until:
+        if (summary.violations and stop) or time.monotonic() >= until or (request is not None and request.asked):
             break
     print(f"{totals.seeds} seeds, {len(totals.broken)} failed {sorted(totals.broken)}; {totals.line()}", flush=True)
     return totals
@@ -98,6 +103,22 @@ def damages(seeds: int, first: int) -> int:
         chunks, refused, read = chunks + len(damage.chunks), refused + damage.refused, read + damage.read_bytes
     print(f"{seeds} seeds, {broken} failed; {chunks} damaged chunks, {refused} reads refused, {read} bytes read right")
     return bool(broken)
+
+
+def many(given: argparse.Namespace) -> int:
+    """Run many seeds, until a signal at most, and append a line to the ledger when that was asked for."""
+    first, started = given.first or 1, time.time()
+    fields = {**code_now(), "first_seed": first, "stores": given.stores, "bookkeeper": given.bookkeeper}
+    until = time.monotonic() + given.minutes * 60
+    seeds = range(first, first + given.seeds)
+    with stop_requests() as request:
+        coming = summaries(seeds, given.mutant, given.processes, given.stores, given.bookkeeper)
+        totals = report(coming, given.stop, until, request)
+        if given.ledger:
+            if totals.seeds < given.seeds:  # with several processes they need not be the first ones
+                fields["wanted_seeds"] = given.seeds
+            write_line("several stores" if given.stores else "one node", started, fields | totals.line())
+    return bool(totals.broken)
 
 
 def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -> int:
@@ -142,7 +163,7 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=20_000, help="how many crash states to recover, at least")
     parser.add_argument("--first", type=int, help="the first seed; prove draws it")
     parser.add_argument("--processes", type=int, default=1, help="how many processes run seeds in parallel")
-    parser.add_argument("--minutes", type=float, default=inf, help="the longest time that prove runs seeds")
+    parser.add_argument("--minutes", type=float, default=inf, help="the longest time that seeds and prove run seeds")
     parser.add_argument(
         "--mutant", action="append", default=[], choices=sorted(MUTANTS), metavar="NAME",
         help="apply a mutant of docs/testing.md; may be repeated",
@@ -154,6 +175,7 @@ def main() -> int:
     parser.add_argument("--bookkeeper", action="store_true", help="several stores have their log on BookKeeper")
     parser.add_argument("--quiet", action="store_true", help="one line, no trace")
     parser.add_argument("--stop", action="store_true", help="stop at the first failed seed")
+    parser.add_argument("--ledger", action="store_true", help="seeds appends a line to the ledger, also when stopped")
     parser.add_argument("--trace", help="write all lines of the trace to this file, for diff")
     given = parser.parse_args()
     if given.command == "options":
@@ -162,11 +184,9 @@ def main() -> int:
     if given.command == "damage":
         return damages(given.seeds, given.first or 1)
     if given.command == "seeds":
-        first = given.first or 1
-        coming = summaries(
-            range(first, first + given.seeds), given.mutant, given.processes, given.stores, given.bookkeeper
-        )
-        return bool(report(coming, given.stop).broken)
+        if given.ledger and given.mutant:
+            parser.error("the ledger has no runs of mutants")
+        return many(given)
     if given.command == "crashes":
         crashes(given.states, given.first or 1)
         return 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from simulation.kill_matrix import PREFIX, empty_cells
 from simulation.options import options_of
 from simulation.run import run_seed
+from simulation.stopping import leave_signals_to_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -113,7 +114,7 @@ def summaries(
     if processes == 1:
         yield from map(run, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, leave_signals_to_parent) as pool:
         yield from pool.imap_unordered(run, seeds)
 
 

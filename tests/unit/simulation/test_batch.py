@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
+import simulation.__main__ as commands
 from simulation import batch, ledger
 from simulation.batch import Summary, Totals, summarize
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 def _summary(seed: int, *violations: str, **probes: int) -> Summary:
@@ -39,7 +46,7 @@ def test_error_of_harness_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPa
     assert "kills = " in summary.explanation
 
 
-def test_ledger_appends_a_line_per_run(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_appends_a_line_per_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "reliability.jsonl"
     monkeypatch.setattr(ledger, "LEDGER", path)
     ledger.write_line("prove", 0.0, {"seeds": 1})
@@ -48,3 +55,35 @@ def test_ledger_appends_a_line_per_run(tmp_path, monkeypatch: pytest.MonkeyPatch
     assert [line["seeds"] for line in lines] == [1, 2]
     assert lines[0]["suite"] == "prove"
     assert lines[0]["at"] == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("ended_by", [None, signal.SIGINT, signal.SIGTERM])
+def test_seeds_writes_its_line_also_when_a_signal_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended_by: signal.Signals | None
+) -> None:
+    def results(seeds: range, *_: object) -> Iterator[Summary]:
+        for seed in seeds:
+            if seed == 42 and ended_by is not None:
+                os.kill(os.getpid(), ended_by)
+            yield _summary(seed, *(["lost: x"] if seed == 41 else []), kill=1)
+
+    monkeypatch.setattr(ledger, "LEDGER", tmp_path / "reliability.jsonl")
+    monkeypatch.setattr(commands, "summaries", results)
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    command = ["simulation", "seeds", "--seeds", "5", "--first", "40", "--stores", "-1", "--ledger"]
+    monkeypatch.setattr(sys, "argv", command)
+    assert commands.main() == 1  # a seed failed
+    line = json.loads((tmp_path / "reliability.jsonl").read_text())
+    done = 5 if ended_by is None else 3
+    assert (line["suite"], line["first_seed"], line["seeds"], line["faults"]) == (
+        "several stores", 40, done, {"kill": done},
+    )  # fmt: skip
+    assert line["violations"] == {"41": "lost: x"}
+    assert line.get("wanted_seeds") == (None if ended_by is None else 5)
+    assert handlers == [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_seeds_of_a_mutant_get_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["simulation", "seeds", "--mutant", "ack-before-fsync", "--ledger"])
+    with pytest.raises(SystemExit):
+        commands.main()
