@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import resource
 import signal
 import socket
 import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,15 @@ if TYPE_CHECKING:
 
 READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)(?:.*, HTTP (\S+:\d+))?")
 STOP_SECONDS = HANG_SECONDS
+FIRST_PASSED = 100  # above those that systemd's have
+PASS_SOCKETS = """
+import os, sys
+count = int(sys.argv[1])
+for number in range(count):
+    os.dup2(int(sys.argv[2 + number]), 3 + number)
+command = sys.argv[2 + count:]
+os.execve(command[0], command, os.environ | {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(count)})
+"""
 # `make interop-processes` runs tests against nodes of so many store processes.
 PROCESSES = os.environ.get("SARIT_TEST_PROCESSES", "")
 
@@ -45,14 +56,25 @@ def consecutive_ports(count: int) -> list[int]:
     raise AssertionError("no free ports")
 
 
+def passed_descriptors(sockets: Sequence[socket.socket]) -> list[int]:
+    """Descriptors of them for `pass_fds`, for as long as this process runs."""
+    return [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, FIRST_PASSED) for each in sockets]
+
+
+def passing(descriptors: Sequence[int]) -> list[str]:
+    """What comes before a command that gets these descriptors as systemd passes sockets; nothing for none."""
+    return [sys.executable, "-c", PASS_SOCKETS, str(len(descriptors)), *map(str, descriptors)] if descriptors else []
+
+
 class RunningNode:
     """`sarit standalone` on free ports; `controller` and `store` are its addresses.
 
-    `http`: with `--http-port 0` among `options`."""
+    `http`: with `--http-port 0` among `options`.  `passed`: sockets that it gets as from systemd."""
 
     def __init__(
-        self, directory: Path, *options: str, sarit: Sequence[str] = (SARIT,), env: dict[str, str] | None = None
-    ) -> None:
+        self, directory: Path, *options: str, sarit: Sequence[str] = (SARIT,), env: dict[str, str] | None = None,
+        passed: Sequence[socket.socket] = (),
+    ) -> None:  # fmt: skip
         self._command = [*sarit, "standalone", "--data-dir", str(directory), *options]
         if PROCESSES and not {"--processes", "--containers", "--one-port"} & set(options):
             self._command += ["--processes", PROCESSES]
@@ -60,6 +82,7 @@ class RunningNode:
         if self._by_name:
             self._command += secured.options()
             secured.set_environment()
+        self._passed = passed_descriptors(passed)
         self._log = directory.with_name(directory.name + ".log")
         self._env = {"SARIT_HTTP_PORT": "off", **(os.environ if env is None else env)}
         self._process: subprocess.Popen[str] | fork_server.Forked | None = None
@@ -69,10 +92,13 @@ class RunningNode:
         """Start it and wait until it is ready.  Raises AssertionError with its last words."""
         ports = [] if "--controller-port" in self._command else ["--controller-port", "0", "--store-port", "0"]
         with self._log.open("a") as log:
-            start = fork_server.start if self._command[0] == SARIT else subprocess.Popen
-            self._process = start(
-                [*self._command, *ports], stdout=subprocess.PIPE, stderr=log, text=True, env=self._env
-            )
+            command = [*passing(self._passed), *self._command, *ports]
+            if command[0] == SARIT:
+                self._process = fork_server.start(command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._env)
+            else:
+                self._process = subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._env, pass_fds=self._passed
+                )
         assert self._process.stdout is not None
         for line in self._process.stdout:
             found = READY.search(line)

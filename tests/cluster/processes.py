@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -15,7 +16,7 @@ from tests import secured
 from tests.components.bookkeeper import BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, consecutive_ports
+from tests.nodes import SARIT, consecutive_ports, passed_descriptors, passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,9 @@ class ClusterProcess:
         if http_port is not None:
             command = [*command, "--http-port", str(http_port)]
         self._command = command
+        # A socket that it gets as from systemd.
+        self.held: socket.socket | None = None
+        self._passed: list[int] = []
         self._environ = environ
         self._log = directory / f"{name}.log"
         self._process: subprocess.Popen[str] | None = None
@@ -49,12 +53,27 @@ class ClusterProcess:
     def begin(self) -> ClusterProcess:
         """Start it; `wait` waits until it is ready."""
         self._ready.clear()
+        command = [*passing(self._passed), *self._command]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environ
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environ, pass_fds=self._passed
             )
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
         return self
+
+    def hold(self, port: int) -> ClusterProcess:
+        """Have its port stay open over restarts, as a socket unit of systemd does."""
+        self.held = socket.create_server(("127.0.0.1", port))
+        self._passed = passed_descriptors([self.held])
+        return self
+
+    def release(self) -> None:
+        """Close its port, if it is held."""
+        if self.held is not None:
+            self.held.close()
+            for descriptor in self._passed:
+                os.close(descriptor)
+            self.held, self._passed = None, []
 
     def use(self, program: str) -> ClusterProcess:
         """Have the next start run this command `sarit`."""
@@ -127,17 +146,18 @@ class RunningCluster:
 
     def __init__(
         self, directory: Path, stores: int = 3, controllers: int = 2, containers: int = 12, *, bookies: int = 0,
-        s3: S3Server | None = None, http: bool = False, program: str = SARIT,
+        s3: S3Server | None = None, http: bool = False, program: str = SARIT, sockets: bool = False,
     ) -> None:  # fmt: skip
         """`bookies`: for the log; none: a directory.  `s3`: for index and long-term storage; None: directories.
 
-        `http`: each process answers probes.  `program`: the command `sarit` that makes it, and runs its processes."""
+        `http`: each process answers probes.  `sockets`: of controllers stay open over restarts.
+        `program`: the command `sarit` that makes it, and runs its processes."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.program = program
         self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         self.url = f"zookeeper://{self.zookeeper.hosts}/test"
-        self._http = http
+        self._http, self._sockets = http, sockets
         self._ports = consecutive_ports(2 * (stores + controllers) + 6)
         self._containers = containers
         self._count = stores
@@ -193,9 +213,10 @@ class RunningCluster:
         return process.wait() if wait else process
 
     def _controller(self, number: int) -> ClusterProcess:
-        command = [self.program, "controller", "--cluster", self.url, "--port", str(self._ports.pop()), "--expect",
-                   str(self._count)]  # fmt: skip
-        return self._process(f"controller-{number}", command)
+        port = self._ports.pop()
+        command = [self.program, "controller", "--cluster", self.url, "--port", str(port), "--expect", str(self._count)]
+        process = self._process(f"controller-{number}", command)
+        return process.hold(port) if self._sockets else process
 
     def _process(self, name: str, command: list[str]) -> ClusterProcess:
         http_port = self._ports.pop() if self._http else None
@@ -234,6 +255,8 @@ class RunningCluster:
         for process in (*self.controllers, *self.stores.values()):
             if process.running:
                 process.kill()
+        for controller in self.controllers:
+            controller.release()
         if self.bookkeeper is not None:
             self.bookkeeper.kill()
         self.zookeeper.kill()

@@ -146,6 +146,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--rust", action="store_true", help="Pravega's client for Rust, too; cargo builds it the first time"
     )
+    parser.add_argument("--sockets", action="store_true", help="ports of controllers stay open, as by systemd")
     parser.add_argument("--containers", type=int, default=8)
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="have the logs of all processes there")
     return parser.parse_args()
@@ -167,7 +168,13 @@ def main() -> None:
         s3 = stack.enter_context(s3_server(directory / "s3")) if shared else None
         say("starting the cluster")
         cluster = stack.enter_context(
-            RunningCluster(directory / "cluster", containers=given.containers, bookies=3 if shared else 0, s3=s3)
+            RunningCluster(
+                directory / "cluster",
+                containers=given.containers,
+                bookies=3 if shared else 0,
+                s3=s3,
+                sockets=given.sockets,
+            )
         )
         keep_logs(stack, directory / "cluster", given.keep)
         parts = given.only or (PARTS if given.bookies else PARTS[:2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -71,6 +72,28 @@ def test_each_unit_restarts_with_limits_and_waits_for_the_flush(name) -> None:
     assert int(unit["Unit"]["StartLimitBurst"]) > 0
     least = {"sarit.service": 10, "sarit-store@.service": 60, "sarit-controller@.service": 5}[name]
     assert int(unit["Service"]["TimeoutStopSec"].removesuffix("s")) > least
+
+
+@needs_systemd
+@pytest.mark.parametrize("name", ["sarit.socket", "sarit-controller@.socket"])
+def test_socket_units_are_accepted_and_have_the_addresses_of_the_options(name, tmp_path) -> None:
+    for each in (name, name.replace(".socket", ".service")):
+        (tmp_path / each).write_text((UNITS / each).read_text().replace("/opt/sarit/bin/sarit", SARIT))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", name.replace("@", "@1")], capture_output=True, text=True, cwd=tmp_path,
+        env=os.environ | {"SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+    )  # fmt: skip
+    words = [line for line in done.stderr.splitlines() if "sarit" in line]
+    assert (done.returncode, words) == (0, [])
+    listed = re.findall(r"^ListenStream=(.*)$", (UNITS / name).read_text(), re.MULTILINE)
+    if name == "sarit.socket":
+        given = parse(command_of("sarit.service"))
+        ports = [given["controller_port"], given["store_port"]]
+    else:
+        (tmp_path / "cluster.toml").write_text('cluster = "zookeeper://127.0.0.1:2181/first"\n')
+        given = parse(command_of("sarit-controller@.service", CONFIGURATION_DIRECTORY=str(tmp_path)))
+        ports = [given["port"]]
+    assert listed == [f"{given['host']}:{port}" for port in ports]
 
 
 def test_commands_of_the_cluster_have_options_that_exist(tmp_path) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.limits import DELIVERY_SECONDS, SOCKET_BUFFER_BYTES
 from sarit.core.request_ids import outside_requests
+from sarit.env.passed_sockets import passed_socket
 from sarit.env.ports import Env
 
 if TYPE_CHECKING:
@@ -199,12 +200,14 @@ class RealNetwork:
         # IPv4 where the name has both.
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-        listener = socket.socket(family, kind, protocol)
+        passed = passed_socket(str(address[0]), port)
+        listener = passed or socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             _tune(listener)
             listener.setblocking(False)
-            listener.bind(address)
+            if passed is None:
+                listener.bind(address)
             if self._server_tls is None:
                 return await loop.create_server(factory, sock=listener, backlog=_BACKLOG)
             from sarit.env.tls_server import Handshakes, TlsServer

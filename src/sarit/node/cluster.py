@@ -28,6 +28,7 @@ from sarit.core.limits import (
     SWITCH_INTERVAL_SECONDS,
 )
 from sarit.env.background import Background
+from sarit.env.passed_sockets import check_passed_sockets
 from sarit.node.admin import Admin
 from sarit.node.cluster_controller import ClusterController
 from sarit.node.cluster_init import check_log, check_storage, read_meta
@@ -45,7 +46,14 @@ from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
 from sarit.node.settings import DEFAULT_CONTROLLER_PORT, NodeConfig
 from sarit.node.signals import StopSignals, run_unless, serve_until_stopped
-from sarit.node.standalone import advertised_address, internal_address, say, serve_api, warn_of_addresses
+from sarit.node.standalone import (
+    advertised_address,
+    bound_address,
+    internal_address,
+    say,
+    serve_api,
+    warn_of_addresses,
+)
 from sarit.node.start_line import StartLine, limit_fact
 from sarit.node.volume import storage_directory
 
@@ -442,6 +450,8 @@ def run_store(config: ProcessConfig, reload: Reload | None = None) -> None:
     """Run a store until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
+    # Its containers move to other stores while it restarts: a client that waits for it would wait for nothing.
+    check_passed_sockets(())
     allowed = raise_descriptor_limit()
     _run(
         config,
@@ -455,6 +465,7 @@ def run_controller(config: ProcessConfig, reload: Reload | None = None) -> None:
     """Run a controller until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     from sarit.env.real_limits import raise_descriptor_limit
 
+    check_passed_sockets([(bound_address(config.host), config.port)])
     raise_descriptor_limit()
     _run(config, "the controller", lambda env, security: ClusterControllerProcess(config, env, security), reload)
 

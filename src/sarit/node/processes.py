@@ -23,6 +23,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
+from sarit.env.passed_sockets import check_passed_sockets
 from sarit.node.child import LIVE_COMMAND, STORES_COMMAND, ChildSpec
 from sarit.node.health import Health
 from sarit.node.indexes import claim_index_storage
@@ -484,6 +485,7 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
     warn_of_addresses(config)
+    check_passed_sockets(())
     Security(config.security)  # the children read the files again: what is wrong with one is said once, here
     # Children inherit the limit.
     descriptors = raise_descriptor_limit()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
+from sarit.env.passed_sockets import check_passed_sockets, passed_socket
 from sarit.node.admin import Admin, admin_port
 from sarit.node.backup_source import BackupSource
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
@@ -165,11 +166,17 @@ async def serve_api(
 ) -> asyncio.Server | TlsServer:
     """Listen on the controller's port.  Raises OSError, Invalid."""
     host, port = bound_address(config.host), config.controller_port
+    passed, loop = passed_socket(host, port), asyncio.get_running_loop()
     if security.server_tls is None:
-        return await asyncio.get_running_loop().create_server(factory, host, port, backlog=BACKLOG)
-    from sarit.env.tls_server import Handshakes, serve_tls
+        if passed is not None:
+            return await loop.create_server(factory, sock=passed, backlog=BACKLOG)
+        return await loop.create_server(factory, host, port, backlog=BACKLOG)
+    from sarit.env.tls_server import Handshakes, TlsServer, serve_tls
 
-    return await serve_tls(factory, Handshakes(security.server_tls), host, port, BACKLOG)
+    handshakes = Handshakes(security.server_tls)
+    if passed is not None:
+        return TlsServer(factory, handshakes, [passed], BACKLOG)
+    return await serve_tls(factory, handshakes, host, port, BACKLOG)
 
 
 def advertised_address(config: NodeConfig) -> str:
@@ -318,6 +325,9 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
     warn_of_addresses(config)
+    address = bound_address(config.host)
+    ports = (config.controller_port,) if config.one_port else (config.controller_port, config.store_port)
+    check_passed_sockets([(address, port) for port in ports])
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     allowed = raise_descriptor_limit()
     wanted, config = config, config.validated().on_machine(machine_memory()).within(allowed)

@@ -1,0 +1,47 @@
+"""Sockets that the service manager (systemd) listens on, and passes to this process: sd_listen_fds(3).
+
+It holds a port while the process restarts.  Who connects meanwhile waits for the next process, and is not refused.
+A socket is used in place of one that would be bound to the same address.  Without LISTEN_FDS there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_FIRST_DESCRIPTOR: Final = 3
+
+
+def passed_socket(address: str, port: int) -> socket.socket | None:
+    """The passed socket of an address; a new descriptor of it, which the caller closes.  Raises OSError."""
+    for found in _passed():
+        if found.getsockname()[:2] == (address, port):
+            return found
+        found.close()
+    return None
+
+
+def check_passed_sockets(used: Collection[tuple[str, int]]) -> None:
+    """Raises Invalid: a socket is passed that no listener of this process uses, OSError."""
+    for found in _passed():
+        with found:
+            name = found.getsockname()
+        if name[:2] not in used:
+            where = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else repr(name)
+            own = " and ".join(f"{address}:{port}" for address, port in used)
+            advice = f"listens at {own}: name that in ListenStream=" if used else "uses none: stop the socket unit"
+            raise Invalid(f"the service manager passes a socket at {where}, and this process {advice}")
+
+
+def _passed() -> Iterator[socket.socket]:
+    # Programs that this process starts inherit the variables, but not the sockets.
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return
+    for descriptor in range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + int(os.environ.get("LISTEN_FDS", "0"))):
+        yield socket.socket(fileno=os.dup(descriptor))
