@@ -6,15 +6,11 @@ import time
 
 import pytest
 import slatedb.uniffi as slatedb
-from slatedb.uniffi import AdminBuilder
 
-from sarit.backup.indexes import SlateIndexes
 from sarit.core.errors import Corrupt, Fenced, Unavailable
-from sarit.env.real import RealThreads, real_env
-from sarit.index import keys, slate
+from sarit.index import slate
 from sarit.index.port import WriteBatch
 from sarit.index.slate import SlateIndexProvider, map_error, open_in_memory, open_on_s3
-from sarit.index.sqlite import SqliteIndexProvider
 from sarit.storage.open import s3_config
 from tests.contract.s3 import s3_server
 
@@ -286,35 +282,3 @@ def test_ranges_that_overlap_a_swept_one(monkeypatch):
 
 def index_keys(text):
     return [letter.encode() for letter in text]
-
-
-def test_snapshot_shows_one_moment_and_its_copy_is_the_index_of_a_node(tmp_path):
-    class Bar:
-        def begin(self, label, length): ...
-
-        def add(self, length): ...
-
-    async def main():
-        provider = open_in_memory()
-        index = await provider.open(3)
-        frame = keys.meta_key("frame")
-        written = {b"e%05d" % number: b"%d" % number for number in range(5000)} | {frame: keys.attribute_value(7)}
-        await index.commit(WriteBatch(written))
-        await index.commit(WriteBatch(range_deletes=[(b"e00000", b"e03000")]))
-        worker = RealThreads().worker("copy")
-        indexes = SlateIndexes(real_env(), worker, provider)
-        with pytest.raises(Unavailable, match="shows frame 7, not 8"):
-            await indexes.snapshot(3, 8)
-        snapshot = await indexes.snapshot(3, 7)
-        await index.commit(WriteBatch({b"e04000": b"later", b"f": b"later"}))
-        await snapshot.copy(f"{tmp_path}/container-3.db", Bar())
-        await index.commit(WriteBatch({b"g": b"later"}))
-        assert not await AdminBuilder("index/container-3", provider._objects).build().list_checkpoints(None)
-        await index.close()
-        copied = await SqliteIndexProvider(real_env(), str(tmp_path)).open(3)
-        rows = await copied.scan(b"", b"\xff", 10_000)
-        assert dict(rows) == {key: value for key, value in written.items() if key == frame or key >= b"e03000"}
-        await copied.close()
-        await worker.close()
-
-    asyncio.run(main())

@@ -93,7 +93,10 @@ class _Backup:
         await stores.take()
         # Only one backup at a time gets as far as the first index: a mark that is in the place is of a dead one.
         snapshots = await _snapshots(self._source.containers, stores, indexes)
-        return await _locked(place, copier.copy(snapshots, moment_ms))
+        try:
+            return await _locked(place, copier.copy(snapshots, moment_ms))
+        finally:
+            await _close(snapshots)
 
     async def _open(self) -> tuple[Place, Indexes, _Copier]:
         """Once, by the first attempt whose stores answer: a place is not made in vain."""
@@ -134,10 +137,14 @@ async def _snapshots(containers: int, stores: Stores, indexes: Indexes) -> dict[
     try:
         await for_each(range(containers), take)
     except BaseException:
-        for _, snapshot in found.values():
-            await snapshot.close()
+        await _close(found)
         raise
     return found
+
+
+async def _close(snapshots: dict[int, tuple[int, Snapshot]]) -> None:
+    for _, snapshot in snapshots.values():
+        await snapshot.close()
 
 
 class _Copier:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from sarit.backup.pacing import Progress
     from sarit.env.ports import Env, Files, Worker
-    from sarit.index.slate import SlateIndexProvider, SlateSnapshot
+    from sarit.index.slate import SlateIndexProvider
+    from sarit.index.slate_snapshot import SlateSnapshot
 
 _EVERYTHING = b"", b"\xff" * 64
 
@@ -33,7 +34,7 @@ class Snapshot(Protocol):
         """Write it to a new SQLite file, and end the snapshot.  Raises Unavailable, Corrupt, OSError."""
 
     async def close(self) -> None:
-        """End it without a copy."""
+        """End it, with or without a copy; again: nothing."""
 
 
 class Indexes(Protocol):
@@ -94,7 +95,10 @@ class SlateIndexes:
 
     async def snapshot(self, number: int, frame: int) -> Snapshot:
         """See `Indexes`: a checkpoint of SlateDB, which keeps the objects that it names."""
-        found = await self._provider.snapshot(number)
+        # It needs a library that only an index on an object store needs.
+        from sarit.index.slate_snapshot import take_snapshot
+
+        found = await take_snapshot(self._provider, number)
         try:
             (stored,) = await found.get([keys.meta_key("frame")])
             shown = 0 if stored is None else keys.parse_attribute_value(stored)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sarit.backup.manifest import ContainerBackup, Manifest, Piece
     from sarit.backup.pacing import Pacer, Progress
     from sarit.backup.place import Place
-    from sarit.env.ports import Env, File, Worker
+    from sarit.env.ports import Env, File, Files, Worker
     from sarit.storage.port import ChunkStorage
 
 _OURS: Final = (RESTORING, "lock", CHUNKS_FOLDER, INDEX_FOLDER, LOG_FOLDER, "last-start", "storage-marked")
@@ -69,6 +69,40 @@ async def restore(
             lock.close()
     finally:
         await worker.close()
+
+
+async def restore_chunks(
+    place: Place, storage: ChunkStorage, number: int, container: ContainerBackup, pacer: Pacer, progress: Progress
+) -> None:
+    """Write the chunks of a container that are not in `storage`.  Raises Corrupt, Unavailable."""
+    there = {name: length async for name, length in storage.list(container_prefix(number))}
+    missing = [piece for piece in container.chunks if there.get(piece.name) != piece.length]
+    progress.begin(f"chunks of container {number}", sum(piece.length for piece in missing))
+
+    async def write(piece: Piece) -> None:
+        await storage.write(piece.name, [await place.read(piece)], pacer.block)
+        progress.add(piece.length)
+
+    await for_each(missing, write)
+
+
+async def restore_index(
+    place: Place, container: ContainerBackup, number: int, files: Files, path: str, worker: Worker, progress: Progress
+) -> None:
+    """Write the index of a container to a new file, durably.  Raises Corrupt, Unavailable, OSError."""
+    progress.begin(f"index {number}", sum(piece.length for piece in container.index))
+    file = await worker.run(lambda: files.open(path, "create"))
+    at = 0
+    try:
+        for piece in container.index:
+            data = await place.read(piece)
+            await worker.run(partial(file.pwrite, [data], at))
+            at += piece.length
+            progress.add(piece.length)
+        await worker.run(file.datasync)
+    finally:
+        file.close()
+    await worker.run(lambda: files.sync_dir(path.rpartition("/")[0]))
 
 
 def _claim_directory(env: Env, manifest: Manifest, directory: str, storage_url: str | None) -> tuple[File, str]:
@@ -126,24 +160,13 @@ class _Restorer:
     async def run(self, manifest: Manifest) -> None:
         """Everything but `meta`."""
         for number, container in enumerate(manifest.containers):
-            await self._restore_chunks(number, container)
+            await restore_chunks(self._place, self._storage, number, container, self._pacer, self._progress)
         # Again from the beginning each time: an index and its log belong together.
         await self._worker.run(self._remove_indexes_and_logs)
         for number, container in enumerate(manifest.containers):
             await self._restore_index(number, container)
         for number in range(len(manifest.containers)):
             await self._make_log(number)
-
-    async def _restore_chunks(self, number: int, container: ContainerBackup) -> None:
-        there = {name: length async for name, length in self._storage.list(container_prefix(number))}
-        missing = [piece for piece in container.chunks if there.get(piece.name) != piece.length]
-        self._progress.begin(f"chunks of container {number}", sum(piece.length for piece in missing))
-        await for_each(missing, self._restore_chunk)
-
-    async def _restore_chunk(self, piece: Piece) -> None:
-        data = await self._place.read(piece)
-        await self._storage.write(piece.name, [data], self._pacer.block)
-        self._progress.add(piece.length)
 
     def _remove_indexes_and_logs(self) -> None:
         files = self._env.files
@@ -158,20 +181,8 @@ class _Restorer:
                         files.remove(f"{path}/{log}")
 
     async def _restore_index(self, number: int, container: ContainerBackup) -> None:
-        files, worker, path = self._env.files, self._worker, f"{self._directory}/{index_file(number)}"
-        self._progress.begin(f"index {number}", sum(piece.length for piece in container.index))
-        file = await worker.run(lambda: files.open(path, "create"))
-        at = 0
-        try:
-            for piece in container.index:
-                data = await self._place.read(piece)
-                await worker.run(partial(file.pwrite, [data], at))
-                at += piece.length
-                self._progress.add(piece.length)
-            await worker.run(file.datasync)
-        finally:
-            file.close()
-        await worker.run(lambda: files.sync_dir(path.rpartition("/")[0]))
+        files, path = self._env.files, f"{self._directory}/{index_file(number)}"
+        await restore_index(self._place, container, number, files, path, self._worker, self._progress)
 
     async def _make_log(self, number: int) -> None:
         """A new log that continues after the checkpoint; the index learns of it."""

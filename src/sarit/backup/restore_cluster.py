@@ -13,22 +13,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sarit.backup.limits import COPY_CACHE_BYTES, INDEX_ROWS_PER_COMMIT
-from sarit.backup.pacing import for_each
+from sarit.backup.restore import restore_chunks, restore_index
 from sarit.coordination.map_register import read_map
 from sarit.core.errors import Conflict, Invalid
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.index.sqlite import SqliteIndexProvider
-from sarit.node.cluster_init import check_log, check_storage
+from sarit.node.cluster_init import check_log, check_storage, read_meta_and_version
 from sarit.node.cluster_places import log_size, open_cluster_logs, open_indexes
 from sarit.node.cluster_settings import META, decode_meta
 from sarit.node.cluster_status import view_cluster
-from sarit.storage.names import container_prefix
 from sarit.storage.open import open_storage
 from sarit.store.container.recovery import read_checkpoint, record_log
 
 if TYPE_CHECKING:
-    from sarit.backup.manifest import ContainerBackup, Manifest, Piece
+    from sarit.backup.manifest import ContainerBackup, Manifest
     from sarit.backup.pacing import Pacer, Progress
     from sarit.backup.place import Place
     from sarit.coordination.port import Registers
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from sarit.index.port import Index, IndexProvider
     from sarit.log.port import DurableLog, LogHistory
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
-    from sarit.storage.port import ChunkStorage
 
 
 class NewLogs(Protocol):
@@ -67,9 +65,9 @@ async def restore_cluster(
         indexes = open_indexes(meta, env, COPY_CACHE_BYTES)
         # Both kinds of logs of a cluster can do it.
         new_logs = cast("NewLogs", logs)
-        parts = _Parts(env, place, storage, indexes, new_logs, worker, f"{work}/restored", pacer, progress)
+        parts = _Parts(env, place, indexes, new_logs, worker, f"{work}/restored", progress)
         for number, container in enumerate(manifest.containers):
-            await parts.restore_chunks(number, container)
+            await restore_chunks(place, storage, number, container, pacer, progress)
         for number, container in enumerate(manifest.containers):
             await parts.restore_container(number, container, meta)
         await _end(view.registers)
@@ -78,26 +76,19 @@ async def restore_cluster(
 
 async def _begin(registers: Registers, address: ClusterAddress, manifest: Manifest) -> ClusterMeta:
     """Mark the cluster.  Raises Invalid."""
-    found = await registers.get(META)
-    if found is None:
-        raise Invalid(f"there is no cluster {address}: make it with `sarit cluster init --cluster {address}`")
-    meta = decode_meta(found.value)
-    if not meta.complete:
-        raise Invalid(f"the cluster {address} is not complete: run `sarit cluster init` again")
+    wanted = f"backup {manifest.number} of {manifest.node}"
+    meta, version = await read_meta_and_version(registers, address, restoring=wanted)
     if meta.containers != len(manifest.containers):
         raise Invalid(
             f"the cluster {address} has {meta.containers} containers and the backup {len(manifest.containers)}: make a "
             f"cluster with --containers {len(manifest.containers)}"
         )
-    wanted = f"backup {manifest.number} of {manifest.node}"
-    if meta.restoring not in ("", wanted):
-        raise Invalid(f"the cluster {address} holds the unfinished restore of {meta.restoring}: go on with that")
     if not meta.restoring:
         if await read_map(registers) is not None:
             raise Invalid(f"the cluster {address} has served already: restore into one that was made just now")
         meta = replace(meta, restoring=wanted)
         try:
-            await registers.set(META, meta.encode(), found.version)
+            await registers.set(META, meta.encode(), version)
         except Conflict:
             raise Invalid(f"another command changes the cluster {address} now: try again") from None
         if await read_map(registers) is not None:
@@ -113,30 +104,16 @@ async def _end(registers: Registers) -> None:
 
 class _Parts:
     def __init__(
-        self, env: Env, place: Place, storage: ChunkStorage, indexes: IndexProvider, logs: NewLogs, worker: Worker,
-        work: str, pacer: Pacer, progress: Progress,
+        self, env: Env, place: Place, indexes: IndexProvider, logs: NewLogs, worker: Worker, work: str,
+        progress: Progress,
     ) -> None:  # fmt: skip
         self._env = env
         self._place = place
-        self._storage = storage
         self._indexes = indexes
         self._logs = logs
         self._worker = worker
         self._work = work
-        self._pacer = pacer
         self._progress = progress
-
-    async def restore_chunks(self, number: int, container: ContainerBackup) -> None:
-        """Write those that are not there."""
-        there = {name: length async for name, length in self._storage.list(container_prefix(number))}
-        missing = [piece for piece in container.chunks if there.get(piece.name) != piece.length]
-        self._progress.begin(f"chunks of container {number}", sum(piece.length for piece in missing))
-        await for_each(missing, self._restore_chunk)
-
-    async def _restore_chunk(self, piece: Piece) -> None:
-        data = await self._place.read(piece)
-        await self._storage.write(piece.name, [data], self._pacer.block)
-        self._progress.add(piece.length)
 
     async def restore_container(self, number: int, container: ContainerBackup, meta: ClusterMeta) -> None:
         """Its index, and a log that continues after it.  Nothing to do for one that is complete."""
@@ -158,16 +135,8 @@ class _Parts:
         files = self._env.files
         await self._worker.run(partial(_clear, files, self._work))
         path = f"{self._work}/container-{number}.db"
-        self._progress.begin(f"index {number}", sum(piece.length for piece in container.index))
-        file = await self._worker.run(lambda: files.open(path, "create"))
-        at = 0
-        try:
-            for piece in container.index:
-                data = await self._place.read(piece)
-                await self._worker.run(partial(file.pwrite, [data], at))
-                at += piece.length
-        finally:
-            file.close()
+        await restore_index(self._place, container, number, files, path, self._worker, self._progress)
+        self._progress.begin(f"records of index {number}", sum(piece.length for piece in container.index))
         source = await SqliteIndexProvider(self._env, self._work).open(number)
         try:
             first, end, count = b"", b"\xff" * 64, 0

@@ -13,7 +13,7 @@ still take effect until the index is opened again, never after.  (3) Closing wai
 for the store: it ends after INDEX_CLOSE_SECONDS, and what is left then is fenced by the next owner.  (4) An uncommitted
 write is visible to reads of this handle for the time of its flush.  (5) A put costs 50 us of the event loop, so a batch
 is built ROWS_PER_TURN at a time.  (6) A range delete reads the keys of its range and deletes each, a slice in every
-commit (`sweeps.py`).  (7) Never simulated; nothing else imports `slatedb`.
+commit (`sweeps.py`).  (7) Never simulated; only `slate_snapshot.py` also imports `slatedb`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from sarit.index.limits import (
     INDEX_POLL_SECONDS,
     INDEX_READ_AHEAD_BYTES,
     INDEX_REQUEST_SECONDS,
-    INDEX_SNAPSHOT_SECONDS,
     INDEX_WARM_SECONDS,
 )
 from sarit.index.sealing import seal, unseal
@@ -69,7 +68,7 @@ _MARK_PREFIX: Final = b"x"
 _AFTER_MARKS: Final = b"\xff" * 5
 _MAX_MARKS: Final = 1 << 20
 # The second one is a panic of the library, which its bindings do not count among its errors.
-_ERRORS: Final = (slatedb.Error, slatedb.InternalError)
+ERRORS: Final = (slatedb.Error, slatedb.InternalError)
 
 _POLL: Final = f"{INDEX_POLL_SECONDS}s"
 _COLLECTION: Final = {"interval": f"{INDEX_COLLECTION_SECONDS}s", "min_age": f"{INDEX_COLLECTION_SECONDS}s"}
@@ -171,7 +170,7 @@ class SlateIndex:
                 async with asyncio.timeout(INDEX_CLOSE_SECONDS):
                     # Nothing is flushed: what was committed is, and of a failed commit nobody knows.
                     await self._database.shutdown_with_options(slatedb.CloseOptions(flush_type=None))
-            except (*_ERRORS, TimeoutError) as error:
+            except (*ERRORS, TimeoutError) as error:
                 _log.info("index %s: closed without an answer of the store: %s", self._place, map_error(error, "close"))
 
     async def _commit(self, batch: WriteBatch) -> None:
@@ -294,7 +293,7 @@ class SlateIndex:
                 yield
         except TimeoutError as error:
             raise Unavailable(f"{doing}: no answer within {INDEX_REQUEST_SECONDS} s") from error
-        except _ERRORS as error:
+        except ERRORS as error:
             raise map_error(error, doing) from error
 
     def _require(self) -> None:
@@ -307,44 +306,13 @@ class SlateIndex:
             raise Unavailable(f"the index {self._place} is dead after a failed commit: {self._failure}")
 
 
-class SlateSnapshot:
-    """One container's index at one moment, read beside its owner.  Close it.
-
-    A checkpoint of SlateDB keeps its objects until then, for INDEX_SNAPSHOT_SECONDS at most."""
-
-    def __init__(self, admin: Any, checkpoint: str, index: SlateIndex) -> None:
-        self._admin = admin
-        self._checkpoint = checkpoint
-        self._index = index
-
-    def __repr__(self) -> str:
-        return f"<SlateSnapshot {self._checkpoint} of {self._index!r}>"
-
-    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of one key or none, as `Index`."""
-        return [next((v for _, v in await self.scan(key, after(key), 1)), None) for key in keys]
-
-    async def scan(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """See `Index`."""
-        return await self._index.scan(start, end, limit)
-
-    async def close(self) -> None:
-        """Let the owner delete what only this needs."""
-        try:
-            async with asyncio.timeout(INDEX_CLOSE_SECONDS):
-                await self._index.reader_shutdown()
-                await self._admin.delete_checkpoint(self._checkpoint)
-        except (*_ERRORS, TimeoutError) as error:
-            _log.info("a snapshot of an index stays for a while: %s", map_error(error, "close"))
-
-
 class SlateIndexProvider:
     """The indexes of a node: a database per container at `PREFIX/index/container-N` of one object store.
 
     `place` names the store in messages.  `cache_bytes`: of blocks, for all containers together."""
 
     def __init__(self, objects: Any, place: str, prefix: str = "", cache_bytes: int = INDEX_BLOCK_CACHE_BYTES) -> None:
-        self._objects = objects
+        self.objects = objects
         self._place = place
         self._prefix = f"{prefix}/" if prefix else ""
         self._cache_bytes = cache_bytes
@@ -354,11 +322,18 @@ class SlateIndexProvider:
     def __repr__(self) -> str:
         return f"<SlateIndexProvider {self._place}>"
 
+    def path_of(self, container: int) -> str:
+        """Where the database of a container is in the object store."""
+        return f"{self._prefix}index/container-{container}"
+
+    def place_of(self, container: int) -> str:
+        """Its name in messages."""
+        return f"{self._place}/index/container-{container}"
+
     async def open(self, container: int) -> SlateIndex:
         """See `IndexProvider`.  Raises Unavailable, Corrupt."""
-        place = f"{self._place}/index/container-{container}"
-        path = f"{self._prefix}index/container-{container}"
-        builder = slatedb.DbBuilder(path, self._objects)
+        place, path = self.place_of(container), self.path_of(container)
+        builder = slatedb.DbBuilder(path, self.objects)
         settings = slatedb.Settings.default()
         for name, value in _SETTINGS.items():
             settings.set(name, json.dumps(value))
@@ -369,7 +344,7 @@ class SlateIndexProvider:
                 database = await builder.build()
         except TimeoutError as error:
             raise Unavailable(f"open the index {place}: no answer within {INDEX_REQUEST_SECONDS} s") from error
-        except _ERRORS as error:
+        except ERRORS as error:
             raise map_error(error, f"open the index {place}") from error
         index = SlateIndex(database, place)
         try:
@@ -380,33 +355,6 @@ class SlateIndexProvider:
             await index.close()
             raise
         return index
-
-    async def snapshot(self, container: int) -> SlateSnapshot:
-        """What the newest commit of the container's owner has left.  Raises Unavailable, Corrupt."""
-        place = f"{self._place}/index/container-{container}"
-        path = f"{self._prefix}index/container-{container}"
-        doing = f"read the index {place}"
-        try:
-            async with asyncio.timeout(INDEX_REQUEST_SECONDS):
-                admin = slatedb.AdminBuilder(path, self._objects).build()
-                options = slatedb.CheckpointOptions(
-                    lifetime_ms=INDEX_SNAPSHOT_SECONDS * 1000, source=None, name="sarit-backup"
-                )
-                made = await admin.create_detached_checkpoint(options)
-                builder = slatedb.DbReaderBuilder(path, self._objects)
-                builder.with_reader_mode(slatedb.ReaderMode.CHECKPOINT(made.id))
-                index = SlateIndex(await builder.build(), place)
-        except TimeoutError as error:
-            raise Unavailable(f"{doing}: no answer within {INDEX_REQUEST_SECONDS} s") from error
-        except _ERRORS as error:
-            raise map_error(error, doing) from error
-        snapshot = SlateSnapshot(admin, made.id, index)
-        try:
-            await index.load()
-        except BaseException:
-            await snapshot.close()
-            raise
-        return snapshot
 
     async def _warm(self, database: Any, path: str, place: str) -> None:
         """Read into the cache what every search needs of each table, and the newest tables whole, many at a time."""
@@ -420,14 +368,14 @@ class SlateIndexProvider:
 
         try:
             async with asyncio.timeout(INDEX_WARM_SECONDS):
-                manifest = await slatedb.AdminBuilder(path, self._objects).build().read_manifest(None)
+                manifest = await slatedb.AdminBuilder(path, self.objects).build().read_manifest(None)
                 tables = [*manifest.l0, *(table for run in manifest.compacted for table in run.sst_views)]
                 left, work = self._cache_bytes // _WARMED_PARTS, []
                 for table in tables[:_MAX_WARMED]:
                     left -= table.estimated_size_bytes
                     work.append(warm(table, whole=left >= 0))
                 await asyncio.gather(*work)
-        except (*_ERRORS, TimeoutError, AttributeError) as error:
+        except (*ERRORS, TimeoutError, AttributeError) as error:
             # It is slower without, and nothing else.
             _log.info("index %s: its cache stays empty: %s", place, error)
 

@@ -123,19 +123,28 @@ def _with_id(asked: ClusterMeta, cluster: str, secret: str) -> ClusterMeta:
 
 
 async def read_meta(registers: Registers, cluster: object) -> ClusterMeta:
-    """What the cluster was made with.  Raises Invalid: there is none, or it is not complete; Unavailable."""
+    """What the cluster was made with.
+
+    Raises Invalid: there is none, or it is not complete, or it is being restored; Unavailable."""
+    return (await read_meta_and_version(registers, cluster))[0]
+
+
+async def read_meta_and_version(
+    registers: Registers, cluster: object, *, restoring: str = ""
+) -> tuple[ClusterMeta, int]:
+    """As `read_meta`; and the version of the register.  `restoring`: what is accepted as being restored to it."""
     found = await registers.get(META)
     if found is None:
         raise Invalid(f"there is no cluster {cluster}: make it with `sarit cluster init --cluster {cluster}`")
     meta = decode_meta(found.value)
     if not meta.complete:
         raise Invalid(f"the cluster {cluster} is not complete: run `sarit cluster init` again")
-    if meta.restoring:
+    if meta.restoring not in ("", restoring):
         raise Invalid(
             f"the cluster {cluster} is being restored from {meta.restoring}: wait for its end, or run `sarit restore` "
-            "again"
+            "of that again"
         )
-    return meta
+    return meta, found.version
 
 
 def mark_log(files: Files, meta: ClusterMeta) -> None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Exists, Invalid, Unavailable
 from sarit.env.real import real_env
-from sarit.node.cluster_init import check_log, check_storage, init_cluster, read_meta
+from sarit.node.cluster_init import check_log, check_storage, init_cluster, read_meta, read_meta_and_version
 from sarit.node.cluster_settings import META, ClusterMeta, decode_meta, parse_cluster
 from sarit.storage.open import open_storage
 
@@ -103,6 +103,25 @@ def test_cluster_is_made_once_and_each_process_finds_its_marks(tmp_path):
         with pytest.raises(Invalid, match="is its disk mounted"):
             check_log(env.files, made, "here")
         await storage.close()
+
+    asyncio.run(main())
+
+
+def test_cluster_that_is_being_restored_is_for_that_restore_alone(tmp_path):
+    async def main():
+        registers = MemoryCoordination().client("operator", real_env().clock)
+        made = meta(tmp_path, cluster="c" * 32, secret="00", complete=True, restoring="backup 3 of n")
+        await registers.create(META, made.encode())
+        with pytest.raises(Invalid, match="is being restored from backup 3 of n: wait for its end, or run"):
+            await read_meta(registers, "x")
+        with pytest.raises(Invalid, match="is being restored from backup 3 of n"):
+            await read_meta_and_version(registers, "x", restoring="backup 4 of n")
+        found, version = await read_meta_and_version(registers, "x", restoring="backup 3 of n")
+        assert found == made
+        await registers.set(META, replace(made, restoring="").encode(), version)
+        assert (await read_meta_and_version(registers, "x", restoring="backup 3 of n"))[0] == replace(
+            made, restoring=""
+        )
 
     asyncio.run(main())
 
