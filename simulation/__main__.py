@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from simulation.batch import Totals, explain, summaries, summarize_proof
+from simulation.batch import Totals, explain, forget_modules, summaries, summarize_proof
 from simulation.crashes.run import crash_everywhere
 from simulation.damage import damaged_storage
 from simulation.ledger import code_now, write_line
@@ -111,6 +111,7 @@ def many(given: argparse.Namespace) -> int:
     fields = {**code_now(), "first_seed": first, "stores": given.stores, "bookkeeper": given.bookkeeper}
     until = time.monotonic() + given.minutes * 60
     seeds = range(first, first + given.seeds)
+    forget_modules()
     with stop_requests() as request:
         coming = summaries(seeds, given.mutant, given.processes, given.stores, given.bookkeeper)
         totals = report(coming, given.stop, until, request)
@@ -127,7 +128,7 @@ def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -
     until = time.monotonic() + minutes * 60
     print(f"fresh seeds: {first} to {first + seeds - 1} (to repeat: --first {first})", flush=True)
     fields: dict[str, Any] = {"first_seed": first}
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, forget_modules) as pool:
         broken, wrong = False, {}
         try:
             crashed = crash_everywhere(states, first % _CRASH_SEEDS, pool.imap_unordered)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 from collections import Counter
@@ -106,6 +107,17 @@ def stores_of_proof(seed: int) -> int:
     return 0 if seed % _PROOF_EVERY else 2 + seed // _PROOF_EVERY % 2
 
 
+def forget_modules() -> None:
+    """Leave what is imported by now out of the garbage collection before each seed.  For a process of seeds alone."""
+    gc.collect()
+    gc.freeze()
+
+
+def _begin_process() -> None:
+    leave_signals_to_parent()
+    forget_modules()
+
+
 def summaries(
     seeds: Iterable[int], mutants: Sequence[str] = (), processes: int = 1, stores: int = 0, on_bookies: bool = False
 ) -> Iterator[Summary]:
@@ -114,7 +126,7 @@ def summaries(
     if processes == 1:
         yield from map(run, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(processes, leave_signals_to_parent) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, _begin_process) as pool:
         yield from pool.imap_unordered(run, seeds)
 
 

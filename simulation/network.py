@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from math import log
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
-from detangle.net import SimNetwork
+import detangle.net
+from detangle.net import SimNetwork, _fmt, _Pipe, _preview
 
 if TYPE_CHECKING:
     import random
@@ -40,6 +42,51 @@ class NetworkFaults:
     lost_at_connect: float = 0.0
 
 
+class Pipe(_Pipe):
+    """One direction of a connection: as detangle's, with fewer calls for each message.  detangle makes it (below)."""
+
+    _route = ""
+
+    def send(self, kind: str, payload: bytes = b"") -> None:
+        """See `_Pipe.send`."""
+        net = self.net
+        when = net.loop.time() + net.latency()
+        if when < self.last:
+            when = self.last
+        self.last = when
+        self.queue.append((when, kind, payload))
+        if self.pump is None:
+            self._schedule(when)
+
+    def _run(self) -> None:
+        self.pump = None
+        queue, net, dst = self.queue, self.net, self.dst
+        now = net.loop.time()
+        while queue:
+            when, kind, payload = queue[0]
+            if when > now:
+                self._schedule(when)
+                return
+            if kind != "data" or dst._closed or not net.can_deliver(self.src.host, dst.host):
+                super()._run()
+                return
+            self.blocked_since = None
+            queue.popleft()
+            if queue and queue[0][0] <= now and queue[0][1] == "data":
+                chunks = [payload]
+                while queue and queue[0][0] <= now and queue[0][1] == "data":
+                    chunks.append(queue.popleft()[2])
+                payload = b"".join(chunks)
+            if (tracer := net.loop.tracer) is not None:
+                if not self._route:
+                    self._route = f"{_fmt(self.src.sockname)} -> {_fmt(dst.sockname)}"
+                tracer.say("net", f"{self._route} {len(payload)}B {_preview(payload)}")
+            dst._receive("data", payload)
+
+
+detangle.net._Pipe = Pipe  # type: ignore[misc]
+
+
 class SimulatedNetwork(SimNetwork):
     """All connections of one world."""
 
@@ -54,10 +101,14 @@ class SimulatedNetwork(SimNetwork):
         faults = self.faults
         if faults.mean <= 0:
             return faults.least
-        return faults.least + min(self.rng.expovariate(1 / faults.mean), _MOST_DELAY_MEANS * faults.mean)
+        # What `Random.expovariate` does: it is drawn for each message.
+        drawn = -log(1.0 - self.rng.random()) / (1 / faults.mean)
+        return faults.least + min(drawn, _MOST_DELAY_MEANS * faults.mean)
 
     def can_deliver(self, src: str, dst: str) -> bool:
         """Whether bytes can pass from one host to the other now."""
+        if not (self._one_way or self._cut or self._down):
+            return True
         return (src, dst) not in self._one_way and super().can_deliver(src, dst)
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:

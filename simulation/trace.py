@@ -30,6 +30,7 @@ class Trace:
         self._sink = sink
         self._hash = blake2b(digest_size=16)
         self._unhashed: list[str] = []
+        self._said_at, self._time = -1.0, ""
         # Steps that ran: the loop appends them, and calls `hash_steps` when there are `most_steps`.
         self.ran = array("q")
         self.most_steps = _STEPS_PER_HASH
@@ -41,7 +42,10 @@ class Trace:
 
     def say(self, kind: str, text: str) -> None:
         """As `note`, with the text ready."""
-        line = f"{self.now():.6f} {kind} {text}"
+        now = self.now()
+        if now != self._said_at:
+            self._said_at, self._time = now, f"{now:.6f}"
+        line = f"{self._time} {kind} {text}"
         self.lines += 1
         self.last.append(line)
         self._unhashed.append(line)

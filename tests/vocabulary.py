@@ -77,6 +77,7 @@ ALLOWED_IDENTIFIERS: Final = {
 # Path (or the beginning of it) -> words that may be used there, and why.
 ALLOWED_PLACES: Final = {
     "simulation/": ({"lane", "lanes"}, "detangle calls its unit of scheduling a lane"),
+    "simulation/network.py": ({"pump"}, "the attribute of a pipe of detangle that has the timer of its next message"),
     "src/sarit/client/aio.py": ({"patience"}, "an argument that is named in the error for those who still give it"),
     "tests/unit/client/blocking/test_client.py": ({"patience"}, "the same argument, in the test of that error"),
 }
