@@ -17,6 +17,7 @@ import pytest
 
 import sarit
 from tests import fork_server
+from tests.backups import SEGMENTS, contents_of, interrupt, kept_chunk_bytes, objects_of, same_chunks, write_orders
 from tests.contract.s3 import s3_server
 from tests.guides.pages import blocks, run_shell
 from tests.limits import HANG_SECONDS
@@ -150,10 +151,6 @@ def written(tmp_path_factory):
         yield node, data
 
 
-def objects_of(place):
-    return sorted(path for folder in ("chunks", "index") for path in (place / folder).rglob("*.chunk"))
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_backup_that_is_interrupted_is_none_and_the_next_goes_on(written, tmp_path, how):
     _, data = written
@@ -171,10 +168,44 @@ def test_backup_that_is_interrupted_is_none_and_the_next_goes_on(written, tmp_pa
     if how == signal.SIGKILL:
         assert "runs, or was killed" in run("backup", "prune", place, "--keep", "1", code=1)
     done = create(place, data)
-    assert 0 < done["copied_bytes"] < done["bytes"]
+    kept = kept_chunk_bytes(place, there)
+    assert kept > 0
+    assert done["copied_bytes"] <= done["bytes"] - kept
     assert set(there) <= set(objects_of(place))
     run("restore", place, "--data-dir", tmp_path / "new")
     assert "nothing is damaged" in run("verify", tmp_path / "new")
+
+
+@pytest.mark.long
+def test_backup_of_several_processes_that_is_interrupted_goes_on_byte_by_byte(tmp_path):
+    data, place, new = tmp_path / "data", tmp_path / "backups", tmp_path / "new"
+    words = ["backup", "create", place, "--data-dir", data, "--rate", "2M"]
+    with RunningNode(data, "--processes", "3") as node:
+        write_orders(node.controller, 6000)
+        # At the beginning; in the middle, twice; by Ctrl-C.
+        interrupt(words, signal.SIGKILL, lambda: (data / "backup-work").exists())
+        for how in (signal.SIGKILL, signal.SIGKILL, signal.SIGINT):
+            there = objects_of(place) if place.exists() else []
+            output = interrupt(words, how, lambda there=there: len(objects_of(place)) > len(there) + 1)
+            assert set(there) < set(objects_of(place))
+            assert run("backup", "list", place).strip() == "no backup is complete"
+            if how == signal.SIGINT:
+                assert not list((data / "backup-work").iterdir()), "Ctrl-C cleans up"
+        assert "the same command goes on" in output
+        assert not (place / "backup/running.chunk").exists()
+        there = objects_of(place)
+        done = create(place, data)
+        kept = kept_chunk_bytes(place, there)
+        assert kept > 0
+        assert done["copied_bytes"] <= done["bytes"] - kept
+        contents = contents_of(node.controller)
+        assert not list((data / "backup-work").iterdir()), "copies of indexes are removed"
+        assert not [path for path in (place / ".incoming").iterdir() if path.stat().st_size]
+    run("restore", place, "--data-dir", new)
+    assert same_chunks(data / "chunks", new / "chunks") >= SEGMENTS
+    assert "nothing is damaged" in run("verify", new)
+    with RunningNode(new, "--processes", "2") as node:
+        assert contents_of(node.controller) == contents
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sarit.backup.index_copy import check_chunk, chunks_of, length_of
+from sarit.backup.indexes import path_of_copy, remove_copies
 from sarit.backup.limits import ATTEMPT_PAUSE_SECONDS, ATTEMPTS, INDEX_PART_BYTES
 from sarit.backup.manifest import ContainerBackup, Manifest, Piece, digest_of
 from sarit.backup.moment import Stores
@@ -109,6 +110,7 @@ class _Backup:
         worker = env.threads.worker("backup")
         closing.push_async_callback(worker.close)
         copier = _Copier(env, source, place, storage, worker, Pacer(env.clock, self._rate), self._progress)
+        closing.push_async_callback(copier.clean)
         self._opened = place, source.indexes(worker), copier
         return self._opened
 
@@ -172,7 +174,7 @@ class _Copier:
         await worker.run(lambda: files.make_dirs(self._work))
         # All of them first: the WAL of the node grows while it is read.
         for number, (_, snapshot) in snapshots.items():
-            await snapshot.copy(self._path(number), self._progress)
+            await snapshot.copy(path_of_copy(self._work, number), self._progress)
         for piece in await self._place.pieces():
             if piece.name:
                 self._there[piece.name] = piece
@@ -186,11 +188,12 @@ class _Copier:
         await self._place.write_manifest(manifest)
         return manifest
 
-    def _path(self, number: int) -> str:
-        return f"{self._work}/index-{number}"
+    async def clean(self) -> None:
+        """Remove copies of indexes that are not stored yet: the backup has failed, or was interrupted."""
+        await self._worker.run(lambda: remove_copies(self._env.files, self._work, self._source.containers))
 
     async def _copy_container(self, number: int, frame: int) -> ContainerBackup:
-        named = await self._worker.run(lambda: chunks_of(self._path(number)))
+        named = await self._worker.run(lambda: chunks_of(path_of_copy(self._work, number)))
         missing = {name: extents for name, extents in named.items() if not self._has(name, extents)}
         self._progress.begin(f"chunks of container {number}", sum(map(length_of, missing.values())))
         await for_each(missing.items(), lambda item: self._copy_chunk(*item))
@@ -215,7 +218,7 @@ class _Copier:
         self._progress.add(length)
 
     async def _copy_index(self, number: int) -> tuple[Piece, ...]:
-        files, path, worker = self._env.files, self._path(number), self._worker
+        files, path, worker = self._env.files, path_of_copy(self._work, number), self._worker
         file = await worker.run(lambda: files.open(path, "read"))
         parts: list[Piece] = []
         try:

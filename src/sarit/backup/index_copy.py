@@ -31,6 +31,7 @@ class IndexSnapshot:
     def __init__(self, path: str, frame: int) -> None:
         """Begin it.  Raises Unavailable: it does not show the checkpoint of `frame`."""
         self._path = path
+        self._stopped = False
         # Every call is made on one worker, whichever thread made the object.
         self._connection = sqlite3.connect(
             f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
@@ -57,12 +58,18 @@ class IndexSnapshot:
 
                 def step(status: int, remaining: int, total: int) -> None:
                     nonlocal done
+                    if self._stopped:
+                        raise Unavailable(f"the copy of index {self._path} was stopped")
                     progress((total - remaining - done) * page_bytes)
                     done = total - remaining
 
                 self._connection.backup(copy, pages=SQLITE_PAGES_PER_STEP, progress=step, sleep=0)
         except sqlite3.Error as error:
             raise Unavailable(f"index {self._path} cannot be copied: {error}") from error
+
+    def stop(self) -> None:
+        """End a copy after its step.  Of any thread."""
+        self._stopped = True
 
     def close(self) -> None:
         """End the transaction without a copy."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.backup.index_copy import IndexSnapshot
 from sarit.backup.limits import INDEX_ROWS_PER_COMMIT
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from sarit.index.slate import SlateIndexProvider
     from sarit.index.slate_snapshot import SlateSnapshot
 
-_EVERYTHING = b"", b"\xff" * 64
+_EVERYTHING: Final = b"", b"\xff" * 64
+_UNFINISHED: Final = "index-unfinished"
 
 
 class Snapshot(Protocol):
@@ -74,7 +75,8 @@ class _SqliteSnapshot:
         await self._worker.run(partial(self._snapshot.copy, self._files, target, progress.add))
 
     async def close(self) -> None:
-        """See `Snapshot`."""
+        """See `Snapshot`.  A copy that is being made ends: nobody waits for it any more."""
+        self._snapshot.stop()
         await self._worker.run(self._snapshot.close)
 
     def _length(self) -> int:
@@ -121,7 +123,7 @@ class _SlateCopy:
         """See `Snapshot`: record by record, each of which is checked."""
         progress.begin(f"index {self._number}", 0)
         # A folder of its own: the provider names the file.
-        folder = f"{target}.new"
+        folder = f"{target.rpartition('/')[0]}/{_UNFINISHED}"
         await self._worker.run(partial(_clear, self._env.files, folder))
         index = await SqliteIndexProvider(self._env, folder).open(self._number)
         try:
@@ -138,6 +140,22 @@ class _SlateCopy:
     async def close(self) -> None:
         """See `Snapshot`."""
         await self._snapshot.close()
+
+
+def path_of_copy(work: str, number: int) -> str:
+    """Where the copy of an index is while a backup stores it."""
+    return f"{work}/index-{number}"
+
+
+def remove_copies(files: Files, work: str, containers: int) -> None:
+    """Remove what a backup has left in `work`, and nothing else that is there.  Blocking."""
+    for number in range(containers):
+        path = path_of_copy(work, number)
+        for name in (path, f"{path}-journal"):
+            with suppress(FileNotFoundError):
+                files.remove(name)
+    if files.exists(f"{work}/{_UNFINISHED}"):
+        _clear(files, f"{work}/{_UNFINISHED}")
 
 
 def _clear(files: Files, folder: str) -> None:

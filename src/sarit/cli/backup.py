@@ -99,7 +99,7 @@ def create(
         source = await describe_cluster(env, parse_cluster(str(cluster)), machine, folder)
         return await create_from(env, source, place, rate, bar)
 
-    manifest = _run(back_up)
+    manifest = _run(back_up, "no backup was made; the same command goes on with what was copied")
     seconds = _monotonic() - began
     text = (
         f"backup {manifest.number} is complete: {manifest.total_bytes:,} bytes, {manifest.copied_bytes:,} of them "
@@ -226,7 +226,7 @@ def restore(
             address = parse_cluster(cluster)
             return manifest, await restore_cluster(env, found, manifest, address, machine, folder, pacer, bar)
 
-    manifest, node = _run(fill)
+    manifest, node = _run(fill, "the restore is not complete; the same command goes on where it was")
     if cluster is not None:
         text = f"backup {manifest.number} of {_time_of(manifest)} is in the cluster {cluster}: start its processes"
         show(output, _as_json(manifest) | {"cluster": node}, text)
@@ -242,8 +242,8 @@ def restore(
 _CONTAINERS = 4  # the default of `sarit standalone`
 
 
-def _run(work: Any) -> Any:
-    """Run `work(env, bar)` on an event loop."""
+def _run(work: Any, interrupted: str = "") -> Any:
+    """Run `work(env, bar)` on an event loop.  `interrupted`: what to say after Ctrl-C."""
     from sarit.client.core.login import default_tls
     from sarit.env.real import real_env
 
@@ -263,6 +263,9 @@ def _run(work: Any) -> Any:
     try:
         return asyncio.run(main())
     except KeyboardInterrupt:
+        bar.end()
+        if interrupted:
+            click.echo(f"sarit: {interrupted}", err=True)
         raise click.Abort from None
     finally:
         bar.end()

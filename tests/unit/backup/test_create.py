@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -31,12 +32,17 @@ class Store:
     async def close(self): ...
 
 
+def _write(path):
+    Path(path).write_text("a copy")
+
+
 class Snapshot:
     def __init__(self, number, fails):
         self.closed = False
         self._fails = number == fails
 
     async def copy(self, target, progress):
+        _write(target)
         if self._fails:
             raise Unavailable("no answer")
 
@@ -71,9 +77,12 @@ class Source:
 def test_backup_that_fails_ends_every_snapshot(tmp_path):
     async def main():
         source = Source(tmp_path, fails=1)
+        (tmp_path / "work").mkdir()
+        (tmp_path / "work/index-of-mine").touch()
         with pytest.raises(Unavailable, match="no answer"):
             await create_from(real_env(), source, f"{tmp_path}/place", 0, Silent())
         assert [each.closed for each in source.snapshots] == [True] * CONTAINERS
+        assert [path.name for path in (tmp_path / "work").iterdir()] == ["index-of-mine"], "its copies are removed"
 
     asyncio.run(main())
 
