@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from sarit.admin.console.limits import CONSOLE_ASKED_AT_ONCE, CONSOLE_MAX_PAGE_ROWS, CONSOLE_PAGE_ROWS
+from sarit.admin.console.names import Wanted
 from sarit.core.errors import (
     Conflict,
     Corrupt,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from sarit.admin.console.names import NameLists
 
     Handler = Callable[[Request], Awaitable[Any]]
 
@@ -84,11 +87,25 @@ def whole_number(request: Request, name: str, default: int, low: int, high: int)
     return int(text)
 
 
-def page_of(request: Request) -> tuple[str, str, int, int]:
-    """Which page is asked for: scope, searched text, offset and number of rows.  Raises Invalid."""
-    offset = whole_number(request, "offset", 0, 0, 10**8)
-    limit = whole_number(request, "limit", CONSOLE_PAGE_ROWS, 1, CONSOLE_MAX_PAGE_ROWS)
-    return request.query_params.get("scope", ""), request.query_params.get("q", ""), offset, limit
+async def page_of(
+    request: Request, lists: NameLists, kind: str, row: Callable[[str], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
+    """A page of a list with a row for each name.
+
+    Parameters: `scope`, `q` (searched text), `offset`, `limit`, and `counted=1`: with the number of all.  Raises
+    Invalid."""
+    given = request.query_params
+    wanted = Wanted(
+        given.get("scope", ""),
+        given.get("q", ""),
+        whole_number(request, "offset", 0, 0, 10**8),
+        whole_number(request, "limit", CONSOLE_PAGE_ROWS, 1, CONSOLE_MAX_PAGE_ROWS),
+        counted=whole_number(request, "counted", 0, 0, 1) == 1,
+    )
+    page = await lists.page(kind, wanted)
+    rows = await for_all(page.names, row)
+    return {"total": page.total, "counted": page.counted, "complete": page.complete, "offset": wanted.offset,
+            "rows": rows}  # fmt: skip
 
 
 def stream_of(request: Request) -> StreamName:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sarit.admin.console.calls import call, for_all, page_of
+from sarit.admin.console.calls import call, page_of
 from sarit.admin.console.documents import segment_text
-from sarit.admin.console.names import searched
+from sarit.admin.console.names import GROUPS
 from sarit.core.errors import NotFound, SaritError
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ class GroupCalls:
 
     async def groups(self, request: Request) -> Any:
         """A page of groups with what a row of the list shows."""
-        scope, text, offset, limit = page_of(request)
-        page = searched(await self._lists.groups(), scope, text, offset, limit)
-        rows = await for_all(page.names, self._row)
-        return {"total": page.total, "complete": page.complete, "offset": offset, "rows": rows}
+        return await page_of(request, self._lists, GROUPS, self._row)
 
     async def _row(self, name: str) -> dict[str, Any]:
         row: dict[str, Any] = {"group": name}

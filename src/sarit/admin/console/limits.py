@@ -11,8 +11,10 @@ CONSOLE_TOKEN_BYTES: Final = 32
 CONSOLE_MAX_SESSIONS: Final = 256
 CONSOLE_SESSION_SECONDS: Final = 12 * 3600.0
 CONSOLE_SESSION_IDLE_SECONDS: Final = 3600.0
-# Lists: names are fetched once and searched in memory; a page of them is shown.
+# Lists: names are read as far as a page needs them, and searched in memory; a page of them is shown.
 CONSOLE_MAX_NAMES: Final = 100_000
+CONSOLE_NAMES_AT_ONCE: Final = 100
+CONSOLE_COUNT_SECONDS: Final = 0.1
 CONSOLE_NAMES_SECONDS: Final = 10.0
 CONSOLE_PAGE_ROWS: Final = 50
 CONSOLE_MAX_PAGE_ROWS: Final = 200

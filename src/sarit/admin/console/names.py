@@ -1,15 +1,21 @@
 """Lists of names, searched and cut into pages on this side: a browser gets one page of 10,000 streams.
 
-All names of one kind are fetched once, and used for some seconds by every page that is open.
+Names are read from the controller in its order, by scope and then by name, and only as far as a page needs them: the
+first page does not wait for the last name.  What was read is used for some seconds by every page that is open.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from sarit.admin.console.limits import CONSOLE_MAX_NAMES, CONSOLE_NAMES_SECONDS
+from sarit.admin.console.limits import (
+    CONSOLE_COUNT_SECONDS,
+    CONSOLE_MAX_NAMES,
+    CONSOLE_NAMES_AT_ONCE,
+    CONSOLE_NAMES_SECONDS,
+)
 from sarit.core.errors import Forbidden, NotFound
 from sarit.core.names import SYSTEM_SCOPE, StreamName
 
@@ -19,30 +25,69 @@ if TYPE_CHECKING:
     from sarit.client.aio import Client
     from sarit.env.ports import Clock
 
+SCOPES: Final = "scopes"
+STREAMS: Final = "streams"
+GROUPS: Final = "groups"
+TABLES: Final = "tables"
+
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """All names of a kind, sorted; `complete`: whether there are no more than CONSOLE_MAX_NAMES of them."""
+class Wanted:
+    """A page of a list: the names of a scope ("": of all) that contain a text, in any case, after `offset` others.
 
-    at: float
-    names: Sequence[str]
-    complete: bool
+    `counted`: of how many, even if that takes long."""
+
+    scope: str = ""
+    text: str = ""
+    offset: int = 0
+    limit: int = CONSOLE_MAX_NAMES
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NamesPage:
-    """One page of those that were searched for; `total`: of all pages."""
+    """One page of those that were searched for.
+
+    `total`: of all pages, as far as they are counted; `counted`: whether these are all.  `complete`: whether no more
+    than CONSOLE_MAX_NAMES were searched."""
 
     names: Sequence[str]
     total: int
+    counted: bool
     complete: bool
 
 
-def searched(names: Names, scope: str, text: str, offset: int, limit: int) -> NamesPage:
-    """The names of a scope ("": of all) that contain a text, in any case: `limit` of them after `offset` others."""
-    prefix, wanted = f"{scope}/" if scope else "", text.strip().lower()
-    found = [name for name in names.names if name.startswith(prefix) and wanted in name.lower()]
-    return NamesPage(found[offset : offset + limit], len(found), names.complete)
+class NameList:
+    """The names of one kind, read as far as somebody needed them."""
+
+    def __init__(self, source: AsyncIterator[str], began: float) -> None:
+        self.names: list[str] = []
+        self.began = began
+        self.ended = False
+        self.complete = True
+        # An iterator that raised ends, and would look like the end of the list.
+        self.broken = False
+        self._source = source
+        self._lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<NameList, {len(self.names)} names{'' if self.ended else ' so far'}>"
+
+    async def read_on(self, known: int) -> None:
+        """Read some more names than the first `known`, unless these are all.  Raises what the source raises."""
+        async with self._lock:
+            if self.ended or self.broken or len(self.names) > known:
+                return  # who had the lock has read them
+            try:
+                for _ in range(CONSOLE_NAMES_AT_ONCE):
+                    name = await anext(self._source, None)
+                    if name is None or len(self.names) == CONSOLE_MAX_NAMES:
+                        self.ended, self.complete = True, name is None
+                        return
+                    self.names.append(name)
+            except BaseException:
+                self.broken = True
+                raise
 
 
 class NameLists:
@@ -51,55 +96,66 @@ class NameLists:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._lists: dict[str, Names] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._lists: dict[tuple[str, str], NameList] = {}
 
     def __repr__(self) -> str:
-        return f"<NameLists of {', '.join(self._lists) or 'nothing'}>"
+        return f"<NameLists of {', '.join(kind for kind, _ in self._lists) or 'nothing'}>"
 
     def changed(self) -> None:
-        """Something was created or deleted: fetch them again."""
+        """Something was created or deleted: read them again."""
         self._lists.clear()
 
-    async def scopes(self) -> Names:
-        """The scopes of users."""
-        return await self._list("scopes", self._scopes)
+    async def page(self, kind: str, wanted: Wanted) -> NamesPage:
+        """A page of a kind: SCOPES, STREAMS, GROUPS or TABLES of users, the latter as "scope/name"."""
+        while True:
+            found = self._list(kind, wanted.scope)
+            page = await self._searched(found, wanted)
+            if page is not None:
+                return page
 
-    async def streams(self) -> Names:
-        """The streams of users, as "scope/stream"."""
-        return await self._list("streams", lambda: self._in_scopes(self._streams))
-
-    async def groups(self) -> Names:
-        """The reader groups, as "scope/group"."""
-        return await self._list("groups", lambda: self._in_scopes(self._client.reader_groups.list))
-
-    async def tables(self) -> Names:
-        """The key-value tables, as "scope/table"."""
-        return await self._list("tables", lambda: self._in_scopes(self._tables))
-
-    async def _list(self, kind: str, fetch: Callable[[], AsyncIterator[str]]) -> Names:
-        # Pages that ask at the same time wait for the one that fetches.
-        async with self._locks.setdefault(kind, asyncio.Lock()):
-            found, now = self._lists.get(kind), self._clock.monotonic()
-            if found is not None and now - found.at < CONSOLE_NAMES_SECONDS:
-                return found
-            names: list[str] = []
-            complete = True
-            async for name in fetch():
-                if len(names) == CONSOLE_MAX_NAMES:
-                    complete = False
+    async def _searched(self, found: NameList, wanted: Wanted) -> NamesPage | None:
+        """None: whoever read the list has failed or was cancelled; begin again with another."""
+        text, needed = wanted.text.strip().lower(), wanted.offset + wanted.limit
+        hits: list[str] = []
+        seen, until = 0, None
+        while True:
+            hits += [name for name in found.names[seen:] if text in name.lower()]
+            seen = len(found.names)
+            if found.broken:
+                return None
+            if found.ended:
+                break
+            # One more than the page tells that there is a next one; what is quick to count is counted at once.
+            if len(hits) > needed and not wanted.counted:
+                now = self._clock.monotonic()
+                until = now + CONSOLE_COUNT_SECONDS if until is None else until
+                if now >= until:
                     break
-                names.append(name)
-            made = self._lists[kind] = Names(now, sorted(names), complete)
-            return made
+            await found.read_on(seen)
+        return NamesPage(hits[wanted.offset : needed], len(hits), found.ended, found.complete)
+
+    def _list(self, kind: str, scope: str) -> NameList:
+        key, now = (kind, scope), self._clock.monotonic()
+        found = self._lists.get(key)
+        if found is None or found.broken or now - found.began >= CONSOLE_NAMES_SECONDS:
+            for old in [old for old, each in self._lists.items() if now - each.began >= CONSOLE_NAMES_SECONDS]:
+                del self._lists[old]
+            found = self._lists[key] = NameList(self._names(kind, scope), now)
+        return found
+
+    def _names(self, kind: str, scope: str) -> AsyncIterator[str]:
+        if kind == SCOPES:
+            return self._scopes()
+        fetch = {STREAMS: self._streams, GROUPS: self._client.reader_groups.list, TABLES: self._tables}[kind]
+        return self._in_scopes(fetch, scope)
 
     async def _scopes(self) -> AsyncIterator[str]:
         async for scope in self._client.list_scopes():
             if scope != SYSTEM_SCOPE:
                 yield scope
 
-    async def _in_scopes(self, fetch: Callable[[str], AsyncIterator[str]]) -> AsyncIterator[str]:
-        for scope in (await self.scopes()).names:
+    async def _in_scopes(self, fetch: Callable[[str], AsyncIterator[str]], only: str) -> AsyncIterator[str]:
+        async for scope in _one(only) if only else self._scopes():
             try:
                 async for name in fetch(scope):
                     yield name
@@ -113,3 +169,8 @@ class NameLists:
     async def _tables(self, scope: str) -> AsyncIterator[str]:
         async for name in self._client.tables.list(scope):
             yield str(StreamName(name.scope, name.stream))
+
+
+async def _one(scope: str) -> AsyncIterator[str]:
+    if scope != SYSTEM_SCOPE:
+        yield scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sarit.admin.console.calls import body_of, call, for_all, page_of, stream_of
+from sarit.admin.console.calls import body_of, call, page_of, stream_of
 from sarit.admin.console.documents import (
     config_document,
     number_of,
@@ -16,7 +16,7 @@ from sarit.admin.console.documents import (
     text_of,
 )
 from sarit.admin.console.limits import CONSOLE_MAX_TRANSACTIONS
-from sarit.admin.console.names import searched
+from sarit.admin.console.names import SCOPES, STREAMS, Wanted
 from sarit.client.streams import history
 from sarit.core.cuts import to_text
 from sarit.core.errors import Invalid, NotFound
@@ -64,7 +64,7 @@ class StreamCalls:
 
     async def scopes(self, request: Request) -> Any:
         """The names of the scopes."""
-        found = await self._lists.scopes()
+        found = await self._lists.page(SCOPES, Wanted(counted=True))
         return {"scopes": list(found.names), "complete": found.complete}
 
     async def create_scope(self, request: Request) -> Any:
@@ -84,10 +84,7 @@ class StreamCalls:
 
     async def streams(self, request: Request) -> Any:
         """A page of streams with what a row of the list shows."""
-        scope, text, offset, limit = page_of(request)
-        page = searched(await self._lists.streams(), scope, text, offset, limit)
-        rows = await for_all(page.names, self._row)
-        return {"total": page.total, "complete": page.complete, "offset": offset, "rows": rows}
+        return await page_of(request, self._lists, STREAMS, self._row)
 
     async def _row(self, name: str) -> dict[str, Any]:
         stream = StreamName.parse(name)

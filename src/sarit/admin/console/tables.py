@@ -6,10 +6,10 @@ import base64
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from sarit.admin.console.calls import call, for_all, page_of, whole_number
+from sarit.admin.console.calls import call, page_of, whole_number
 from sarit.admin.console.documents import bytes_document
 from sarit.admin.console.limits import CONSOLE_SHOWN_VALUE_BYTES, CONSOLE_TABLE_ROWS
-from sarit.admin.console.names import searched
+from sarit.admin.console.names import TABLES
 from sarit.client.tables.layout import following
 from sarit.core.errors import Invalid, NotFound
 
@@ -38,10 +38,7 @@ class TableCalls:
 
     async def tables(self, request: Request) -> Any:
         """A page of tables."""
-        scope, text, offset, limit = page_of(request)
-        page = searched(await self._lists.tables(), scope, text, offset, limit)
-        rows = await for_all(page.names, self._row)
-        return {"total": page.total, "complete": page.complete, "offset": offset, "rows": rows}
+        return await page_of(request, self._lists, TABLES, self._row)
 
     async def _row(self, name: str) -> dict[str, Any]:
         try:

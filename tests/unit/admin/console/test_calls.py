@@ -419,6 +419,12 @@ def test_files_of_the_page_name_nothing_of_another_machine_and_no_script_inline(
     assert wanted <= files.keys(), "the page names files that are not there"
 
 
+def test_the_page_names_each_module_so_that_all_are_fetched_at_once() -> None:
+    files = load()
+    named = set(re.findall(r"/console/assets/(js/[\w./-]+)", files["index.html"].decode()))
+    assert named == {name for name in files if name.endswith(".js")}
+
+
 def _calls(page):
     """Those of everybody: nobody logs in."""
     return next(iter(page.console._calls.values()))

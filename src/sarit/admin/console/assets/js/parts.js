@@ -49,12 +49,13 @@ export function bar(label, value, limit, text, marks = []) {
     h("div", { class: "bar", role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": Math.round(value), "aria-valuetext": text }, inner, lines));
 }
 
-export function pager(total, offset, limit, go) {
-  if (total <= limit && !offset) return h("p", { class: "muted pager" }, `${f.count(total)} in all`);
+/** Pages of a list; `counted`: whether `total` is all of them, and not what was read so far. */
+export function pager(total, counted, offset, limit, go) {
+  if (counted && total <= limit && !offset) return h("p", { class: "muted pager" }, `${f.count(total)} in all`);
   const last = Math.min(offset + limit, total);
   return h("nav", { class: "pager", "aria-label": "Pages" },
     h("button", { type: "button", disabled: !offset, onclick: () => go(Math.max(0, offset - limit)) }, "Previous"),
-    h("span", { class: "num" }, `${f.count(offset + 1)}–${f.count(last)} of ${f.count(total)}`),
+    h("span", { class: "num" }, `${f.count(offset + 1)}–${f.count(last)} of ${counted ? f.count(total) : "more"}`),
     h("button", { type: "button", disabled: last >= total, onclick: () => go(offset + limit) }, "Next"));
 }
 

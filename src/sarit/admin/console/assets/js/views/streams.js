@@ -25,14 +25,27 @@ export async function list({ root, params, onEnd }, { title, place, call, draw, 
     try {
       const page = await api.get(call, { ...now, limit: LIMIT });
       if (mine !== asked) return;
-      said.textContent = `${page.total} found`;
-      fill(results, draw(page.rows), page.complete ? null : h("p", { class: "muted" }, "There are more: search by name or choose a scope."),
-        pager(page.total, now.offset, LIMIT, (offset) => change({ offset })));
+      const foot = h("div", {});
+      fill(results, draw(page.rows), foot);
+      footer(foot, page);
+      // The rows are there before the last name is read.
+      if (!page.counted) count(mine, foot);
     } catch (error) {
       if (mine === asked) fill(results, failure(error));
     } finally {
       if (mine === asked) results.setAttribute("aria-busy", "false");
     }
+  }
+  function footer(foot, { total, counted, complete }) {
+    said.textContent = counted ? `${total} found` : `more than ${now.offset + LIMIT} found`;
+    fill(foot, complete ? null : h("p", { class: "muted" }, "There are more: search by name or choose a scope."),
+      pager(total, counted, now.offset, LIMIT, (offset) => change({ offset })));
+  }
+  async function count(mine, foot) {
+    try {
+      const found = await api.get(call, { scope: now.scope, q: now.q, limit: 1, counted: 1 });
+      if (mine === asked) footer(foot, found);
+    } catch { /* the page is of use without a number; the corner says when the node is away */ }
   }
   function change(more) {
     Object.assign(now, more);
@@ -42,9 +55,8 @@ export async function list({ root, params, onEnd }, { title, place, call, draw, 
   const searching = later((q) => change({ q, offset: 0 }), 200);
   search.addEventListener("input", () => searching(search.value));
   onEnd(() => { asked += 1; });
-  const found = await api.get("/scopes");
+  const [found] = await Promise.all([api.get("/scopes"), load()]);
   for (const scope of found.scopes.slice(0, 1000)) scopes.append(h("option", { value: scope, selected: scope === now.scope }, scope));
-  await load();
   return { reload: load, scopes: found.scopes, scope: () => now.scope };
 }
 
