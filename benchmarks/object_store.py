@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.harness import ROOT, Load, LoadFailed, SaritNode
 from benchmarks.micro import object_requests
-from benchmarks.micro.object_requests import DAY_SECONDS, GET_DOLLARS, LEAST_BYTES, MOST_BYTES, PUT_DOLLARS
-from sarit.node.limits import OBJECT_STORE_FLUSH_INTERVAL_SECONDS
+from benchmarks.micro.object_requests import LEAST_BYTES, MOST_BYTES
+from sarit.node.limits import DAY_SECONDS, OBJECT_STORE_FLUSH_INTERVAL_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
 from tests.contract.s3 import s3_server
 from tests.contract.s3_proxy import Proxy, counting
 
@@ -83,7 +83,7 @@ def daily(requests: Counter[tuple[str, str]], cycles: dict[str, int], seconds: f
         "gets": of(PAID_AS_GET, CHUNKS),
         "index_gets": of(PAID_AS_GET, INDEX),
         "deletes": of(("DELETE",), *both),
-        "dollars": puts * PUT_DOLLARS + gets * GET_DOLLARS,
+        "dollars": puts * S3_PUT_DOLLARS + gets * S3_GET_DOLLARS,
         "checkpoints": cycles["checkpoints"] / days,
         "requests": {f"{method} {folder}": n for (method, folder), n in sorted(requests.items())},
         "seconds": seconds,

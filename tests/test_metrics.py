@@ -13,8 +13,8 @@ from tests.nodes import RunningNode
 
 EVENTS = 3000
 
-# What a node of its own cannot have: it has no bookies, no other stores, and no group here.
-ELSEWHERE = ("sarit_bookkeeper_", "sarit_cluster_", "sarit_reader_group_")
+# What a node of its own cannot have: it has no bookies, no other stores, no index on S3, and no group here.
+ELSEWHERE = ("sarit_bookkeeper_", "sarit_cluster_", "sarit_reader_group_", "sarit_index_requests_total")
 
 
 def scrape(address):

@@ -18,6 +18,7 @@ from typing import Any, Final
 from sarit.env.ports import Env
 from sarit.index.memory import MemoryIndexes
 from sarit.log.memory import MemoryLogProvider
+from sarit.node.limits import DAY_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
 from sarit.node.settings import divide_memory
 from sarit.storage.memory import MemoryChunks
 from sarit.store.container.writer_session import WriterSession
@@ -25,12 +26,9 @@ from sarit.store.store import SegmentStore, StartPolicy
 from sarit.wire.frames import Append
 
 MIB: Final = 1 << 20
-DAY_SECONDS: Final = 24 * 3600
 # A table and a manifest, and what SlateDB's compaction of the tables takes.
 PUTS_PER_COMMIT: Final = 2.65
 GETS_PER_COMMIT: Final = 5.3
-PUT_DOLLARS: Final = 5e-6
-GET_DOLLARS: Final = 0.4e-6
 LEAST_BYTES: Final = 100
 MOST_BYTES: Final = 10_000
 
@@ -190,8 +188,8 @@ async def measure(given: argparse.Namespace) -> dict[str, float]:
         "objects": len(trickle.storage.chunks),
         "mb_stored": stored / 1e6,
         "dollars": (
-            (counted.puts + index_puts) / days * PUT_DOLLARS
-            + (counted.gets + commits * GETS_PER_COMMIT) / days * GET_DOLLARS
+            (counted.puts + index_puts) / days * S3_PUT_DOLLARS
+            + (counted.gets + commits * GETS_PER_COMMIT) / days * S3_GET_DOLLARS
         ),
     }
 

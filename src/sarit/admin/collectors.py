@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sarit.admin.exposition import Sample
     from sarit.controller.server import Controller
+    from sarit.index.statistics import IndexStatistics
     from sarit.log.statistics import LogStatistics
     from sarit.rpc.grpc_server import GrpcListener
     from sarit.storage.metered import StorageStatistics
@@ -119,6 +120,12 @@ def storage_samples(counted: StorageStatistics) -> Iterator[Sample]:
         yield "sarit_storage_errors_total", (kind,), counts.errors
         if kind in ("write", "read"):
             yield "sarit_storage_bytes_total", (kind,), counts.bytes
+
+
+def index_samples(counted: IndexStatistics) -> Iterator[Sample]:
+    """The requests of the indexes to an object store; none of indexes that are files."""
+    for kind, count in counted.requests().items():
+        yield "sarit_index_requests_total", (kind,), count
 
 
 def rate_samples(meters: LoadMeters) -> Iterator[Sample]:

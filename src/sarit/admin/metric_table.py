@@ -114,6 +114,7 @@ SECTIONS: Final = {
         _histogram("sarit_storage_request_seconds", "Requests by kind, waits for a rate limit included", "kind"),
         _counter("sarit_storage_errors_total", "Requests that failed; a missing chunk is no failure", "kind"),
         _counter("sarit_storage_bytes_total", "Bytes written or read by requests that succeeded", "kind"),
+        _counter("sarit_index_requests_total", "Requests of the indexes, if they are on an object store", "kind"),
     ),
     "Disks": (
         _gauge("sarit_disk_free_bytes", "Free space: data, and chunks if they are on a disk", "disk"),

@@ -41,12 +41,14 @@ from sarit.index.limits import (
     INDEX_WARM_SECONDS,
 )
 from sarit.index.sealing import seal, unseal
+from sarit.index.statistics import REQUEST_KINDS
 from sarit.index.sweeps import Sweeps, decode_mark, encode_mark
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from sarit.index.port import WriteBatch
+    from sarit.index.statistics import IndexStatistics
     from sarit.index.sweeps import Range
 
 _log = logging.getLogger("sarit.index")
@@ -69,6 +71,13 @@ _AFTER_MARKS: Final = b"\xff" * 5
 _MAX_MARKS: Final = 1 << 20
 # The second one is a panic of the library, which its bindings do not count among its errors.
 ERRORS: Final = (slatedb.Error, slatedb.InternalError)
+
+_REQUEST_COUNT: Final = "slatedb.object_store.request_count"
+_REQUEST_KINDS: Final = {
+    "put": "put", "multipart_init": "put", "multipart_part": "put", "multipart_complete": "put",
+    "get": "get", "get_range": "get", "get_ranges": "get", "head": "head",
+    "list": "list", "list_with_offset": "list", "list_with_delimiter": "list", "delete": "delete",
+}  # fmt: skip
 
 _POLL: Final = f"{INDEX_POLL_SECONDS}s"
 _COLLECTION: Final = {"interval": f"{INDEX_COLLECTION_SECONDS}s", "min_age": f"{INDEX_COLLECTION_SECONDS}s"}
@@ -309,15 +318,23 @@ class SlateIndex:
 class SlateIndexProvider:
     """The indexes of a node: a database per container at `PREFIX/index/container-N` of one object store.
 
-    `place` names the store in messages.  `cache_bytes`: of blocks, for all containers together."""
+    `place` names the store in messages.  `cache_bytes`: of blocks, for all containers together.  `statistics`: gets
+    the count of requests."""
 
-    def __init__(self, objects: Any, place: str, prefix: str = "", cache_bytes: int = INDEX_BLOCK_CACHE_BYTES) -> None:
+    def __init__(
+        self, objects: Any, place: str, prefix: str = "", cache_bytes: int = INDEX_BLOCK_CACHE_BYTES,
+        statistics: IndexStatistics | None = None,
+    ) -> None:  # fmt: skip
         self.objects = objects
         self._place = place
         self._prefix = f"{prefix}/" if prefix else ""
         self._cache_bytes = cache_bytes
         options = slatedb.MokaCacheOptions(max_capacity=cache_bytes, time_to_live=None, time_to_idle=None)
         self._cache = slatedb.DbCache.new_moka_cache(options)
+        # One for all databases: it adds them up.
+        self._recorder = slatedb.DefaultMetricsRecorder()
+        if statistics is not None:
+            statistics.requests = self.requests
 
     def __repr__(self) -> str:
         return f"<SlateIndexProvider {self._place}>"
@@ -330,6 +347,16 @@ class SlateIndexProvider:
         """Its name in messages."""
         return f"{self._place}/index/container-{container}"
 
+    def requests(self) -> dict[str, int]:
+        """Requests to the object store by kind, since the provider was made.
+
+        Not in it: those of snapshots, and of `_warm` for a manifest."""
+        found = dict.fromkeys(REQUEST_KINDS, 0)
+        for metric in self._recorder.metrics_by_name(_REQUEST_COUNT):
+            api = next(label.value for label in metric.labels if label.key == "api")
+            found[_REQUEST_KINDS.get(api, "get")] += metric.value[0]
+        return found
+
     async def open(self, container: int) -> SlateIndex:
         """See `IndexProvider`.  Raises Unavailable, Corrupt."""
         place, path = self.place_of(container), self.path_of(container)
@@ -339,6 +366,7 @@ class SlateIndexProvider:
             settings.set(name, json.dumps(value))
         builder.with_settings(settings)
         builder.with_db_cache(self._cache, container)
+        builder.with_metrics_recorder(self._recorder)
         try:
             async with asyncio.timeout(INDEX_REQUEST_SECONDS):
                 database = await builder.build()
@@ -381,8 +409,9 @@ class SlateIndexProvider:
 
 
 def open_on_s3(
-    bucket: str, prefix: str, config: Mapping[str, Any], cache_bytes: int = INDEX_BLOCK_CACHE_BYTES
-) -> SlateIndexProvider:
+    bucket: str, prefix: str, config: Mapping[str, Any], cache_bytes: int = INDEX_BLOCK_CACHE_BYTES,
+    statistics: IndexStatistics | None = None,
+) -> SlateIndexProvider:  # fmt: skip
     """Indexes in an S3 bucket, below `prefix` ("" for none).  Sends no request yet.
 
     `config`: endpoint, region and keys, by their names in `storage/open.py`.  Raises Invalid."""
@@ -394,7 +423,7 @@ def open_on_s3(
             builder.with_config(name, str(value))
         if str(config.get("endpoint", "")).startswith("http://"):
             builder.with_config("allow_http", "true")
-        return SlateIndexProvider(builder.build(), place, prefix, cache_bytes)
+        return SlateIndexProvider(builder.build(), place, prefix, cache_bytes, statistics)
     except slatedb.Error as error:
         raise Invalid(f"index storage {place}: {getattr(error, 'message', error)}") from error
 

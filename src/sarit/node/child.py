@@ -141,7 +141,7 @@ class StorePart:
         self._store = SegmentStore(
             env,
             LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, self._admin.metrics.log),
-            open_indexes(config, env),
+            open_indexes(config, env, statistics=self._admin.metrics.index),
             self._admin.metrics.metered(await open_storage(config.storage_url or f"file://{directory}/chunks", env)),
             config.limits,
             directory,

@@ -39,6 +39,7 @@ from sarit.node.health import Health, reasons_of_member, reasons_of_session
 from sarit.node.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.member import ConfirmedLogs, Member
+from sarit.node.object_requests import RequestWindow, counting, keep_reporting, on_object_store
 from sarit.node.placed_view import view_of_cluster
 from sarit.node.process_config import ProcessConfig
 from sarit.node.remote_adapter import StoreConnections
@@ -202,6 +203,9 @@ class ClusterStore:
         self._drain_watch = connection.registers.watch(f"{DRAINED}/{name}", self._drained.set)
         follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
         self._background.spawn(follow)
+        if on_object_store(meta):
+            window = RequestWindow(counting(meta, admin.metrics.storage, admin.metrics.index), env.clock)
+            self._background.spawn(keep_reporting(connection.registers, name, window, _log))
         await member.joined.wait()
         await admin.serve()
         _log.info("%s", line.text(f"store {name}", f"{meta.containers} containers in the cluster", limit_fact(node)))
@@ -242,7 +246,7 @@ class ClusterStore:
             size = log_size(env, meta)
             logs = ConfirmedLogs(await open_cluster_logs(self._closing, meta, env, size, self._metrics.log), member)
             limits = replace(node.limits, log_file_bytes=size)
-            indexes = open_indexes(meta, env, limits.index_cache_bytes)
+            indexes = open_indexes(meta, env, limits.index_cache_bytes, self._metrics.index)
         except BaseException:
             await storage.close()
             raise

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
+    from sarit.index.statistics import IndexStatistics
     from sarit.log.port import LogProvider
     from sarit.log.statistics import LogStatistics
     from sarit.node.cluster_settings import ClusterMeta
@@ -55,11 +56,13 @@ def default_index(log: str, storage: str) -> str:
     )
 
 
-def open_indexes(meta: ClusterMeta, env: Env, cache_bytes: int) -> IndexProvider:
+def open_indexes(
+    meta: ClusterMeta, env: Env, cache_bytes: int, statistics: IndexStatistics | None = None
+) -> IndexProvider:
     """The indexes.  Blocks.  Raises Invalid (the extra is not installed), OSError."""
     directory = meta.index_directory
     if directory is None:
-        return open_shared_indexes(meta.index, cache_bytes * meta.containers)
+        return open_shared_indexes(meta.index, cache_bytes * meta.containers, statistics=statistics)
     from sarit.index.sqlite import SqliteIndexProvider
 
     env.files.make_dirs(directory)

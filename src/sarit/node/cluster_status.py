@@ -17,22 +17,28 @@ from sarit.node.cluster import DRAINED
 from sarit.node.cluster_init import read_meta
 from sarit.node.controller_members import CONTROLLERS, decode
 from sarit.node.limits import DRAIN_POLL_SECONDS
+from sarit.node.object_requests import read_report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from sarit.env.ports import Env
+    from sarit.env.ports import Clock, Env
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
+    from sarit.node.object_requests import RequestReport
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A cluster at one moment.  `map`: None before the first one."""
+    """A cluster at one moment.  `map`: None before the first one.
+
+    `requests`: of the stores to object storage; None of a store that has reported none for a while, and of all if
+    nothing is on an object store."""
 
     meta: ClusterMeta
     stores: Mapping[str, StoreAddress]
     controllers: tuple[tuple[str, int], ...]
     map: ContainerMap | None
+    requests: Mapping[str, RequestReport | None]
 
     def containers_of(self, store: str) -> list[int]:
         """What a store has open, also what moves away from it."""
@@ -43,7 +49,8 @@ class ClusterStatus:
 class ClusterView:
     """A cluster, seen by an operator."""
 
-    def __init__(self, zookeeper: ZooKeeper, cluster: ClusterAddress) -> None:
+    def __init__(self, zookeeper: ZooKeeper, cluster: ClusterAddress, clock: Clock) -> None:
+        self._clock = clock
         self.registers = ZooKeeperRegisters(zookeeper, cluster.root)
         self._cluster = cluster
         self._stores = ZooKeeperMembers(zookeeper, f"{cluster.root}/{STORES}")
@@ -58,7 +65,10 @@ class ClusterView:
         stores = {name: decode_store(value) for name, value in (await self._stores.list()).items()}
         controllers = tuple(sorted(decode(value) for value in (await self._controllers.list()).values()))
         found = await read_map(self.registers)
-        return ClusterStatus(meta, stores, controllers, None if found is None else found[0])
+        now = self._clock.wall_ms()
+        reports = await asyncio.gather(*(read_report(self.registers, name, now) for name in stores))
+        requests = dict(zip(stores, reports, strict=True))
+        return ClusterStatus(meta, stores, controllers, None if found is None else found[0], requests)
 
     async def drain(self, store: str, report: Callable[[int], None]) -> None:
         """Have all containers moved away from a store; `report` is called with the number of those that are left.
@@ -88,6 +98,6 @@ async def view_cluster(cluster: ClusterAddress, env: Env) -> AsyncIterator[Clust
     """A view, until the end of the block.  Raises Unavailable."""
     zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env)
     try:
-        yield ClusterView(zookeeper, cluster)
+        yield ClusterView(zookeeper, cluster, env.clock)
     finally:
         await zookeeper.close()

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
     from sarit.index.slate import SlateIndexProvider
+    from sarit.index.statistics import IndexStatistics
     from sarit.node.ownership import DirectoryClaim
     from sarit.node.settings import NodeConfig
 
 _log = logging.getLogger("sarit.node")
 
 
-def open_indexes(config: NodeConfig, env: Env, environ: Mapping[str, str] | None = None) -> IndexProvider:
+def open_indexes(
+    config: NodeConfig, env: Env, environ: Mapping[str, str] | None = None, statistics: IndexStatistics | None = None
+) -> IndexProvider:
     """The indexes of a node.  Blocks.  Raises Invalid (the extra is not installed, or the URL is wrong), OSError.
 
     `environ` stands for the process's environment variables."""
     if config.index_url is not None:
         cache_bytes = config.limits.index_cache_bytes * config.limits.containers
-        return open_shared_indexes(config.index_url, cache_bytes, environ)
+        return open_shared_indexes(config.index_url, cache_bytes, environ, statistics)
     from sarit.index.sqlite import SqliteIndexProvider
 
     directory = f"{config.data_dir}/index"
@@ -40,14 +43,19 @@ def open_indexes(config: NodeConfig, env: Env, environ: Mapping[str, str] | None
     return SqliteIndexProvider(env, directory, config.limits.index_cache_bytes)
 
 
-def open_shared_indexes(url: str, cache_bytes: int, environ: Mapping[str, str] | None = None) -> SlateIndexProvider:
-    """Indexes on the object store at `url`, with a cache for all of them.  Sends no request yet.  Raises Invalid."""
+def open_shared_indexes(
+    url: str, cache_bytes: int, environ: Mapping[str, str] | None = None, statistics: IndexStatistics | None = None
+) -> SlateIndexProvider:
+    """Indexes on the object store at `url`, with a cache for all of them.  Sends no request yet.  Raises Invalid.
+
+    `statistics`: where their requests are counted."""
     bucket, prefix = parse_s3(url)
     try:
         from sarit.index.slate import open_on_s3
     except ImportError as error:
         raise Invalid(f"an index on an object store needs a library: install sarit[cluster] ({error})") from None
-    return open_on_s3(bucket, prefix, s3_config(os.environ if environ is None else environ), cache_bytes)
+    config = s3_config(os.environ if environ is None else environ)
+    return open_on_s3(bucket, prefix, config, cache_bytes, statistics)
 
 
 async def claim_index_storage(config: NodeConfig, env: Env, claim: DirectoryClaim) -> None:

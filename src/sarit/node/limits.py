@@ -54,6 +54,14 @@ BOOKIES_WAIT_SECONDS: Final = 60.0  # a start waits for bookies that start, too
 # Between two commits to an index on an object store, whose requests cost money.
 OBJECT_STORE_FLUSH_INTERVAL_SECONDS: Final = 10.0
 PACKED_SEGMENTS: Final = 1024  # whose small extents one compaction joins, for one commit
+# How often a store reports its requests to object storage, and those of which time.
+REQUEST_REPORT_SECONDS: Final = 30.0
+REQUEST_WINDOW_SECONDS: Final = 300.0
+DAY_SECONDS: Final = 86_400
+# S3 Standard in us-east-1 (https://aws.amazon.com/s3/pricing): $5 for a million PUT, COPY, POST and LIST; $0.40 for a
+# million GET and others.  DELETE costs nothing.
+S3_PUT_DOLLARS: Final = 5e-6
+S3_GET_DOLLARS: Final = 0.4e-6
 
 # -- the interpreter --------------------------------------------------------------------------------
 # The timer of garbage collections (node/gc_scheduler.py).

@@ -6,6 +6,7 @@ import asyncio
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from sarit.index.statistics import IndexStatistics
 from sarit.log.statistics import LogStatistics
 from sarit.storage.metered import MeteredStorage, StorageStatistics
 
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 class Metrics:
     """Parts become known when they exist; a part that the process does not have has no metrics.
 
-    `log`, `storage`: what the logs and the storage of the process are to count in."""
+    `log`, `index`, `storage`: what the logs, the indexes and the storage of the process are to count in."""
 
     def __init__(self, clock: Clock) -> None:
         self.log = LogStatistics()
+        self.index = IndexStatistics()
         self.storage = StorageStatistics()
         self.store: SegmentStore | None = None
         self.listener: StoreListener | None = None
@@ -99,6 +101,7 @@ class Metrics:
             yield from collectors.quota_samples(self.store.quotas)
             yield from collectors.log_samples(self.log)
             yield from collectors.storage_samples(self.storage)
+            yield from collectors.index_samples(self.index)
         if self.listener is not None:
             yield from collectors.listener_samples(self.listener)
         if self.meters is not None:

@@ -218,7 +218,7 @@ async def open_node(
         config,
         env,
         logs or LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, metrics.log),
-        open_indexes(config, env),
+        open_indexes(config, env, statistics=metrics.index),
         metrics.metered(await open_storage(url, env)),
         claim.damaged if claim is not None else None,
         security,
