@@ -11,6 +11,8 @@ import os
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.costs import Costs, WorkerCosts
+
 # Tests run many nodes beside each other; those that need the HTTP port ask for one.
 os.environ["SARIT_HTTP_PORT"] = "off"
 
@@ -56,6 +58,13 @@ class TogetherScheduling(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config, log):
     return TogetherScheduling(config, log)
+
+
+def pytest_configure(config) -> None:
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(WorkerCosts(config))
+    elif config.getoption("dist", "no") != "no":
+        config.pluginmanager.register(Costs())
 
 
 def _place(item) -> int:
