@@ -1,5 +1,7 @@
 """Health of a cluster's processes, as probes see it."""
 
+import os
+import shutil
 import signal
 import threading
 import time
@@ -10,6 +12,7 @@ import pytest
 import sarit
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
 from tests.faults.test_failed_container import holds_tables
+from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.limits import HANG_SECONDS
 from tests.test_health import get
 
@@ -109,6 +112,64 @@ def test_store_names_a_container_whose_log_is_damaged(tmp_path):
         assert [reason["part"] for reason in found["reasons"] if reason["code"] == "damaged"] == [f"container {lost}"]
         assert get(store.http, "/livez")[0] == 200
         assert get(store.http, "/readyz?exclude=damaged,recovering")[0] == 200
+
+
+def test_full_disk_of_the_logs_takes_the_stores_out_of_service_until_there_is_space(small_disk, tmp_path):  # noqa: F811
+    # The logs alone are on it: ZooKeeper ends when its disk is full.
+    (small_disk / "log").mkdir()
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "log").symlink_to(small_disk / "log")
+    with RunningCluster(tmp_path / "cluster", stores=2, controllers=1, containers=4, http=True) as cluster:
+        stores, controller = list(cluster.stores.values()), cluster.controllers[0]
+        _write(cluster)
+        with (small_disk / "other").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - (10 << 20))
+        for store in stores:
+            found = until(store.http, "disk-full", ready=False)
+            (reason,) = (reason for reason in found["reasons"] if reason["code"] == "disk-full")
+            assert "the reserve is" in reason["text"]
+            assert get(store.http, "/readyz?exclude=disk-full")[0] == 200
+            assert get(store.http, "/livez")[0] == 200
+        # It serves reads, and its members are there: nobody takes the containers away.
+        assert get(controller.http, "/readyz")[0] == 200
+        assert set(cluster.owners().values()) == {"s1", "s2"}
+        (small_disk / "other").unlink()
+        for store in stores:
+            assert "disk-full" not in codes(until(store.http, None, ready=True))
+        _write(cluster)
+
+
+def test_store_that_cannot_open_a_container_is_recovering_until_it_can(tmp_path):
+    with RunningCluster(tmp_path / "cluster", stores=2, controllers=1, containers=4, http=True) as cluster:
+        first, second = cluster.stores["s1"], cluster.stores["s2"]
+        taken = {container for container, owner in cluster.owners().items() if owner == "s2"}
+        # It stands still with the locks on its logs, so that the other store opens them in vain.
+        second.signal(signal.SIGSTOP)
+        try:
+            # One after the other has failed: the first attempt of each is no reason to send no requests.
+            until_parts(first.http, "recovering", {f"container {number}" for number in taken})
+            assert get(first.http, "/readyz?exclude=recovering")[0] == 200
+            assert get(first.http, "/livez")[0] == 200
+        finally:
+            second.signal(signal.SIGCONT)
+        assert "recovering" not in codes(until(first.http, None, ready=True))
+        _write(cluster)
+
+
+def codes(found):
+    return {reason["code"] for reason in found["reasons"]}
+
+
+def until_parts(address, code, parts):
+    """Poll until a process is not ready with this reason of each of these parts."""
+    end = time.monotonic() + HANG_SECONDS
+    while True:
+        status, found = get(address, "/readyz")
+        named = {reason["part"] for reason in found["reasons"] if reason["code"] == code}
+        if status == 503 and named == parts:
+            return
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
 
 
 def _write(cluster):
