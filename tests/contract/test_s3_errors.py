@@ -87,6 +87,12 @@ def test_wrong_keys_of_a_server_that_checks_them(s3):
         assert all(CREDENTIALS in text for text in said), said
 
 
+def test_missing_keys_are_named_and_not_only_the_address_that_was_asked_for_them():
+    said = explained("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token - timed out\nmore")
+    assert said.startswith("no credentials for the object store: set AWS_ACCESS_KEY_ID")
+    assert said.endswith("latest/api/token - timed out")
+
+
 def test_code_of_another_kind_stays_in_the_text():
     assert explained("first line\n<Error><Code>Other</Code>") == "first line (Other)"
     assert explained("first line") == "first line"

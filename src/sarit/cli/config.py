@@ -42,13 +42,16 @@ def config() -> None:
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--config", "named", type=click.Path(path_type=Path), metavar="FILE", help="The same as FILE.")
 @for_option
-def check(file: Path | None, command: str | None) -> None:
+def check(file: Path | None, named: Path | None, command: str | None) -> None:
     """Check FILE, and the variables of this environment, as a process would that starts here.
 
     Without FILE: the file that SARIT_CONFIG names, or /etc/sarit/sarit.toml.  Ends with code 2 if something is wrong.
     """
-    path = file or _usual_file()
+    if file and named:
+        raise click.UsageError(f"two files are given, {file} and {named}: give one")
+    path = file or named or _usual_file()
     found = read_config(path) if path is not None else ConfigFile("no file")
     names = [command] if command else meant_commands(found)
     for name in names:
@@ -68,6 +71,8 @@ def show(command: str | None, as_json: bool, options: tuple[str, ...]) -> None:
 
     OPTIONS are those of the process, as --config FILE or --memory 2G.  Secrets are not printed.
     """
+    if options and options[0] in PROCESSES:
+        raise click.UsageError(f"name the command by an option: --for {options[0]}")
     name = command or meant_commands(named_file(options))[0]
     ctx = parse(name, list(options), required=False)
     rows = effective(ctx, os.environ)

@@ -81,7 +81,8 @@ def scrape(address: str) -> Scrape:
     except _Refused as refusal:
         found.error = str(refusal)
     except (OSError, HTTPException, ValueError) as error:
-        found.error = f"it does not answer: {error}"
+        # An error of the system says its number first, which says nothing to who reads it.
+        found.error = f"it does not answer: {getattr(error, 'strerror', None) or error}"
     return found
 
 

@@ -104,7 +104,9 @@ def lines_of(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
     for row in rows:
         lines.append(_line_of(row))
         where = row["address"]
-        wrong += [f"  {where}  {reason['code']}  {reason['part']}: {reason['text']}" for reason in row["reasons"]]
+        for reason in row["reasons"]:
+            part = f"{reason['part']}: " if reason["part"] else ""
+            wrong.append(f"  {where}  {reason['code']}  {part}{reason['text']}")
         for stream, rate in row.get("streams", {}).items():
             streams[stream] = streams.get(stream, 0.0) + rate
         groups.update(row.get("groups", {}))

@@ -27,6 +27,12 @@ _ADVICE: Final = {
     "SlowDown": "the server asks for fewer requests; they are repeated later",
     "XAdminUserNotFound": _CREDENTIALS,
 }
+# Where the libraries ask for the role of a machine of the provider, if no key is given.
+_MACHINE_ROLE: Final = "//169.254.169.254/"
+_NO_CREDENTIALS: Final = (
+    "no credentials for the object store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without them the role of "
+    "this machine is asked for, and that failed"
+)
 # Of a 404 that is about the object.  Some servers give no code, or no body.
 _MISSING: Final = frozenset(("", "NoSuchKey", "NoSuchVersion", "NotFound"))
 
@@ -53,4 +59,6 @@ def explained(text: str) -> str:
     if code in _ADVICE:
         return f"{_ADVICE[code]} ({code})"
     first = text.partition("\n")[0]
+    if _MACHINE_ROLE in text:
+        return f"{_NO_CREDENTIALS}: {first}"
     return f"{first} ({code})" if code and code not in first else first

@@ -133,6 +133,16 @@ def test_check_names_what_is_wrong_and_ends_with_two(tmp_path):
     assert f"{path}:2: memory: '5.5' is not a size" in output
 
 
+def test_file_may_be_named_as_other_commands_name_it(tmp_path):
+    path = write(tmp_path, 'memory = "lots"\n')
+    assert run("check", "--config", path, code=2) == run("check", path, code=2)
+    assert "two files are given" in run("check", path, "--config", path, code=2)
+
+
+def test_show_says_how_a_command_is_named():
+    assert "name the command by an option: --for store" in run("show", "store", code=2)
+
+
 def test_check_finds_options_that_contradict_each_other(tmp_path):
     path = write(tmp_path, "processes = 2\none-port = true\n")
     assert f"(--one-port: {path}:2, --processes: {path}:1)" in run("check", path, code=2)

@@ -46,6 +46,7 @@ def test_reasons_and_processes_that_are_away_are_shown_within_the_width():
     assert lines[1].endswith("away")
     assert "not ready" in lines[2]
     assert "  h:3  disk-full  disk: 5 MiB left" in lines
+    assert "  h:2  away  it does not answer: refused" in lines
     assert max(map(len, lines)) <= 60
 
 
