@@ -103,7 +103,7 @@ def roll(cluster: RunningCluster, say: Say, parts: Sequence[str]) -> Events:
         for bookie in cluster.bookkeeper.bookies:
             events.append((began := time.monotonic(), f"bookie {bookie.name} was killed"))
             bookie.kill()
-            bookie.start().wait()
+            bookie.start_until_it_serves()
             events.append((time.monotonic(), f"bookie {bookie.name} was back"))
             say(f"bookie {bookie.name}: killed, and back after {time.monotonic() - began:.1f} s")
             time.sleep(PAUSE_SECONDS)
