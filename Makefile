@@ -75,9 +75,9 @@ cluster-upgrade: setup  ## restart all of a cluster with another version, and ba
 cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS servers (needs Java and Maven)
 	@$(BIN)/pytest -m long tests/components tests/contract tests/cluster
 
-backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (12 minutes)
+backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (15 minutes)
 	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup tests/cluster/test_backup.py \
-		tests/cluster/test_interrupted_backup.py
+		tests/cluster/test_interrupted_backup.py tests/cluster/test_backup_places.py tests/contract/test_slate_snapshot.py
 
 observability: setup  ## alert rules by promtool; real nodes and a cluster, and their alerts under a real Prometheus (20 minutes; needs Debian's prometheus, Java, Maven)
 	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py tests/unit/env/test_traces.py

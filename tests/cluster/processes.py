@@ -19,7 +19,7 @@ from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, consecutive_ports, passed_descriptors, passing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -147,11 +147,13 @@ class RunningCluster:
     def __init__(
         self, directory: Path, stores: int = 3, controllers: int = 2, containers: int = 12, *, bookies: int = 0,
         s3: S3Server | None = None, http: bool = False, program: str = SARIT, sockets: bool = False,
+        storage: str = "", environ: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """`bookies`: for the log; none: a directory.  `s3`: for index and long-term storage; None: directories.
 
         `http`: each process answers probes.  `sockets`: of controllers stay open over restarts.
-        `program`: the command `sarit` that makes it, and runs its processes."""
+        `program`: the command `sarit` that makes it, and runs its processes.  `storage`: the URL of long-term storage.
+        `environ`: more variables of its processes and of the commands of this cluster."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.program = program
@@ -163,6 +165,7 @@ class RunningCluster:
         self._count = stores
         self.bookkeeper = BookKeeperCluster(directory, self.zookeeper, bookies) if bookies else None
         self._s3 = s3
+        self._storage = storage
         # Each store on a machine of its own, if nothing is shared but services.
         self._apart = bool(bookies and s3)
         aws = s3.environ if s3 is not None else {}
@@ -170,6 +173,7 @@ class RunningCluster:
         if secured.ON:
             secured.set_environment()
             self.environ |= secured.client_environment(secured.files()["ca"]) | secured.server_environment()
+        self.environ |= environ or {}
         self.controllers = [self._controller(number) for number in range(controllers)]
         self.stores: dict[str, ClusterProcess] = {}
 
@@ -189,6 +193,7 @@ class RunningCluster:
             else f"bookkeeper://{self.zookeeper.hosts}/ledgers"
         )
         storage = f"file://{self.directory}/chunks" if self._s3 is None else f"s3://{self._s3.bucket}/cluster"
+        storage = self._storage or storage
         self.sarit(
             "cluster", "init", "--containers", str(self._containers), "--log", log, "--storage", storage,
             "--lease", str(LEASE_SECONDS),

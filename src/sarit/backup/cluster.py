@@ -39,9 +39,10 @@ _PURPOSE: Final = "backup"
 class RemoteStore:
     """A store over the network.  Its containers are what it says, not what the map says."""
 
-    def __init__(self, stores: StoreConnections, address: tuple[str, int]) -> None:
+    def __init__(self, stores: StoreConnections, address: tuple[str, int], advice: str) -> None:
         self._stores = stores
         self._address = address
+        self._advice = advice
         self.containers: frozenset[int] = frozenset()
 
     def __repr__(self) -> str:
@@ -49,7 +50,10 @@ class RemoteStore:
 
     async def begin(self) -> None:
         """Begin a backup.  Raises TryAgain, Unavailable."""
-        found = await self.ask(BACKUP_IDLE_SECONDS, backup=PROTOCOL)
+        try:
+            found = await self.ask(BACKUP_IDLE_SECONDS, backup=PROTOCOL)
+        except TryAgain as error:
+            raise TryAgain(f"{error}; {self._advice}" if self._advice else str(error)) from error
         self.containers = frozenset(map(int, found["containers"]))
 
     async def ask(self, timeout_seconds: float, **message: object) -> dict[str, Any]:
@@ -76,9 +80,11 @@ class RemoteStore:
 
 
 class ClusterSource:
-    """A `Source`.  `meta`: what the cluster was made with.  `work`: a folder for copies of indexes."""
+    """A `Source`.  `meta`: what the cluster was made with.  `work`: a folder for copies of indexes.
 
-    def __init__(self, env: Env, address: ClusterAddress, meta: ClusterMeta, work: str) -> None:
+    `advice`: what may be wrong if a store cannot be reached."""
+
+    def __init__(self, env: Env, address: ClusterAddress, meta: ClusterMeta, work: str, advice: str = "") -> None:
         self._env = env
         self._address = address
         self._meta = meta
@@ -87,6 +93,7 @@ class ClusterSource:
         self.storage_url = meta.storage
         self.places = [meta.storage, meta.index, meta.log]
         self.work = work
+        self._advice = advice
 
     def __repr__(self) -> str:
         return f"<ClusterSource {self._address}>"
@@ -102,7 +109,7 @@ class ClusterSource:
                 stores = StoreConnections(
                     self._env, FixedRouter(self.containers, [address]), bytes.fromhex(self._meta.secret)
                 )
-                connections.append(RemoteStore(stores, address))
+                connections.append(RemoteStore(stores, address, self._advice))
                 await connections[-1].begin()
             check_whole((each.containers for each in connections), self.containers)
         except BaseException:
@@ -130,8 +137,12 @@ def addresses_of(record: ContainerMap | None, containers: int) -> list[tuple[str
     return sorted(found)
 
 
-async def describe_cluster(env: Env, address: ClusterAddress, machine: str, work: str) -> ClusterSource:
-    """The cluster at an address; `machine`: this one.  Raises Invalid (there is none; its index is elsewhere)."""
+async def describe_cluster(
+    env: Env, address: ClusterAddress, machine: str, work: str, advice: str = ""
+) -> ClusterSource:
+    """The cluster at an address; `machine`: this one; `work`, `advice`: see `ClusterSource`.
+
+    Raises Invalid (there is none; its index is elsewhere)."""
     async with view_cluster(address, env) as view:
         meta = (await view.status()).meta
     if meta.index_directory is not None and machine != meta.machine:
@@ -139,4 +150,4 @@ async def describe_cluster(env: Env, address: ClusterAddress, machine: str, work
             f"the index of this cluster is a directory of the machine {meta.machine} ({meta.index}), and this is "
             f"{machine}: run the backup there (--machine names a machine, if the host name does not)"
         )
-    return ClusterSource(env, address, meta, work)
+    return ClusterSource(env, address, meta, work, advice)

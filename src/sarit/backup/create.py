@@ -13,6 +13,7 @@ the next attempt, when a store has ended or a container has moved in between.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from sarit.storage.port import ChunkStorage
 
 
+_log = logging.getLogger("sarit.backup")
+
+
 async def create(env: Env, directory: str, place_name: str, rate: int, progress: Progress) -> Manifest:
     """Back up the node that runs on `directory`; `rate` in bytes per second, 0 for no limit.
 
@@ -62,6 +66,7 @@ async def create_from(env: Env, source: Source, place_name: str, rate: int, prog
             except TryAgain as error:
                 if attempt == ATTEMPTS:
                     raise Unavailable(f"{error} (tried {attempt} times)") from error
+                _log.warning("the backup begins again with another moment (attempt %d): %s", attempt + 1, error)
                 await asyncio.sleep(ATTEMPT_PAUSE_SECONDS * attempt)
     raise AssertionError("the last attempt returns or raises")
 

@@ -96,7 +96,7 @@ def create(
         from sarit.backup.cluster import describe_cluster
         from sarit.node.cluster_settings import parse_cluster
 
-        source = await describe_cluster(env, parse_cluster(str(cluster)), machine, folder)
+        source = await describe_cluster(env, parse_cluster(str(cluster)), machine, folder, _advice_on_tls())
         return await create_from(env, source, place, rate, bar)
 
     manifest = _run(back_up, "no backup was made; the same command goes on with what was copied")
@@ -269,6 +269,18 @@ def _run(work: Any, interrupted: str = "") -> Any:
         raise click.Abort from None
     finally:
         bar.end()
+
+
+def _advice_on_tls() -> str:
+    """What may be wrong if a store of a cluster closes the connection."""
+    from sarit.client.core.login import default_tls
+
+    tls = default_tls("")
+    if tls is None:
+        return "if the cluster has TLS, name its CA with SARIT_CA_FILE"
+    if tls.cert_file is None:
+        return "if its stores ask for certificates, name one with SARIT_CERT_FILE and SARIT_KEY_FILE"
+    return ""
 
 
 def _one_of(data_dir: Path | None, cluster: str | None) -> None:

@@ -87,7 +87,7 @@ def cli(verbose: bool) -> None:
 
 
 class _ToStandardError(logging.Handler):
-    """Prints what the client warns of, as that it waits for a node, for the person at the terminal."""
+    """Prints what the client or a backup warns of, as that it waits for a node, for the person at the terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
@@ -109,9 +109,10 @@ def _print_error(error: Exception) -> None:
 
 def main() -> None:
     """The entry point of the console script."""
-    client_log = logging.getLogger("sarit.client")
-    client_log.addHandler(_ToStandardError(logging.WARNING))
-    client_log.propagate = False
+    for name in ("sarit.client", "sarit.backup"):
+        log = logging.getLogger(name)
+        log.addHandler(_ToStandardError(logging.WARNING))
+        log.propagate = False
     try:
         cli.main(prog_name="sarit", standalone_mode=False)
     except click.exceptions.Abort:

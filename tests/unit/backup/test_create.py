@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sarit.backup import create
 from sarit.backup.create import create_from
+from sarit.backup.node_connection import TryAgain
 from sarit.backup.place import open_place
 from sarit.core.errors import Unavailable
 from sarit.env.real import real_env
@@ -99,3 +101,22 @@ def test_backup_that_finds_a_prune_in_its_place_ends_every_snapshot(tmp_path):
         assert [each.closed for each in source.snapshots] == [True] * CONTAINERS
 
     asyncio.run(main())
+
+
+def test_backup_whose_stores_cannot_be_reached_says_so_at_each_attempt(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(create, "ATTEMPT_PAUSE_SECONDS", 0)
+
+    async def away():
+        raise TryAgain("the store is away")
+
+    async def main():
+        source = Source(tmp_path, fails=None)
+        source.connect = away
+        with pytest.raises(Unavailable, match=r"the store is away \(tried 5 times\)"):
+            await create_from(real_env(), source, f"{tmp_path}/place", 0, Silent())
+
+    asyncio.run(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the backup begins again with another moment (attempt {number}): the store is away" for number in range(2, 6)
+    ]
+    assert not (tmp_path / "place").exists()
