@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import io
 import re
 import tokenize
@@ -114,6 +115,16 @@ def _is_generated(path: Path) -> bool:
 def _modules(*folders: str) -> list[Path]:
     found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
     return [path for path in found if not _is_generated(path)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_search_for_garbage():
+    """Millions of nodes stay until the last test, and have no cycles: to search them took most of the time."""
+    gc.disable()
+    yield
+    _tree.cache_clear()
+    _names_and_prose.cache_clear()
+    gc.enable()
 
 
 @functools.cache
