@@ -116,7 +116,7 @@ def many(given: argparse.Namespace) -> int:
         coming = summaries(seeds, given.mutant, given.processes, given.stores, given.bookkeeper)
         totals = report(coming, given.stop, until, request)
         if given.ledger:
-            if totals.seeds < given.seeds:  # with several processes they need not be the first ones
+            if totals.seeds < given.seeds:
                 fields["wanted_seeds"] = given.seeds
             write_line("several stores" if given.stores else "one node", started, fields | totals.line())
     return bool(totals.broken)

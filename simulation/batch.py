@@ -121,13 +121,13 @@ def _begin_process() -> None:
 def summaries(
     seeds: Iterable[int], mutants: Sequence[str] = (), processes: int = 1, stores: int = 0, on_bookies: bool = False
 ) -> Iterator[Summary]:
-    """Results as they come; in the order of the seeds with one process."""
+    """Results in the order of the seeds: an interrupted run has done the first ones."""
     run = partial(summarize, mutants=tuple(mutants), stores=stores, on_bookies=on_bookies)
     if processes == 1:
         yield from map(run, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(processes, _begin_process) as pool:
-        yield from pool.imap_unordered(run, seeds)
+        yield from pool.imap(run, seeds)
 
 
 @dataclass(slots=True)
