@@ -87,8 +87,9 @@ function createStream({ scopes, scope, reload }) {
   ], "Create", async () => {
     const made = await api.send("POST", "/streams", { scope: where.value.trim(), stream: name.value.trim(), create_scope: true, ...policies.values() });
     toast(made.created ? `Stream ${made.scope}/${made.stream} created` : "That stream exists already", made.created ? "good" : "warn");
-    await reload();
-    if (made.created) go(`#/streams/${encodeURIComponent(made.scope)}/${encodeURIComponent(made.stream)}`);
+    if (!made.created) { await reload(); return; }
+    // The list that is left is not asked for again.
+    go(`#/streams/${encodeURIComponent(made.scope)}/${encodeURIComponent(made.stream)}`);
   });
   name.focus();
 }
