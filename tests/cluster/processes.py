@@ -237,6 +237,10 @@ class RunningCluster:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Begin a command of this cluster; it goes on."""
+        return subprocess.Popen([self.program, *arguments], env=self.environ, stdout=subprocess.DEVNULL)
+
     def status(self) -> dict:
         """What `sarit cluster status` says."""
         return json.loads(self.sarit("cluster", "status", "--json"))

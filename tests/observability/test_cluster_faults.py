@@ -13,8 +13,10 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 import sarit
+from sarit.core.limits import RELEASE_DIRTY_BYTES
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
 from tests.contract.s3 import s3_server
+from tests.limits import HANG_SECONDS
 from tests.observability.prometheus import MISSING, PROMETHEUS, Load, Prometheus
 from tests.observability.test_prometheus import RARE, see_all
 
@@ -114,16 +116,34 @@ def _see_bookies(prometheus):
 
 
 def _move_slowly(prometheus, cluster, storage):
-    """Long-term storage stands still while a store is drained: each container flushes in vain before it moves."""
+    """Long-term storage stands still while a store is drained: each container flushes in vain before it moves.
+
+    Only one that has more than RELEASE_DIRTY_BYTES flushes before it moves.  The command ends when all have moved."""
     os.kill(storage, signal.SIGSTOP)
     try:
-        cluster.sarit("cluster", "drain", "s2")
+        backlog = f'sarit_log_backlog_bytes{{instance="{cluster.stores["s2"].http}"}}'
+        _fill(prometheus, cluster, f"count({backlog} > {2 * RELEASE_DIRTY_BYTES}) >= 2")
+        draining = cluster.begin("cluster", "drain", "s2")
         prometheus.until_firing("SaritContainersMoveForLong")
     finally:
         os.kill(storage, signal.SIGCONT)
+    assert draining.wait(HANG_SECONDS) == 0
     cluster.sarit("cluster", "drain", "--undo", "s2")
     prometheus.until(lambda: "SaritContainersMoveForLong" not in prometheus.firing(), "it ends when they have moved")
     cluster.until(lambda status: all(entry["store"] != "-" for entry in status["containers"]))
+
+
+def _fill(prometheus, cluster, query):
+    """Write until a query finds something."""
+    end = time.monotonic() + HANG_SECONDS
+    with (
+        sarit.connect(cluster.controller, retry_timeout=HANG_SECONDS) as client,
+        client.writer("wide/s", buffer_bytes=8 << 20) as writer,
+    ):
+        while not prometheus.query(query):
+            assert time.monotonic() < end, query
+            for number in range(200):
+                writer.write(b"x" * 50_000, key=str(number))
 
 
 def _lose_bookies(prometheus, cluster):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from sarit.admin.metric_table import BY_NAME, Kind
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 PROMTOOL = shutil.which("promtool")
+WITH_FAULTS = ("test_prometheus.py", "test_node_faults.py", "test_more_faults.py", "test_cluster_faults.py")
 # What Prometheus and its client library bring.
 FOREIGN = {"up", "process_open_fds", "process_max_fds", "process_start_time_seconds"}
 
@@ -51,6 +53,15 @@ def test_each_rule_has_a_test_that_fires_and_one_that_does_not():
     for test in tests:
         (expected,) = test["promql_expr_test"]
         assert bool(expected["exp_samples"]) == test["name"].endswith(" fires")
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_each_rule_has_a_fault_that_makes_it_fire(rule):
+    """The tests with a real Prometheus name each alert that they wait for, alone or in a set."""
+    asked = "".join((Path(__file__).parent / name).read_text() for name in WITH_FAULTS)
+    awaited = re.findall(r'until_firing\("(\w+)"\)|while "(\w+)" not in |fires = lambda: "(\w+)" in ', asked)
+    wanted = re.findall(r"wanted = \{([^}]*)\}", asked)
+    assert rule["alert"] in {*chain(*awaited), *re.findall(r"\w+", " ".join(wanted))}
 
 
 @pytest.mark.long
