@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import sarit
+from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode, consecutive_ports
 from tests.observability.prometheus import MISSING, PROMETHEUS, Load, Prometheus
 
@@ -115,22 +117,25 @@ def _remove_readers(node):
 def _lose_storage(prometheus, node, chunks):
     """Its directory is gone, as when a volume is unmounted; writers go on until memory is full."""
     away = chunks.with_name("away")
-    os.rename(chunks, away)
-    with sarit.connect(node.controller) as client:
-        writer = client.writer("load/s", buffer_bytes=8 << 20)
-        wanted = {"SaritStorageErrors", "SaritDirtyBytesNearBound", "SaritThrottled"}
-        fired: set[str] = set()
-        end = time.monotonic() + 300
-        throttled = "sarit_throttled_appends > 0"
-        while not wanted <= fired:
-            assert time.monotonic() < end, wanted - fired
-            if not prometheus.query(throttled):
+    ended = threading.Event()
+
+    def write() -> None:
+        # On a thread of its own: appends that are throttled wait until storage is back.
+        with sarit.connect(node.controller) as client, client.writer("load/s", buffer_bytes=8 << 20) as writer:
+            while not ended.is_set():
                 writer.write_many([b"z" * 10_000] * 400)
-            else:
-                time.sleep(0.5)
-            fired |= prometheus.firing()
+
+    writing = threading.Thread(target=write, daemon=True)
+    os.rename(chunks, away)
+    try:
+        writing.start()
+        wanted = {"SaritStorageErrors", "SaritDirtyBytesNearBound", "SaritThrottled"}
+        prometheus.until(lambda: wanted.difference_update(prometheus.firing()) or not wanted, f"{wanted} fire")
+    finally:
+        ended.set()
         os.rename(away, chunks)
-        writer.close()
+    writing.join(HANG_SECONDS)
+    assert not writing.is_alive(), "appends wait although storage is back"
 
 
 def test_alerts_fire_by_damage(tmp_path):
