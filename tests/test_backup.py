@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -310,6 +311,27 @@ def test_second_backup_at_a_time_is_refused_and_a_silent_one_ends(written, tmp_p
         other.connect(str(data / "backup.socket"))
         other.sendall(b'{"backup": 99}\n')
         assert b"another version" in other.recv(1000)
+
+
+def test_backup_that_ends_while_it_is_answered_is_no_internal_error(written, tmp_path):
+    node, data = written
+
+    def ended():
+        return sum("backup has ended" in line or "a backup ended before" in line for line in node.log().splitlines())
+
+    before, attempts = ended(), 40  # more lines like that are not logged
+    for number in range(attempts):
+        with socket.socket(socket.AF_UNIX) as other, suppress(OSError):
+            other.connect(str(data / "backup.socket"))
+            other.sendall(b'{"backup": 2}\n')
+            if number % 2:
+                other.recv(1000)
+                other.sendall(b'{"prepare": true}\n{"copying": true}\n{"unknown": 1}\n')
+    end = time.monotonic() + HANG_SECONDS
+    while ended() < before + attempts and "CRITICAL" not in node.log() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert "CRITICAL" not in node.log()
+    assert create(tmp_path / "b", data)["backup"] == 1
 
 
 @pytest.mark.long

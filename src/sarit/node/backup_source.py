@@ -153,6 +153,9 @@ class _Connection:
 
     async def send(self, **message: object) -> None:
         """Send a line."""
+        # Of a transport that has closed itself uvloop raises RuntimeError.
+        if self._writer.is_closing():
+            raise ConnectionResetError("the connection is closed")
         self._writer.write(json.dumps(message).encode() + b"\n")
         async with asyncio.timeout(BACKUP_IDLE_SECONDS):
             await self._writer.drain()
