@@ -2,7 +2,7 @@
 
 grpclib speaks HTTP/2 and gRPC, but it bounds neither connections nor requests, passes on whatever its HTTP/2 library
 raises, and reports nothing about a client that breaks the protocol.  This module adds that.  It is the only one that
-uses private parts of grpclib.
+uses private parts of grpclib and of h2.
 
 *Connections.*  Each is a `_GrpcConnection`, which forwards bytes to grpclib's protocol and ends the connection, with
 one line in the log, when the client
@@ -71,7 +71,7 @@ from sarit.core.limits import (
     REQUEST_PIECE_BYTES,
 )
 from sarit.core.repeated_log import RepeatedLog
-from sarit.rpc.limits import FRAME_LENGTH_BYTES, GRPC_FIRST_CALL_SECONDS
+from sarit.rpc.limits import GRPC_FIRST_CALL_SECONDS
 from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.controller.connection")
 
 _PING: Final = b"anybody?"
+_FRAME_LENGTH_BYTES: Final = 3  # with which a frame of HTTP/2 begins
 _HTTP1_ANSWER: Final = http_answer("gRPC, over HTTP/2, to clients of streams")
 _NO_LIMIT: Final = (1 << 31) - 1
 
@@ -224,8 +225,8 @@ class _GrpcConnection(asyncio.Protocol):
         elif whole or self._incomplete_since is None:
             self._incomplete_since = asyncio.get_running_loop().time()
         return (
-            int.from_bytes(rest[:FRAME_LENGTH_BYTES], "big") > http.max_inbound_frame_size
-            and len(rest) >= FRAME_LENGTH_BYTES
+            int.from_bytes(rest[:_FRAME_LENGTH_BYTES], "big") > http.max_inbound_frame_size
+            and len(rest) >= _FRAME_LENGTH_BYTES
         )
 
     def pause_writing(self) -> None:

@@ -6,4 +6,3 @@ from typing import Final
 
 # A connection that has begun no call for so long after it opened is sent away: it holds a place.
 GRPC_FIRST_CALL_SECONDS: Final = 60.0
-FRAME_LENGTH_BYTES: Final = 3  # of HTTP/2: its first part
