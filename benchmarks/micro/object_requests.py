@@ -3,8 +3,9 @@
 A store with the limits of a node whose chunks and indexes are on an object store; its log, chunks and index are in
 memory, and its clock is set by hand.  Each segment takes an append of 100 bytes to 10 kB in every interval of
 checkpoints.  Each cycle of each container's flusher runs as in a node: checkpoint, compaction, deletions.  Requests are
-counted after the first cycles, in which nothing is joined yet.  A commit of an index is counted, and becomes PUTs by
-PUTS_PER_COMMIT: `tests/contract/test_slate.py` counts those on a real S3 server.
+counted after the first cycles, in which nothing is joined yet.  Commits of an index are counted.  What they and the
+compactions of SlateDB cost was counted on a real S3 server (`tests/contract/test_slate_requests.py`,
+`benchmarks.object_store`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sarit.env.ports import Env
+from sarit.index.limits import INDEX_POLL_SECONDS
 from sarit.index.memory import MemoryIndexes
 from sarit.log.memory import MemoryLogProvider
 from sarit.node.limits import DAY_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
@@ -26,9 +28,13 @@ from sarit.store.store import SegmentStore, StartPolicy
 from sarit.wire.frames import Append
 
 MIB: Final = 1 << 20
-# A table and a manifest, and what SlateDB's compaction of the tables takes.
-PUTS_PER_COMMIT: Final = 2.65
-GETS_PER_COMMIT: Final = 5.3
+# A table and a manifest; the manifest before, and the boundary of collection twice.
+PUTS_PER_COMMIT: Final = 2
+GETS_PER_COMMIT: Final = 3
+# SlateDB's compaction of an index, once in INDEX_POLL_SECONDS: its plan in five steps, a table, two manifests.
+PUTS_PER_COMPACTION: Final = 8
+GETS_PER_COMPACTION: Final = 40
+GETS_PER_TABLE: Final = 5  # that is compacted: what every search needs of it, and its rows
 LEAST_BYTES: Final = 100
 MOST_BYTES: Final = 10_000
 
@@ -174,13 +180,15 @@ async def measure(given: argparse.Namespace) -> dict[str, float]:
     stored = sum(map(len, trickle.storage.chunks.values()))
     await trickle.store.stop()
     days = given.cycles * trickle.interval_seconds / DAY_SECONDS
-    index_puts = commits * PUTS_PER_COMMIT
+    compactions = given.containers * given.cycles * trickle.interval_seconds / INDEX_POLL_SECONDS
+    index_puts = commits * PUTS_PER_COMMIT + compactions * PUTS_PER_COMPACTION
+    index_gets = commits * (GETS_PER_COMMIT + GETS_PER_TABLE) + compactions * GETS_PER_COMPACTION
     return {
         "chunk_puts": counted.puts / days,
         "index_puts": index_puts / days,
         "puts": (counted.puts + index_puts) / days,
         "gets": counted.gets / days,
-        "index_gets": commits * GETS_PER_COMMIT / days,
+        "index_gets": index_gets / days,
         "deletes": counted.deletes / days,
         "commits": commits / days,
         "gb_written": counted.put_bytes / days / 1e9,
@@ -188,8 +196,7 @@ async def measure(given: argparse.Namespace) -> dict[str, float]:
         "objects": len(trickle.storage.chunks),
         "mb_stored": stored / 1e6,
         "dollars": (
-            (counted.puts + index_puts) / days * S3_PUT_DOLLARS
-            + (counted.gets + commits * GETS_PER_COMMIT) / days * S3_GET_DOLLARS
+            (counted.puts + index_puts) / days * S3_PUT_DOLLARS + (counted.gets + index_gets) / days * S3_GET_DOLLARS
         ),
     }
 

@@ -35,10 +35,12 @@ from sarit.index.limits import (
     INDEX_CHECKSUM_BYTES,
     INDEX_CLOSE_SECONDS,
     INDEX_COLLECTION_SECONDS,
+    INDEX_DONE_SECONDS,
     INDEX_POLL_SECONDS,
     INDEX_READ_AHEAD_BYTES,
     INDEX_REQUEST_SECONDS,
     INDEX_WARM_SECONDS,
+    INDEX_WORK_SECONDS,
 )
 from sarit.index.sealing import seal, unseal
 from sarit.index.statistics import REQUEST_KINDS
@@ -85,16 +87,19 @@ _SETTINGS: Final[Mapping[str, object]] = {
     # The container's log is the write-ahead log.
     "wal_enabled": False,
     # Each commit makes a table.  With so many of them (8 by default) a commit waits for a compaction, which runs once
-    # per poll interval: for a minute here.
+    # per poll interval: for minutes here.
     "l0_max_ssts": _MAX_TABLES,
     "l0_max_ssts_per_key": _MAX_TABLES,
     # So many of them go into one compaction, and there is one in a poll interval: 8, the default, would not keep pace
     # with a commit every 2 s.  Its values are text.
-    "compactor_options.scheduler_options": {"max_compaction_sources": "256"},
-    # One writer and no other readers: nothing changes that a poll could find.  Each poll is a request that costs.
+    "compactor_options.scheduler_options": {"max_compaction_sources": "512"},
+    # Each part of a compaction would read what every search needs of each table, and write a table of its own.
+    "compactor_options.worker.max_subcompactions": 1,
+    # One writer and no other readers: nothing changes that a poll could find.  Each poll is requests that cost.
     "manifest_poll_interval": _POLL,
     "compactor_options.poll_interval": _POLL,
-    "compactor_options.worker.compactions_poll_interval": _POLL,
+    "compactor_options.worker.compactions_poll_interval": f"{INDEX_WORK_SECONDS}s",
+    "compactor_options.commit_compacted_interval": f"{INDEX_DONE_SECONDS}s",
     # Without a number it retries for ever.
     "object_store_max_retries": _MAX_RETRIES,
     "compactor_options.object_store_max_retries": _MAX_RETRIES,
@@ -365,6 +370,8 @@ class SlateIndexProvider:
         for name, value in _SETTINGS.items():
             settings.set(name, json.dumps(value))
         builder.with_settings(settings)
+        # A compaction makes every block a new one, which is read again when it is needed: a request each.
+        builder.with_sst_block_size(slatedb.SstBlockSize.BLOCK64_KIB)
         builder.with_db_cache(self._cache, container)
         builder.with_metrics_recorder(self._recorder)
         try:

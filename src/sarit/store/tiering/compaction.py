@@ -70,6 +70,8 @@ MAX_SMALL_EXTENTS: Final = 8 * JOIN_EXTENTS
 # A slice of some kilobytes is rewritten three times until it is part of an extent that is not small.
 KEEP_UP_FACTOR: Final = 4
 MAX_COUNTED_SEGMENTS: Final = 50_000
+# On an object store each of them may ask for a block of the index that the first one would bring into the cache.
+PLANNED_AT_ONCE: Final = 8
 
 
 class StorageUnavailable(Exception):
@@ -190,7 +192,12 @@ class Compactor:
             # Those that are left out do not exist any more, or cannot be compacted.
             for number in set(group) - {segment.id for segment in segments}:
                 self._done_with(number)
-            joins = [join for found in await _all(map(self._plan, segments)) for join in found]
+            # In the order of the index, and of the packs that checkpoints write: what is needed of both is together.
+            segments.sort(key=lambda segment: segment.id)
+            joins: list[_Join] = []
+            for first in range(0, len(segments), PLANNED_AT_ONCE):
+                for found in await _all(map(self._plan, segments[first : first + PLANNED_AT_ONCE])):
+                    joins += found
             try:
                 for batch in self._batches(joins):
                     await self._join(batch, next_name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import PACK_GAP_BYTES
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 class PackReader:
     """Reads these extents, each once; made for one batch of joins.
 
-    Pieces with gaps of up to PACK_GAP_BYTES between them are read by one request, while all that is read so is at most
-    `limit_bytes`."""
+    Neighbours in a pack are read by one request, with the gap between them: the smallest gaps first, up to
+    PACK_GAP_BYTES each, while all that is read is at most `limit_bytes`."""
 
     def __init__(self, storage: ChunkStorage, extents: Iterable[Extent], limit_bytes: int) -> None:
         self._storage = storage
@@ -36,13 +37,7 @@ class PackReader:
                 assert extent.checksums is not None, extent
                 pieces.setdefault(extent.chunk, {})[extent.checksums.begin] = extent.checksums.length
         # By pack: from where to where it is read at once, ascending.
-        self._spans: dict[str, list[tuple[int, int]]] = {}
-        for pack, wanted in pieces.items():
-            spans = _spans(sorted(wanted.items()))
-            limit_bytes -= sum(end - begin for begin, end in spans)
-            if limit_bytes < 0:
-                break
-            self._spans[pack] = spans
+        self._spans = _spans({pack: sorted(wanted.items()) for pack, wanted in pieces.items()}, limit_bytes)
         self._reads: dict[tuple[str, int], asyncio.Task[Buffer]] = {}
 
     def __repr__(self) -> str:
@@ -52,9 +47,9 @@ class PackReader:
         """The bytes of an extent in a chunk.  Raises DamagedChunk, NotFound, Unavailable."""
         checksums = extent.checksums
         assert checksums is not None, extent
-        spans = self._spans.get(extent.chunk)
-        if spans is None:
+        if not is_pack(extent.chunk):
             return await read_verified(self._storage, extent.chunk, checksums, extent.chunk_offset, extent.length)
+        spans = self._spans[extent.chunk]
         begin, end = spans[bisect_right(spans, (checksums.begin + 1,)) - 1]
         reading = self._reads.get((extent.chunk, begin))
         if reading is None:
@@ -69,12 +64,26 @@ class PackReader:
         return piece[extent.chunk_offset : extent.chunk_offset + extent.length]
 
 
-def _spans(pieces: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where to read these pieces (begin and length, ascending), so that small gaps are read, too."""
-    spans: list[tuple[int, int]] = []
-    for begin, length in pieces:
-        if spans and begin - spans[-1][1] <= PACK_GAP_BYTES:
-            spans[-1] = spans[-1][0], begin + length
-        else:
-            spans.append((begin, begin + length))
+def _spans(packs: dict[str, list[tuple[int, int]]], limit_bytes: int) -> dict[str, list[tuple[int, int]]]:
+    """Where to read the pieces of these packs (begin and length, ascending): from where to where."""
+    gaps = sorted(
+        (after[0] - sum(before), pack, after[0])
+        for pack, pieces in packs.items()
+        for before, after in pairwise(pieces)
+        if after[0] - sum(before) <= PACK_GAP_BYTES
+    )
+    # The pieces are read in any case.
+    left = max(0, limit_bytes - sum(length for pieces in packs.values() for _, length in pieces))
+    joined: set[tuple[str, int]] = set()
+    for gap, pack, begin in gaps:
+        left -= gap
+        if left < 0:
+            break
+        joined.add((pack, begin))
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for pack, pieces in packs.items():
+        of_pack = spans[pack] = []
+        for begin, length in pieces:
+            first = of_pack.pop()[0] if (pack, begin) in joined else begin
+            of_pack.append((first, begin + length))
     return spans

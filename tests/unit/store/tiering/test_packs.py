@@ -10,7 +10,7 @@ from sarit.core.errors import Corrupt, Unavailable
 from sarit.index import keys
 from sarit.storage.layout import load_chunk_extent
 from sarit.storage.names import is_pack
-from sarit.store.tiering import references
+from sarit.store.tiering import compaction, references
 from sarit.store.tiering.checkpoint import FlushLimits
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
@@ -244,6 +244,36 @@ def test_compaction_writes_packs_and_then_chunks_of_their_own():
         await packed.check()
         packed.store = await packed.world.crash(packed.store)
         await packed.check()
+        await packed.store.stop()
+
+    asyncio.run(main())
+
+
+def test_compaction_looks_for_few_segments_at_a_time(monkeypatch):
+    """On an object store each search may ask for a block that the first one would bring into the cache."""
+
+    async def main():
+        monkeypatch.setattr(compaction, "PLANNED_AT_ONCE", 2)
+        packed = await Packed(replace(BY_HAND, chunk_bytes=100_000, compaction_bytes=100_000)).start()
+        for _ in range(8):
+            await packed.append(20)
+            await packed.flush()
+        at_once, most, order, real = set(), [], [], compaction.neighbourhood
+
+        async def look(index, segment, at):
+            at_once.add(segment)
+            order.append(segment)
+            most.append(len(at_once))
+            await asyncio.sleep(0)
+            found = await real(index, segment, at)
+            at_once.remove(segment)
+            return found
+
+        monkeypatch.setattr(compaction, "neighbourhood", look)
+        await packed.flusher._compact()
+        assert max(most) == 2
+        assert order == sorted(order)
+        assert len(set(order)) == len(NAMES)
         await packed.store.stop()
 
     asyncio.run(main())
