@@ -176,6 +176,7 @@ class Options:
                 boundary_step_bytes=self.boundary_step_bytes,
                 segments_per_turn=self.segments_per_turn,
                 packs=self.packs,
+                packed_below_bytes=self.chunk_bytes // 4,
                 compaction_interval_seconds=8 * self.flush_interval if self.packs else 0.0,
             ),
         )

@@ -33,8 +33,8 @@ PUTS_PER_COMMIT: Final = 2
 GETS_PER_COMMIT: Final = 3
 # SlateDB's compaction of an index, once in INDEX_POLL_SECONDS: its plan in five steps, a table, two manifests.
 PUTS_PER_COMPACTION: Final = 8
-GETS_PER_COMPACTION: Final = 40
-GETS_PER_TABLE: Final = 5  # that is compacted: what every search needs of it, and its rows
+GETS_PER_COMPACTION: Final = 30
+GETS_PER_TABLE: Final = 4  # that is compacted: what every search needs of it, and its rows
 LEAST_BYTES: Final = 100
 MOST_BYTES: Final = 10_000
 

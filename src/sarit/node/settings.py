@@ -114,9 +114,11 @@ def divide_memory(
             # read together.
             flush = replace(flush, inline_below_bytes=0)
         # Three large ones take three quarters of the share, small ones the rest.
+        chunk_bytes = _between(uploads // 4, SMALL_EXTENT_BYTES, CHUNK_TARGET_BYTES)
         flush = replace(
             flush,
-            chunk_bytes=_between(uploads // 4, SMALL_EXTENT_BYTES, CHUNK_TARGET_BYTES),
+            chunk_bytes=chunk_bytes,
+            packed_below_bytes=chunk_bytes // 4,
             concurrent_small_writes=_between(uploads // 4 // SMALL_EXTENT_BYTES, 1, flush.concurrent_small_writes),
         )
     return StoreLimits(

@@ -16,7 +16,8 @@ MAX_SMALL_EXTENTS that adjoin, plus what one checkpoint adds.
 *Packs.*  With `packs`, what is still small after a join is written as pieces of packs, and a cycle joins only after an
 interval, what several checkpoints have left.  A pack of which little is needed is emptied (`pack_sweep.py`).
 
-*How.*  In groups of segments, within a bound of bytes: read, write the new chunks concurrently, one commit for all.
+*How.*  In groups of segments, within a bound of bytes: read, write the new chunks concurrently, one commit for all;
+with packs, one for a whole group.
 The order matters: the new chunk is durable before the commit that names it.  The old chunks become garbage in the same
 commit and are deleted after it.  A read that holds an old extent finds its chunk gone and looks the extent up again.
 
@@ -198,14 +199,23 @@ class Compactor:
             for first in range(0, len(segments), PLANNED_AT_ONCE):
                 for found in await _all(map(self._plan, segments[first : first + PLANNED_AT_ONCE])):
                     joins += found
-            try:
-                for batch in self._batches(joins):
-                    await self._join(batch, next_name)
-            except StorageUnavailable:
+            unavailable = False
+            written: list[_Join] = []
+            for batch in self._batches(joins):
+                unavailable = await self._write_joined(batch, next_name)
+                written += [join for join in batch if join.joined is not None]
+                # With packs a commit costs money.  Without, the space of what is replaced is worth more.
+                if not self._limits.packs:
+                    await self._commit(written)
+                    written = []
+                if unavailable:
+                    break
+            await self._commit(written)
+            if unavailable:
                 for join in joins:
                     if join.joined is None:
                         self._counts[join.segment.id] = max(self._counts.get(join.segment.id, 0), JOIN_EXTENTS)
-                raise
+                raise StorageUnavailable
             return sum(join.bytes for join in joins)
 
     def _batches(self, joins: list[_Join]) -> Iterator[list[_Join]]:
@@ -279,35 +289,38 @@ class Compactor:
             self._damaged.add(segment.id)
             _log.error("segment %s cannot be compacted: %s", segment.name, error)
 
-    async def _join(self, joins: list[_Join], next_name: NameChunk) -> None:
-        """Read and write all of them, and commit those whose chunks are written."""
-        container = self._container
+    async def _write_joined(self, joins: list[_Join], next_name: NameChunk) -> bool:
+        """Read and write all of them; whether long-term storage was unavailable for some."""
         extents = [extent for join in joins for extent in join.run]
-        packs = PackReader(container.storage, extents, self._limits.compaction_bytes)
+        packs = PackReader(self._container.storage, extents, self._limits.compaction_bytes)
         unavailable = await _all(self._write_alone(join, packs, next_name) for join in joins)
         unavailable += await _all(self._write(pack, next_name) for pack in self._packs(joins))
-        # Commit.  A crash before it leaves chunks whose numbers no commit resolved: the orphan sweep deletes them.
-        batch, dropped = WriteBatch(), set[str]()
-        written = [join for join in joins if join.joined is not None]
-        for join in written:
-            assert join.joined is not None
+        for join in joins:
             join.parts = []
+        return any(unavailable)
+
+    async def _commit(self, joins: list[_Join]) -> None:
+        """Replace the extents of those whose chunks are written, if any.
+
+        A crash before it leaves chunks whose numbers no commit resolved: the orphan sweep deletes them."""
+        container = self._container
+        batch, dropped = WriteBatch(), set[str]()
+        for join in joins:
+            assert join.joined is not None
             batch.deletes.update(stored_key(join.segment.id, extent) for extent in join.run)
             put_extent(batch, join.segment.id, join.joined)
             dropped |= {extent.reference for extent in join.run if extent.chunk} - join.live
-        if written:
+        if joins:
             await drop_references(batch, container.index, dropped)
             # No chunk is being written now: all numbers that were given are resolved.
             record_resolved_chunks(batch, container, self._last_number, self._failed_writes)
             coverage_probe("extents_joined")
             await container.metadata.commit(batch)
-            for join in written:
+            for join in joins:
                 container.metadata.extents.cache.drop(join.segment.id)
                 # What a merge has loaded; it loads the extents again.
                 join.segment.extents = None
                 self.joined += len(join.run)
-        if any(unavailable):
-            raise StorageUnavailable
 
     async def _write_alone(self, join: _Join, packs: PackReader, next_name: NameChunk) -> bool:
         """Read a run, and write its chunk unless it is to be in a pack; whether long-term storage was unavailable."""
@@ -321,7 +334,8 @@ class Compactor:
                 self._cannot(join.segment, error)
                 return False
             assert sum(map(len, join.parts)) == join.bytes, join
-            if self._limits.packs and join.bytes < self._limits.small_extent_bytes:
+            limits = self._limits
+            if limits.packs and join.bytes < max(limits.small_extent_bytes, limits.packed_below_bytes):
                 return False
             return await self._write([join], next_name)
 

@@ -249,6 +249,33 @@ def test_compaction_writes_packs_and_then_chunks_of_their_own():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("below", "packs"), [(0, False), (960, False), (961, True)])
+def test_joined_runs_are_packed_up_to_their_own_bound(below, packs):
+    async def main():
+        limits = replace(BY_HAND, chunk_bytes=100_000, compaction_bytes=100_000, packed_below_bytes=below)
+        packed = await Packed(limits).start()
+        for _ in range(8):
+            await packed.append(120)
+            await packed.flush()
+        await packed.flusher._compact()
+        await packed.flusher.garbage.collect()
+        assert [len(chunk) for chunk in packed.world.storage.chunks.values()] == [960 * 6] if packs else [960] * 6
+        assert all(is_pack(name) == packs for name in packed.world.storage.chunks)
+        await packed.check()
+        # It is not small, so it is not joined again.
+        before = set(packed.world.storage.chunks)
+        for _ in range(8):
+            await packed.append(120)
+            await packed.flush()
+        await packed.flusher._compact()
+        await packed.flusher.garbage.collect()
+        assert before < set(packed.world.storage.chunks)
+        await packed.check()
+        await packed.store.stop()
+
+    asyncio.run(main())
+
+
 def test_compaction_looks_for_few_segments_at_a_time(monkeypatch):
     """On an object store each search may ask for a block that the first one would bring into the cache."""
 
