@@ -30,6 +30,6 @@ INDEX_SNAPSHOT_SECONDS: Final = 3600  # a snapshot whose reader died keeps objec
 INDEX_SNAPSHOT_RENEWAL_SECONDS: Final = 300  # between two renewals; some may fail
 INDEX_POLL_SECONDS: Final = 120  # between two checks for compaction
 INDEX_WORK_SECONDS: Final = 30  # until a compaction that was decided on begins, at most
-INDEX_DONE_SECONDS: Final = 10  # between two looks whether it is done, two requests each
+INDEX_DONE_SECONDS: Final = 10  # between two checks whether it is done, two requests each
 # Objects that nobody needs are deleted when they are that old; also the interval of these deletions.
 INDEX_COLLECTION_SECONDS: Final = 3600

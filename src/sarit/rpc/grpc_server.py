@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.controller.connection")
 
 _PING: Final = b"anybody?"
-_FRAME_LENGTH_BYTES: Final = 3  # with which a frame of HTTP/2 begins
+_LENGTH_FIELD: Final = 3  # with which a frame of HTTP/2 begins
 _HTTP1_ANSWER: Final = http_answer("gRPC, over HTTP/2, to clients of streams")
 _NO_LIMIT: Final = (1 << 31) - 1
 
@@ -225,8 +225,8 @@ class _GrpcConnection(asyncio.Protocol):
         elif whole or self._incomplete_since is None:
             self._incomplete_since = asyncio.get_running_loop().time()
         return (
-            int.from_bytes(rest[:_FRAME_LENGTH_BYTES], "big") > http.max_inbound_frame_size
-            and len(rest) >= _FRAME_LENGTH_BYTES
+            int.from_bytes(rest[:_LENGTH_FIELD], "big") > http.max_inbound_frame_size
+            and len(rest) >= _LENGTH_FIELD
         )
 
     def pause_writing(self) -> None:

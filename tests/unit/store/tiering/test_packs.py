@@ -276,7 +276,7 @@ def test_joined_runs_are_packed_up_to_their_own_bound(below, packs):
     asyncio.run(main())
 
 
-def test_compaction_looks_for_few_segments_at_a_time(monkeypatch):
+def test_compaction_searches_for_few_segments_at_a_time(monkeypatch):
     """On an object store each search may ask for a block that the first one would bring into the cache."""
 
     async def main():
@@ -287,7 +287,7 @@ def test_compaction_looks_for_few_segments_at_a_time(monkeypatch):
             await packed.flush()
         at_once, most, order, real = set(), [], [], compaction.neighbourhood
 
-        async def look(index, segment, at):
+        async def search(index, segment, at):
             at_once.add(segment)
             order.append(segment)
             most.append(len(at_once))
@@ -296,7 +296,7 @@ def test_compaction_looks_for_few_segments_at_a_time(monkeypatch):
             at_once.remove(segment)
             return found
 
-        monkeypatch.setattr(compaction, "neighbourhood", look)
+        monkeypatch.setattr(compaction, "neighbourhood", search)
         await packed.flusher._compact()
         assert max(most) == 2
         assert order == sorted(order)
