@@ -224,10 +224,7 @@ class _GrpcConnection(asyncio.Protocol):
             self._incomplete_since = None
         elif whole or self._incomplete_since is None:
             self._incomplete_since = asyncio.get_running_loop().time()
-        return (
-            int.from_bytes(rest[:_LENGTH_FIELD], "big") > http.max_inbound_frame_size
-            and len(rest) >= _LENGTH_FIELD
-        )
+        return int.from_bytes(rest[:_LENGTH_FIELD], "big") > http.max_inbound_frame_size and len(rest) >= _LENGTH_FIELD
 
     def pause_writing(self) -> None:
         # grpclib holds its replies back; the timer bounds how long the client may leave them.
