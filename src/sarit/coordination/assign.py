@@ -182,7 +182,8 @@ class _Plan:
         return (self._counts[store] + more) / self._members[store].weight
 
     def _emptiest(self, container: int, before: str | None) -> str:
-        known = self._current.stores.get(before) if before is not None else None
+        # As it is now: after this call the map has it so, and the next call must find the same.
+        known = None if before is None else self._members.get(before) or self._current.stores.get(before)
         machine = None if known is None else known.machine
 
         def rank(store: str) -> tuple[float, bool, int, str]:

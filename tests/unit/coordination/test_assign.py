@@ -78,6 +78,17 @@ def test_second_call_changes_nothing(case):
     assert assign(after, members, recent.after(current, after, NOW), NOW) is after
 
 
+def test_second_call_changes_nothing_when_a_leaving_store_has_another_machine():
+    """Which of two equally full stores is on another machine must not depend on what the map said before."""
+    current = ContainerMap(1, {"g": store("g", machine="m1", weight=0)}, ("g", "g", "g"))
+    members = {
+        "a": store("a", machine="m2", weight=3), "b": store("b", machine="m1", weight=1),
+        "g": store("g", machine="m2", weight=0),
+    }  # fmt: skip
+    after = assign(current, members, LONG_AGO, NOW)
+    assert assign(after, members, LONG_AGO.after(current, after, NOW), NOW) is after
+
+
 @given(cases(), st.randoms(use_true_random=False))
 def test_result_does_not_depend_on_the_order_of_members(case, rng):
     current, members, recent = case
