@@ -121,7 +121,7 @@ class _SlateCopy:
 
     async def copy(self, target: str, progress: Progress) -> None:
         """See `Snapshot`: record by record, each of which is checked."""
-        progress.begin(f"index {self._number}", 0)
+        progress.begin(f"index {self._number}", None)
         # A folder of its own: the provider names the file.
         folder = f"{target.rpartition('/')[0]}/{_UNFINISHED}"
         await self._worker.run(partial(_clear, self._env.files, folder))

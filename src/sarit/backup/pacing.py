@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Progress(Protocol):
     """Shows how far a copy is."""
 
-    def begin(self, label: str, length: int) -> None:
-        """A part begins, of `length` bytes."""
+    def begin(self, label: str, length: int | None) -> None:
+        """A part begins, of `length` bytes; None: nobody knows how many."""
 
     def add(self, length: int) -> None:
         """So many bytes of it are done."""

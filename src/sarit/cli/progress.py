@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sarit.core.limits import MIB
+
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
@@ -16,11 +18,17 @@ class Bar:
 
     def __init__(self) -> None:
         self._bar: ProgressBar[int] | None = None
+        # Of a part whose length nobody knows: its label, bytes done, and bytes shown.
+        self._counted: tuple[str, int, int] | None = None
 
-    def begin(self, label: str, length: int) -> None:
-        """A part begins, of `length` bytes; the one before has ended."""
+    def begin(self, label: str, length: int | None) -> None:
+        """A part begins, of `length` bytes; the one before has ended.  None: bytes are counted, without a bar."""
         self.end()
-        if sys.stderr.isatty() and length:
+        if not sys.stderr.isatty():
+            return
+        if length is None:
+            self._counted = label, 0, 0
+        elif length:
             self._bar = click.progressbar(length=length, label=label, file=sys.stderr)
             self._bar.__enter__()
 
@@ -28,9 +36,20 @@ class Bar:
         """So many bytes of it are done."""
         if self._bar is not None:
             self._bar.update(length)
+        elif self._counted is not None:
+            label, done, shown = self._counted
+            done += length
+            if done - shown >= MIB:
+                click.echo(f"\r{label}  {done:,} bytes", nl=False, err=True)
+                shown = done
+            self._counted = label, done, shown
 
     def end(self) -> None:
         """The last part has ended."""
         if self._bar is not None:
             self._bar.__exit__(None, None, None)
             self._bar = None
+        elif self._counted is not None:
+            label, done, _ = self._counted
+            click.echo(f"\r{label}  {done:,} bytes", err=True)
+            self._counted = None

@@ -15,6 +15,8 @@ def test_new_log_continues_after_the_checkpoint_and_an_unfinished_one_is_taken()
         checkpoint = LogHistory(b"o" * 16, 7, 40)
         first = await world.provider().create_after(1, checkpoint)
         await first.close()
+        with pytest.raises(Invalid, match="with frames"):  # it was made for another checkpoint
+            await world.provider().create_after(1, LogHistory(b"o" * 16, 7, 41))
         log = await world.provider().create_after(1, checkpoint)
         assert log.epoch > first.epoch > 7
         known = LogHistory(log.identity, log.epoch, 40)
