@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)]
 
+# From there on SaritLogSyncSlow fires.
+SLOW_SYNC_SECONDS = 0.1
 # Panels of the dashboard that find nothing, and why.
 NOT_IN_A_NODE = {
     "Containers and cluster / Lease left": "no cluster",
@@ -48,9 +51,38 @@ def test_dashboard_shows_data_of_a_node_with_processes(tmp_path):
         RunningNode(tmp_path / "data", *options) as node,
         Load(node.controller),
         Prometheus(tmp_path / "prometheus", targets) as prometheus,
+        syncing(tmp_path / "synced") as syncs,
     ):
         see_all(prometheus, 4, NOT_IN_A_NODE | RARE)
-        assert prometheus.firing() <= {"SaritLoopBlocked"}  # by a machine that is busy
+        # By a machine that is busy: an append takes as long as the event loop stands still, which is more than a
+        # second then; a disk that others use is slow for this test, too.
+        busy, firing = {"SaritLoopBlocked"}, prometheus.firing()
+        busy |= {"SaritAppendsSlow"} if "SaritLoopBlocked" in firing else set()
+        busy |= {"SaritLogSyncSlow"} if max(syncs) > SLOW_SYNC_SECONDS else set()
+        assert firing <= busy
+
+
+@contextmanager
+def syncing(path):
+    """Sync a small file now and then, beside what is tested: the seconds of each."""
+    ended, seconds = threading.Event(), [0.0]
+
+    def run() -> None:
+        with path.open("wb") as file:
+            while not ended.wait(0.1):
+                file.write(b"x" * 4096)
+                file.flush()
+                began = time.monotonic()
+                os.fsync(file.fileno())
+                seconds.append(time.monotonic() - began)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield seconds
+    finally:
+        ended.set()
+        thread.join(HANG_SECONDS)
 
 
 def see_all(prometheus, processes, excused):
