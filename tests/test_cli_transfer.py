@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -114,14 +115,18 @@ def test_an_export_that_is_killed_goes_on_and_has_each_event_once(node, client, 
             writer.write(f"{number:06d}" + "x" * 10_000, key=str(number % 5))
     file = tmp_path / f"out.{form}"
     progress = Path(f"{file}.progress")
-    begun = fork_server.start([SARIT, "export", f"x/killed-{form}", str(file)],
+    how = signal.SIGINT if form == "raw" else signal.SIGKILL
+    begun = fork_server.start([SARIT, "export", f"x/killed-{form}", str(file)], stderr=subprocess.PIPE,
                              env={**os.environ, "SARIT_CONTROLLER": node.controller})  # fmt: skip
     deadline = time.monotonic() + HANG_SECONDS
     while begun.poll() is None and not (progress.exists() and json.loads(progress.read_text())["noted"]["events"]):
         assert time.monotonic() < deadline
-    begun.kill()
-    begun.wait()
+    begun.send_signal(how)
+    _, said = begun.communicate(timeout=HANG_SECONDS)
     if progress.exists():  # it was not quicker than this test
+        if how == signal.SIGINT:
+            assert begun.returncode == 130
+            assert b"the export is not complete; the same command goes on where it was" in said
         other = run(node, "export", f"x/killed-{form}", file, "--from", "tail", code=1)
         assert b"from was head, and is tail" in other.stderr
         assert b"going on after" in run(node, "export", f"x/killed-{form}", file).stderr
@@ -137,17 +142,20 @@ def test_an_import_that_is_killed_goes_on_and_writes_each_event_once(node, clien
     file.write_text("".join(json.dumps({"event": f"{n}", "key": str(n % 5)}) + "\n" for n in range(count)))
     progress = Path(f"{file}.import")
     kills = 0
-    for wanted in (20_000, 60_000, 100_000):
-        begun = fork_server.start([SARIT, "import", str(file), "x/import"], stderr=subprocess.DEVNULL,
+    for wanted, how in ((20_000, signal.SIGKILL), (60_000, signal.SIGKILL), (100_000, signal.SIGINT)):
+        begun = fork_server.start([SARIT, "import", str(file), "x/import"], stderr=subprocess.PIPE,
                                  env={**os.environ, "SARIT_CONTROLLER": node.controller})  # fmt: skip
         deadline = time.monotonic() + HANG_SECONDS
         while begun.poll() is None and not (
             progress.exists() and json.loads(progress.read_text())["noted"]["next"] >= wanted
         ):
             assert time.monotonic() < deadline
-        begun.kill()
-        kills += begun.wait() != 0
+        begun.send_signal(how)
+        _, said = begun.communicate(timeout=HANG_SECONDS)
+        kills += begun.returncode != 0
     assert kills == 3
+    assert begun.returncode == 130
+    assert b"the import is not complete; the same command goes on where it was" in said
     assert b"going on after" in run(node, "import", file, "x/import").stderr
     found = [int(event) for event in events_of(client, "x/import")]
     assert len(found) == count

@@ -14,6 +14,8 @@ import stat
 import sys
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
+import click
+
 from sarit.core.limits import (
     FILE_WRITE_BYTES,
     INTERRUPT_POLL_SECONDS,
@@ -78,11 +80,13 @@ class Interrupts:
             self._waiting = False
 
 
-def end_interrupted() -> NoReturn:
-    """Exit with the code of Ctrl-C, whatever a wrapper forwards meanwhile.
+def end_interrupted(advice: str = "") -> NoReturn:
+    """Exit with the code of Ctrl-C, whatever a wrapper forwards meanwhile.  `advice`: what to say before.
 
     SIGINT is ignored: the interpreter restores its default at exit, and a late signal could kill the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if advice:
+        click.echo(f"sarit: {advice}", err=True)
     sys.exit(130)
 
 

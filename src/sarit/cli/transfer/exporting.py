@@ -55,7 +55,7 @@ def export(name: StreamName, file: str, form: str | None, start: str, end: str, 
     try:
         events = asyncio.run(_export(name, file, chosen, start, end, controller))
     except KeyboardInterrupt:
-        end_interrupted()
+        end_interrupted("" if file == "-" else "the export is not complete; the same command goes on where it was")
     click.echo(f"{count_of(events, 'event')} of {name} in {file}", err=True)
 
 

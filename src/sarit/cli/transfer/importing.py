@@ -51,7 +51,8 @@ def import_(file: str, name: StreamName, form: str | None, create: bool, progres
     try:
         events = asyncio.run(_import(file, name, chosen, create, progress, controller))
     except KeyboardInterrupt:
-        end_interrupted()
+        again = progress or file != "-"
+        end_interrupted("the import is not complete; the same command goes on where it was" if again else "")
     click.echo(f"{count_of(events, 'event')} of {file} in {name}", err=True)
 
 
