@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from sarit.core.limits import ZOOKEEPER_CONNECT_SECONDS
 from tests.cluster.load import Load
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
 from tests.contract.s3 import s3_server
@@ -96,6 +97,23 @@ def test_writer_sees_no_error_while_zookeeper_is_away_for_longer_than_a_lease(tm
         assert {entry["container"]: entry["store"] for entry in status["containers"]} == before
         load.stop()
         assert "is lost" not in cluster.log()
+
+
+def test_processes_that_start_before_zookeeper_wait_for_it(tmp_path):
+    """After a power cut all of them start at once."""
+    with RunningCluster(tmp_path / "cluster", stores=1, controllers=1, containers=2) as cluster:
+        processes = (cluster.controllers[0], cluster.stores["s1"])
+        for process in processes:
+            assert process.stop() == 0
+        cluster.zookeeper.kill()
+        for process in processes:
+            process.begin()
+        time.sleep(ZOOKEEPER_CONNECT_SECONDS + 2)  # what a command waits, and what a start of Python takes
+        assert all(process.running for process in processes)
+        cluster.zookeeper.start()
+        for process in processes:
+            process.wait()
+        Load(cluster.controller).start().stop()
 
 
 def test_store_that_joins_gets_its_part_and_no_other_container_moves(tmp_path):

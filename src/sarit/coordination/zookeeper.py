@@ -95,19 +95,21 @@ class ZooKeeper:
         return f"<ZooKeeper {self.hosts} {state}>"
 
     @classmethod
-    async def connect(cls, hosts: str, session_seconds: float, env: Env, client: Any = None) -> ZooKeeper:
-        """A session that is connected.  Raises Unavailable after ZOOKEEPER_CONNECT_SECONDS, Invalid."""
+    async def connect(
+        cls, hosts: str, session_seconds: float, env: Env, client: Any = None, *,
+        wait_seconds: float = ZOOKEEPER_CONNECT_SECONDS,
+    ) -> ZooKeeper:  # fmt: skip
+        """A session that is connected.  Raises Unavailable after `wait_seconds`, Invalid."""
         found = cls(hosts, session_seconds, env, client)
         found.start()
         try:
-            async with asyncio.timeout(ZOOKEEPER_CONNECT_SECONDS):
+            async with asyncio.timeout(wait_seconds):
                 await found._proven.wait()
         except BaseException as error:
             await found.close()
             if isinstance(error, TimeoutError):
                 raise Unavailable(
-                    f"no ZooKeeper answers at {hosts} within {ZOOKEEPER_CONNECT_SECONDS:g} s: is the address "
-                    "right, and does it run?"
+                    f"no ZooKeeper answers at {hosts} within {wait_seconds:g} s: is the address right, and does it run?"
                 ) from None
             raise
         return found

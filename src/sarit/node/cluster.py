@@ -36,7 +36,7 @@ from sarit.node.cluster_places import log_size, open_cluster_logs, open_indexes
 from sarit.node.cluster_release import check_clock, raise_release
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.health import Health, reasons_of_member, reasons_of_session
-from sarit.node.limits import CONTROLLER_DRAIN_SECONDS
+from sarit.node.limits import CONTROLLER_DRAIN_SECONDS, ZOOKEEPER_START_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.member import ConfirmedLogs, Member
 from sarit.node.object_requests import RequestWindow, counting, keep_reporting, on_object_store
@@ -97,7 +97,8 @@ class ClusterConnection:
         # The length of a session is chosen when it begins: read the description on one of its own.
         meta = await read_cluster(config.cluster, env)
         meta.compare(config.given)
-        zookeeper = await ZooKeeper.connect(config.cluster.hosts, meta.lease_seconds, env)
+        hosts, wait = config.cluster.hosts, ZOOKEEPER_START_SECONDS
+        zookeeper = await ZooKeeper.connect(hosts, meta.lease_seconds, env, wait_seconds=wait)
         if zookeeper.session_seconds != meta.lease_seconds:
             found = zookeeper.session_seconds
             await zookeeper.close()
@@ -126,8 +127,10 @@ class ClusterConnection:
 
 
 async def read_cluster(cluster: ClusterAddress, env: Env) -> ClusterMeta:
-    """What a cluster was made with.  Raises Unavailable, Invalid."""
-    zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env)
+    """What a cluster was made with.  Raises Unavailable, Invalid.
+
+    After a power cut ZooKeeper starts at the same time: it is waited for."""
+    zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env, wait_seconds=ZOOKEEPER_START_SECONDS)
     try:
         return await read_meta(ZooKeeperRegisters(zookeeper, cluster.root), cluster)
     finally:

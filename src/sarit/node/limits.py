@@ -51,6 +51,7 @@ DRAIN_POLL_SECONDS: Final = 0.5
 SHARED_LOG_FILE_BYTES: Final = 16 * MIB
 LOG_SESSION_SECONDS: Final = 10.0  # with ZooKeeper; a log needs no lease, so it may be long
 BOOKIES_WAIT_SECONDS: Final = 60.0  # a start waits for bookies that start, too
+ZOOKEEPER_START_SECONDS: Final = 60.0  # the same of a cluster's process
 # Between two commits to an index on an object store, whose requests cost money.
 OBJECT_STORE_FLUSH_INTERVAL_SECONDS: Final = 10.0
 PACKED_SEGMENTS: Final = 1024  # whose small extents one compaction joins, for one commit
