@@ -9,11 +9,13 @@ import importlib
 import logging
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
 import click
 
 from sarit.cli.options import Commands
 from sarit.core.errors import SaritError
+from sarit.env.ending import end_process
 
 # noun -> (module:attribute, one line of help); it is here so that `sarit --help` imports nothing else.
 _NOUNS = {
@@ -107,25 +109,33 @@ def _print_error(error: Exception) -> None:
         click.echo(f"sarit: {error}", err=True)
 
 
-def main() -> None:
+def main() -> NoReturn:
     """The entry point of the console script."""
     for name in ("sarit.client", "sarit.backup"):
         log = logging.getLogger(name)
         log.addHandler(_ToStandardError(logging.WARNING))
         log.propagate = False
+    end_process(_run())
+
+
+def _run() -> int:
+    """The exit code."""
     try:
         cli.main(prog_name="sarit", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
-        sys.exit(130)
+        return 130
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (SaritError, OSError) as error:
         _print_error(error)
-        sys.exit(1)
+        return 1
     except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
+        return error.exit_code
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return 0
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import KIB, SWITCH_INTERVAL_SECONDS
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.ending import end_process
 from sarit.node.admin import Admin, admin_port
 from sarit.node.backup_source import BackupSource
 from sarit.node.gc_scheduler import GcScheduler
@@ -455,7 +456,11 @@ def main() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     if spec.version != (installed := version("sarit")):
         raise Invalid(f"this node runs version {spec.version}, and {installed} is installed now: restart the node")
-    uvloop.run(_run(spec, reports))
+    try:
+        uvloop.run(_run(spec, reports))
+    except SystemExit as error:
+        end_process(int(error.code or 0))
+    end_process(0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+"""How a process ends beside threads of a library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.limits import HANG_SECONDS
+
+PROGRAM = """
+import atexit, sys
+from sarit.env.ending import end_process
+
+class Global:
+    def __del__(self, write=sys.stdout.write):
+        write("the interpreter ends")
+
+kept = Global()
+if sys.argv[1]:
+    sys.modules[sys.argv[1]] = sys
+atexit.register(print, "asked to be called", file=sys.stderr)
+sys.stdout.write("no line ")
+end_process(3)
+"""
+
+
+@pytest.mark.parametrize("library", ["", "obstore", "slatedb", "hdfs_native"])
+def test_interpreter_does_not_end_beside_threads_that_call_it(library):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, library], capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
+    assert done.returncode == 3
+    assert done.stdout == "no line " + ("" if library else "the interpreter ends")
+    assert done.stderr == "asked to be called\n"
