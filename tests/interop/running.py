@@ -21,7 +21,7 @@ AT_ONCE = 4
 POLL_SECONDS = 0.5
 # Longer than any pause of a client that works, on a machine however busy; shorter than its time-out of 30 s.
 STUCK_SECONDS = 20.0
-ATTEMPTS = 3
+ATTEMPTS = 6
 # Second halves need the data of the first: they cannot be repeated, and wait for the client's time-out.
 NOT_REPEATED = "restart."
 
