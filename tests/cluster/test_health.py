@@ -11,6 +11,7 @@ import pytest
 
 import sarit
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
+from tests.contract.s3 import s3_server
 from tests.faults.test_failed_container import holds_tables
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.limits import HANG_SECONDS
@@ -179,3 +180,24 @@ def _write(cluster):
         with client.writer("s/t") as writer:
             for number in range(100):
                 writer.write(b"x" * 20_000, key=str(number))
+
+
+def test_bookies_that_stand_still_take_the_stores_out_of_service_until_they_go_on(tmp_path):
+    with (
+        s3_server(tmp_path / "s3") as s3,
+        RunningCluster(tmp_path / "cluster", 1, 1, 4, bookies=3, s3=s3, http=True) as cluster,
+    ):
+        store = cluster.stores["s1"]
+        _write(cluster)
+        for bookie in cluster.bookkeeper.bookies:
+            bookie.pause()
+        writing = threading.Thread(target=_write, args=(cluster,))
+        writing.start()
+        # While they are registered, and before the containers give up.
+        found = until(store.http, "log-away", ready=False)
+        assert {reason["code"] for reason in found["reasons"]} == {"log-away"}
+        for bookie in cluster.bookkeeper.bookies:
+            bookie.resume()
+        until(store.http, None, ready=True)
+        writing.join(HANG_SECONDS)
+        assert not writing.is_alive()

@@ -8,6 +8,7 @@ A reason takes the process out of service (`/readyz` answers 503) while requests
 | recovering | a container is opened; in a cluster after a failed attempt only: requests wait for the first | no |
 | damaged | a container cannot be opened | no |
 | disk-full | appends wait; or chunks are not written, which appends notice later | no; yes |
+| log-away | the log has not taken an append for LOG_AWAY_SECONDS | no |
 | storage-away | chunks are not written; no as soon as appends wait for it | yes |
 | no-lease | the store is not a member of its cluster, or not any more | no |
 | zookeeper-away | the session is interrupted; no as soon as the lease is lost, and with it the containers | yes |
@@ -21,6 +22,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from sarit.admin.reasons import Reason
+from sarit.node.limits import LOG_AWAY_SECONDS
 from sarit.store.health import HealthState
 
 if TYPE_CHECKING:
@@ -120,6 +122,9 @@ def reasons_of_store(store: SegmentStore) -> list[Reason]:
     for opened in store.opened():
         container = opened.container
         part = f"container {container.number}"
+        waited = container.group_commit.waiting_seconds
+        if waited > LOG_AWAY_SECONDS:
+            reasons.append(Reason("log-away", part, f"an append has waited {waited:.0f} s for the log"))
         if opened.flusher.storage_error:
             text = f"long-term storage takes no chunks: {opened.flusher.storage_error}"
             reasons.append(Reason("storage-away", part, text, ready=not waits))

@@ -22,6 +22,8 @@ MAX_HEARTBEAT_BYTES: Final = 3 * KIB
 MAX_REASON_CHARACTERS: Final = 300
 HEALTH_POLL_SECONDS: Final = 0.1  # of a child, for changes of its health
 MISSED_HEARTBEATS: Final = 3  # from then on health says that a process stands still
+# Of an append, for the log.  A bookie that stands still is replaced sooner, while there is another one.
+LOG_AWAY_SECONDS: Final = 5.0
 MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEATED_LOG_SECONDS
 
 # -- the service manager ----------------------------------------------------------------------------

@@ -134,6 +134,11 @@ class GroupCommit:
         """Whether every operation added is applied."""
         return not (self._in_flight or self._full_batches or self._batch.done)
 
+    @property
+    def waiting_seconds(self) -> float:
+        """For how long the oldest frame that the log has has waited to be durable; 0 if it has none."""
+        return self._env.clock.monotonic() - self._in_flight[0].began if self._in_flight else 0.0
+
     def hold(self) -> None:
         """Apply and acknowledge nothing until `let_go`.  Whoever calls it bounds the time."""
         if self._held is None:
