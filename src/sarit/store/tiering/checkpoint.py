@@ -65,10 +65,10 @@ class FlushLimits:
     boundary_step_bytes: int = BOUNDARY_STEP_BYTES
     # Where each write costs money: small extents are pieces of packs, and compaction collects several checkpoints'.
     packs: bool = False
-    # A joined run below this is a piece, too, although it is not small any more.
-    packed_below_bytes: int = 0
     compaction_interval_seconds: float = 0.0
     compaction_segments: int = SEGMENTS_PER_COMPACTION
+    # A joined run below this is a piece, too, although it is not small any more.
+    packed_below_bytes: int = 0
 
 
 async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:

@@ -303,6 +303,8 @@ class Compactor:
         """Replace the extents of those whose chunks are written, if any.
 
         A crash before it leaves chunks whose numbers no commit resolved: the orphan sweep deletes them."""
+        if not joins:
+            return
         container = self._container
         batch, dropped = WriteBatch(), set[str]()
         for join in joins:
@@ -310,17 +312,16 @@ class Compactor:
             batch.deletes.update(stored_key(join.segment.id, extent) for extent in join.run)
             put_extent(batch, join.segment.id, join.joined)
             dropped |= {extent.reference for extent in join.run if extent.chunk} - join.live
-        if joins:
-            await drop_references(batch, container.index, dropped)
-            # No chunk is being written now: all numbers that were given are resolved.
-            record_resolved_chunks(batch, container, self._last_number, self._failed_writes)
-            coverage_probe("extents_joined")
-            await container.metadata.commit(batch)
-            for join in joins:
-                container.metadata.extents.cache.drop(join.segment.id)
-                # What a merge has loaded; it loads the extents again.
-                join.segment.extents = None
-                self.joined += len(join.run)
+        await drop_references(batch, container.index, dropped)
+        # No chunk is being written now: all numbers that were given are resolved.
+        record_resolved_chunks(batch, container, self._last_number, self._failed_writes)
+        coverage_probe("extents_joined")
+        await container.metadata.commit(batch)
+        for join in joins:
+            container.metadata.extents.cache.drop(join.segment.id)
+            # What a merge has loaded; it loads the extents again.
+            join.segment.extents = None
+            self.joined += len(join.run)
 
     async def _write_alone(self, join: _Join, packs: PackReader, next_name: NameChunk) -> bool:
         """Read a run, and write its chunk unless it is to be in a pack; whether long-term storage was unavailable."""

@@ -67,10 +67,10 @@ class PackReader:
 def _spans(packs: dict[str, list[tuple[int, int]]], limit_bytes: int) -> dict[str, list[tuple[int, int]]]:
     """Where to read the pieces of these packs (begin and length, ascending): from where to where."""
     gaps = sorted(
-        (after[0] - sum(before), pack, after[0])
+        (gap, pack, begin)
         for pack, pieces in packs.items()
-        for before, after in pairwise(pieces)
-        if after[0] - sum(before) <= PACK_GAP_BYTES
+        for (before, length), (begin, _) in pairwise(pieces)
+        if (gap := begin - before - length) <= PACK_GAP_BYTES
     )
     # The pieces are read in any case.
     left = max(0, limit_bytes - sum(length for pieces in packs.values() for _, length in pieces))
