@@ -403,7 +403,8 @@ async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
         alive.cancel()
 
 
-async def _run(spec: ChildSpec, reports: int) -> None:
+async def _run(spec: ChildSpec, reports: int) -> int:
+    """Its exit code."""
     from sarit.env.real import real_env
 
     parent = Parent(sys.stdin.fileno(), reports)
@@ -421,7 +422,8 @@ async def _run(spec: ChildSpec, reports: int) -> None:
             await run_part(part, parent, admin)
     except (SaritError, OSError) as error:
         parent.report("failed", error=type(error).__name__, text=str(error))
-        sys.exit(1)
+        return 1
+    return 0
 
 
 def _load() -> None:
@@ -456,11 +458,7 @@ def main() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     if spec.version != (installed := version("sarit")):
         raise Invalid(f"this node runs version {spec.version}, and {installed} is installed now: restart the node")
-    try:
-        uvloop.run(_run(spec, reports))
-    except SystemExit as error:
-        end_process(int(error.code or 0))
-    end_process(0)
+    end_process(uvloop.run(_run(spec, reports)))
 
 
 if __name__ == "__main__":
