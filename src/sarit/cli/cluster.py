@@ -112,7 +112,7 @@ def status(cluster: str, output: str, as_json: bool) -> None:
     output = "json" if as_json else output
 
     async def read(view: ClusterView) -> ClusterStatus:
-        return await view.status()
+        return await view.status(with_requests=True)
 
     found = _run(cluster, read)
     meta, record = found.meta, found.map

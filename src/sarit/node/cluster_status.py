@@ -17,10 +17,10 @@ from sarit.node.cluster import DRAINED
 from sarit.node.cluster_init import read_meta
 from sarit.node.controller_members import CONTROLLERS, decode
 from sarit.node.limits import DRAIN_POLL_SECONDS
-from sarit.node.object_requests import read_report
+from sarit.node.object_requests import on_object_store, read_report
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from sarit.env.ports import Clock, Env
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class ClusterStatus:
     """A cluster at one moment.  `map`: None before the first one.
 
-    `requests`: of the stores to object storage; None of a store that has reported none for a while, and of all if
-    nothing is on an object store."""
+    `requests`: of the stores to object storage; None of a store that has reported none for a while.  Empty where
+    they were not asked for, and where nothing is on an object store."""
 
     meta: ClusterMeta
     stores: Mapping[str, StoreAddress]
@@ -59,16 +59,21 @@ class ClusterView:
     def __repr__(self) -> str:
         return f"<ClusterView {self._cluster}>"
 
-    async def status(self) -> ClusterStatus:
-        """Raises Invalid (there is no such cluster), Unavailable."""
+    async def status(self, *, with_requests: bool = False) -> ClusterStatus:
+        """Now; the requests to an object store only when asked for.
+
+        Raises Invalid (there is no such cluster), Unavailable."""
         meta = await read_meta(self.registers, self._cluster)
         stores = {name: decode_store(value) for name, value in (await self._stores.list()).items()}
         controllers = tuple(sorted(decode(value) for value in (await self._controllers.list()).values()))
         found = await read_map(self.registers)
+        requests = await self._requests(stores) if with_requests and on_object_store(meta) else {}
+        return ClusterStatus(meta, stores, controllers, None if found is None else found[0], requests)
+
+    async def _requests(self, stores: Iterable[str]) -> dict[str, RequestReport | None]:
         now = self._clock.wall_ms()
         reports = await asyncio.gather(*(read_report(self.registers, name, now) for name in stores))
-        requests = dict(zip(stores, reports, strict=True))
-        return ClusterStatus(meta, stores, controllers, None if found is None else found[0], requests)
+        return dict(zip(stores, reports, strict=True))
 
     async def drain(self, store: str, report: Callable[[int], None]) -> None:
         """Have all containers moved away from a store; `report` is called with the number of those that are left.
