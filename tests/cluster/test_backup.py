@@ -10,6 +10,7 @@ import pytest
 
 import sarit
 from tests.cluster.processes import RunningCluster
+from tests.cluster.restored import RestoredCluster
 from tests.contract.s3 import s3_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode
@@ -59,7 +60,7 @@ def test_cluster_whose_containers_move_is_backed_up_and_restored(tmp_path):
     run("restore", place, "--data-dir", tmp_path / "node")
     with RunningNode(tmp_path / "node", "--containers", "6") as node:
         check(node.controller, acknowledged, committed)
-    with _Restored(place, tmp_path / "new", stores=2, controllers=1, containers=6) as cluster:
+    with RestoredCluster(place, tmp_path / "new", stores=2, controllers=1, containers=6) as cluster:
         check(cluster.controller, acknowledged, committed)
 
 
@@ -81,22 +82,6 @@ def test_cluster_on_services_is_backed_up_and_restored(tmp_path):
             check(node.controller, acknowledged, committed)
     with (
         s3_server(tmp_path / "s3-new") as server,
-        _Restored(place, tmp_path / "new", 2, 1, 4, bookies=3, s3=server) as cluster,
+        RestoredCluster(place, tmp_path / "new", 2, 1, 4, bookies=3, s3=server) as cluster,
     ):
         check(cluster.controller, acknowledged, committed)
-
-
-class _Restored(RunningCluster):
-    """A new cluster that is filled with a backup before its first process starts."""
-
-    def __init__(self, place, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self._place = place
-
-    def sarit(self, *arguments):
-        """As before; after `cluster init` the restore."""
-        output = super().sarit(*arguments)
-        if arguments[:2] == ("cluster", "init"):
-            work = str(self.directory / "work")
-            super().sarit("restore", str(self._place), "--cluster", self.url, "--work", work)
-        return output

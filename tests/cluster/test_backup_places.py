@@ -10,6 +10,7 @@ import pytest
 from tests import secured
 from tests.backups import contents_of, write_orders
 from tests.cluster.processes import RunningCluster
+from tests.cluster.restored import RestoredCluster
 from tests.components.hdfs import hdfs  # noqa: F401
 from tests.contract.s3 import s3_server
 from tests.limits import HANG_SECONDS
@@ -19,22 +20,6 @@ from tests.test_backup import create, run
 pytestmark = pytest.mark.long
 
 EVENTS = 1500
-
-
-class _Filled(RunningCluster):
-    """A new cluster that is filled with a backup before its first process starts."""
-
-    def __init__(self, place, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self._place = place
-
-    def sarit(self, *arguments):
-        """As before; after `cluster init` the restore."""
-        output = super().sarit(*arguments)
-        if arguments[:2] == ("cluster", "init"):
-            words = ("--cluster", self.url, "--work", str(self.directory / "work"))
-            super().sarit("restore", str(self._place), *words)
-        return output
 
 
 def test_cluster_with_tls_and_users_is_backed_up_and_restored(tmp_path, monkeypatch):
@@ -73,7 +58,7 @@ def test_cluster_with_tls_and_users_is_backed_up_and_restored(tmp_path, monkeypa
         assert not place.exists(), "a place is not made in vain"
         done = json.loads(cluster.sarit(*map(str, words[1:])))
         assert done["backup"] == 1
-    with _Filled(place, tmp_path / "new", 2, 1, 4, environ=environ) as cluster:
+    with RestoredCluster(place, tmp_path / "new", 2, 1, 4, environ=environ) as cluster:
         assert contents_of(cluster.controller) == contents
 
 
@@ -87,7 +72,7 @@ def test_cluster_on_hdfs_is_backed_up_to_hdfs_and_restored(tmp_path, hdfs):  # n
         assert second["copied_bytes"] < first["bytes"]
         contents = contents_of(cluster.controller)
     assert json.loads(run("backup", "verify", place, "--format", "json"))["damaged"] == []
-    with _Filled(place, tmp_path / "new", 2, 1, 4, storage=f"{hdfs.url}/new") as cluster:
+    with RestoredCluster(place, tmp_path / "new", 2, 1, 4, storage=f"{hdfs.url}/new") as cluster:
         assert contents_of(cluster.controller) == contents
     run("backup", "prune", place, "--keep", "1")
     run("restore", place, "--data-dir", tmp_path / "node")

@@ -13,6 +13,7 @@ from sarit.index.slate import open_on_s3
 from sarit.storage.open import s3_config
 from tests.backups import SEGMENTS, contents_of, interrupt, kept_chunk_bytes, objects_of, same_chunks, write_orders
 from tests.cluster.processes import RunningCluster
+from tests.cluster.restored import RestoredCluster
 from tests.contract.s3 import s3_server
 from tests.contract.test_slate_snapshot import checkpoints_of
 from tests.limits import HANG_SECONDS
@@ -24,24 +25,15 @@ pytestmark = pytest.mark.long
 EVENTS = 4000
 
 
-class _Interrupted(RunningCluster):
+class _Interrupted(RestoredCluster):
     """A new cluster that is filled with a backup, which is killed twice and interrupted once."""
 
-    def __init__(self, place, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self._place = place
-
-    def sarit(self, *arguments):
-        """As before; after `cluster init` the restore."""
-        output = super().sarit(*arguments)
-        if arguments[:2] == ("cluster", "init"):
-            self._restore()
-        return output
-
-    def _restore(self):
+    def restore(self):
         work = self.directory / "work"
-        words = ["restore", self._place, "--cluster", self.url, "--work", work, "--rate", "2M"]
-        interrupt(words, signal.SIGKILL, self._is_being_restored, self.environ)
+        words = ["restore", self.place, "--cluster", self.url, "--work", work, "--rate"]
+        # So slowly that a command sees it.
+        interrupt([*words, "200K"], signal.SIGKILL, self._is_being_restored, self.environ)
+        words.append("2M")
         for role in ("store", "controller"):
             refused = subprocess.run(
                 [SARIT, role, "--cluster", self.url, *(["--id", "s9"] if role == "store" else [])],
@@ -54,7 +46,7 @@ class _Interrupted(RunningCluster):
             index = work / f"restored/container-{number}.db"
             output = interrupt(words, how, index.exists, self.environ)
         assert "the same command goes on" in output
-        super().sarit(*map(str, words))
+        self.sarit(*map(str, words))
 
     def _is_being_restored(self):
         done = subprocess.run(

@@ -124,7 +124,7 @@ class _SlateCopy:
         progress.begin(f"index {self._number}", None)
         # A folder of its own: the provider names the file.
         folder = f"{target.rpartition('/')[0]}/{_UNFINISHED}"
-        await self._worker.run(partial(_clear, self._env.files, folder))
+        await self._worker.run(partial(clear_folder, self._env.files, folder))
         index = await SqliteIndexProvider(self._env, folder).open(self._number)
         try:
             at, end = _EVERYTHING
@@ -155,10 +155,11 @@ def remove_copies(files: Files, work: str, containers: int) -> None:
             with suppress(FileNotFoundError):
                 files.remove(name)
     if files.exists(f"{work}/{_UNFINISHED}"):
-        _clear(files, f"{work}/{_UNFINISHED}")
+        clear_folder(files, f"{work}/{_UNFINISHED}")
 
 
-def _clear(files: Files, folder: str) -> None:
+def clear_folder(files: Files, folder: str) -> None:
+    """Make it, or remove the files in it.  Blocking."""
     files.make_dirs(folder)
     for name in files.list(folder):
         files.remove(f"{folder}/{name}")

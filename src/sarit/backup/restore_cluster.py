@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
+from sarit.backup.indexes import clear_folder
 from sarit.backup.limits import COPY_CACHE_BYTES, INDEX_ROWS_PER_COMMIT
 from sarit.backup.restore import restore_chunks, restore_index
 from sarit.coordination.map_register import read_map
@@ -133,7 +134,7 @@ class _Parts:
 
     async def _copy_index(self, number: int, container: ContainerBackup, target: Index) -> None:
         files = self._env.files
-        await self._worker.run(partial(_clear, files, self._work))
+        await self._worker.run(partial(clear_folder, files, self._work))
         path = f"{self._work}/container-{number}.db"
         await restore_index(self._place, container, number, files, path, self._worker, self._progress)
         self._progress.begin(f"records of index {number}", sum(piece.length for piece in container.index))
@@ -148,7 +149,7 @@ class _Parts:
                 raise Invalid(f"the index of container {number} was not empty: restore into a new cluster")
         finally:
             await source.close()
-        await self._worker.run(partial(_clear, files, self._work))
+        await self._worker.run(partial(clear_folder, files, self._work))
 
 
 async def _count(index: Index, end: bytes) -> int:
@@ -156,12 +157,6 @@ async def _count(index: Index, end: bytes) -> int:
     while rows := await index.scan_sizes(first, end, INDEX_ROWS_PER_COMMIT):
         first, count = keys.after(rows[-1][0]), count + len(rows)
     return count
-
-
-def _clear(files: Files, folder: str) -> None:
-    files.make_dirs(folder)
-    for name in files.list(folder):
-        files.remove(f"{folder}/{name}")
 
 
 def _clear_log(files: Files, folder: str) -> None:
