@@ -115,7 +115,9 @@ class SaritNode:
 
     name = "Sarit"
 
-    def __init__(self, directory: Path, processes: int = 1, *options: str) -> None:
+    def __init__(self, directory: Path, processes: int = 1, *options: str, root: Path = ROOT) -> None:
+        """`root`: of the work tree whose node it is."""
+        self.root = root
         self.directory = directory
         self.processes = processes
         self.options = options
@@ -129,14 +131,15 @@ class SaritNode:
         self.directory.mkdir(parents=True, exist_ok=True)
         arguments = [
             "standalone", "--data-dir", str(self.directory / "data"), "--controller-port", "0", "--store-port", "0",
-            "--processes", str(self.processes), "--http-port", "off", *self.options,
+            "--processes", str(self.processes), *self.options,
         ]  # fmt: skip
         python = [sys.executable, "-m", "benchmarks.node", str(self.report_path)]
         command = [str(Path(sys.executable).with_name("sarit"))] if plain else python
         started = time.monotonic()
         # The sources of this work tree, not the installed package: two versions can be compared.
-        sources = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
-        environment = {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": ""}
+        sources = os.pathsep.join((str(self.root / "src"), str(self.root)))
+        # By the environment: earlier versions do not know the option.
+        environment = {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": "", "SARIT_HTTP_PORT": "off"}
         process = Process([*command, *arguments], self.directory, "node", environment)
         self._process = process
         process.wait_until(lambda: bool(process.printed(READY)), START_SECONDS)

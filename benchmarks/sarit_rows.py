@@ -93,7 +93,7 @@ def processes(directory: Path, scale: Scale) -> dict[str, Any]:
         for count in (1, 2):
             with SaritNode(directory / f"{turn}-{count}", count).start(plain=True) as node:
                 load("sarit_admin", {"controller": node.endpoint, "streams": {"bench/bulk": 16, "bench/small": 16}})
-                _wait_idle(node)  # the spare process loads its program
+                wait_idle(node)  # the spare process loads its program
                 found[str(count)].append(_process_turn(node, directory, scale))
     medians = {
         f"{name}_{count}": round(statistics.median(one[name] for one in found[count]), 3)
@@ -107,7 +107,8 @@ def processes(directory: Path, scale: Scale) -> dict[str, Any]:
     return medians | ratios | {"turns": found}
 
 
-def _wait_idle(node: SaritNode) -> None:
+def wait_idle(node: SaritNode) -> None:
+    """Until it has done what follows a start or a load."""
     before, now = -1.0, node.cpu_seconds()
     while now - before > IDLE_CPU_SECONDS:
         time.sleep(1)
