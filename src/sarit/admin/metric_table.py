@@ -54,8 +54,8 @@ SECTIONS: Final = {
         _counter("sarit_append_bytes_total", "Bytes of events in these appends"),
         _histogram(
             "sarit_append_latency_seconds",
-            "From the read of the connection that completed an append to its acknowledgement; appends of one read "
-            "count with the latency of the last of them",
+            "From the read of the connection that completed an append to its acknowledgement; of one append in a "
+            "millisecond at most, and those that came since the one before it count with its latency",
         ),
         _counter("sarit_throttled_appends_total", "Appends that had to wait because memory or disk was at its bound"),
         _counter("sarit_throttled_seconds_total", "Time during which appends had to wait"),

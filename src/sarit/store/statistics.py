@@ -1,7 +1,7 @@
 """What a store has counted since it started; who wants a rate takes the difference of two readings.
 
 Each part counts what it does anyway, in plain attributes.  On the way of an append there is no call for it: arrivals
-are noted once for all appends that one read of a connection brought, and the rest once for all appends of a frame.
+are noted once for all that came in APPEND_SAMPLE_SECONDS, and the rest once for all appends of a frame.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from sarit.core.histogram import COUNTS, DURATIONS, LATENCIES, SIZES, Histogram
 class StoreStatistics:
     """Counters of one store, over all its containers and their epochs; sizes in bytes, times in seconds.
 
-    `append_seconds`: from the read of the connection that brought the append whole, to its acknowledgement.  The
-    appends of one read count with the latency of the last of them.
+    `append_seconds`: from the read of the connection that brought the append whole, to its acknowledgement.  Of one
+    append; those that came since the one before it count with its latency.
+    `arrivals`: how many those are so far.  `sampled_at`: when the last such append came, by the monotonic clock.
     `throttled_at`: since when appends wait, by the monotonic clock; `throttled_seconds`: before that, all together."""
 
     __slots__ = (
@@ -21,6 +22,7 @@ class StoreStatistics:
         "append_events",
         "append_seconds",
         "appends",
+        "arrivals",
         "cache_block_hits",
         "cache_block_misses",
         "checkpoint_seconds",
@@ -42,6 +44,7 @@ class StoreStatistics:
         "recovery_seconds",
         "replayed_bytes",
         "replayed_frames",
+        "sampled_at",
         "scrubbed_bytes",
         "sent_bytes",
         "throttled_appends",
@@ -52,6 +55,7 @@ class StoreStatistics:
     def __init__(self) -> None:
         self.appends = self.append_events = self.append_bytes = 0
         self.append_seconds = Histogram(LATENCIES)
+        self.arrivals, self.sampled_at = 0, float("-inf")
         self.frame_operations = Histogram(COUNTS)
         self.frame_bytes = Histogram(SIZES)
         self.frame_seconds = Histogram(LATENCIES)

@@ -31,6 +31,7 @@ from sarit.core.limits import (
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.container.writer_session import OPEN, State, WriterSession
+from sarit.store.limits import APPEND_SAMPLE_SECONDS
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
@@ -260,9 +261,13 @@ class AppendHandler:
         session.append(append, expected_offset)
 
     def note_arrival(self, at: float) -> None:
-        """The appends since the last call came in one read, at that time; the last of them carries the note."""
+        """The appends since the last call came in one read, at that time; the last of them may carry the note."""
         if self.newest is not None:
-            self.newest.arrival = at, self._received
+            counted = self._store.statistics
+            counted.arrivals += self._received
+            if at - counted.sampled_at >= APPEND_SAMPLE_SECONDS:
+                self.newest.arrival = at, counted.arrivals
+                counted.sampled_at, counted.arrivals = at, 0
             self.newest, self._received = None, 0
 
     def _append_without_session(self, append: Append) -> None:

@@ -216,3 +216,27 @@ def test_segment_deletion_ends_the_session_that_owns_the_writer():
             assert await first.reply() == wire.NoSuchSegment(5, transaction(1), "", -1)
 
     run(main())
+
+
+def test_latency_of_one_append_counts_for_those_that_came_since_the_one_before_it(monkeypatch):
+    async def main():
+        async with serving() as server:
+            counted = server.store.statistics.append_seconds
+            client = await ready(server)
+
+            async def append(number):
+                client.send(append_end(b"x", 1, number))
+                await client.reply()
+
+            await append(1)
+            assert counted.count == 1
+            monkeypatch.setattr(append_handler, "APPEND_SAMPLE_SECONDS", 1000.0)
+            for number in range(2, 5):
+                await append(number)
+            assert counted.count == 1
+            monkeypatch.setattr(append_handler, "APPEND_SAMPLE_SECONDS", 0.0)
+            await append(5)
+            assert counted.count == 5
+            assert server.store.statistics.appends == 5
+
+    run(main())
