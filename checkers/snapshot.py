@@ -25,7 +25,7 @@ from checkers.log import LogHistory, Violation
 from checkers.table import ABSENT, TableHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from checkers.log import Table
 
@@ -50,13 +50,16 @@ def log_as_of(history: LogHistory, begun: float, ended: float) -> LogHistory:
     return part
 
 
-def places_of_all(history: LogHistory, shown: LogHistory) -> LogHistory:
-    """All that was ever read, and all that the state shows: one event at each place, and one place for each event."""
+def places_of_all(history: LogHistory, shown: LogHistory, transactions: Collection[int] = ()) -> LogHistory:
+    """All that was ever read, and all that the state shows: one event at each place, and one place for each event.
+
+    But for what the state shows of `transactions` (their writers) that were not known to be committed before: a commit
+    under way at the moment is completed by whoever serves the state, after that moment, and so at another place."""
     both = LogHistory()
-    for source in (history.sends,):
-        _some(source, both.sends, slice(None))
-    for source in (history.reads, shown.reads):
-        _some(source, both.reads, slice(None))
+    _some(history.sends, both.sends, slice(None))
+    _some(history.reads, both.reads, slice(None))
+    under_way = set(transactions) - set(shown.acks.columns()[0].tolist())
+    _some(shown.reads, both.reads, ~np.isin(shown.reads.columns()[3], list(under_way)))
     return both
 
 

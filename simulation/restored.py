@@ -24,7 +24,7 @@ from simulation.cluster import Cluster
 from simulation.disk import SimulatedDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from checkers.log import LogHistory, Violation
     from simulation.actors.backups import Backups, Taken
@@ -95,7 +95,8 @@ class Restored:
         finally:
             streams.log, streams.stream, streams.cluster = whole, order, self._cluster
         self._moment.log(whole, shown, "the stream")
-        return [*_of_log(whole, shown), *txn_checker.check(shown, streams.transactions), *restored.check()]
+        transactions = streams.transactions
+        return [*_of_log(whole, shown, transactions), *txn_checker.check(shown, transactions), *restored.check()]
 
     async def _tables(self, taken: Taken, tables: Sequence[str]) -> list[Violation]:
         history, whole = self._history, self._history.table
@@ -109,9 +110,10 @@ class Restored:
         return table_checker.check(shown)
 
 
-def _of_log(whole: LogHistory, shown: LogHistory) -> Iterator[Violation]:
+def _of_log(whole: LogHistory, shown: LogHistory, transactions: Collection[int] = ()) -> Iterator[Violation]:
+    """`transactions`: those that the restored node may complete."""
     yield from log_checker.check(shown)
-    yield from log_checker.check(places_of_all(whole, shown))
+    yield from log_checker.check(places_of_all(whole, shown, transactions))
 
 
 async def restore(cluster: Cluster, taken: Taken) -> Cluster:

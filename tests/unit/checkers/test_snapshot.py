@@ -108,6 +108,25 @@ def table_kinds(history: TableHistory, **shown: tuple[int, bytes]) -> set[str]:
     return {violation.kind for violation in (*table_checker.check(state), *moment.check())}
 
 
+def test_commit_under_way_at_the_moment_may_be_completed_at_another_place() -> None:
+    """A plain event came before it then; the node that serves the state knows only the commit."""
+
+    def found(acked: float, transactions: tuple[int, ...]) -> set[str]:
+        history = LogHistory()
+        history.sent(1, 1, 7, LENGTH, 9)  # the commit of a transaction is asked for
+        history.sent(2, 1, 7, LENGTH, 15)
+        history.acked(1, 1, -1, -1, acked)
+        history.read(3, (7, 0), (2, 1, LENGTH), fresh=True, begun=30, ended=30)
+        history.read(3, (7, LENGTH), (1, 1, LENGTH), fresh=False, begun=30, ended=30)
+        shown = log_as_of(history, BEGUN, ENDED)
+        shown.read(SCAN, (7, 0), (1, 1, LENGTH), fresh=False, begun=LATER, ended=LATER)
+        return {violation.kind for violation in log_checker.check(places_of_all(history, shown, transactions))}
+
+    assert not found(31, (1,))
+    assert found(31, ()) == {"inconsistent", "duplicate"}
+    assert found(BEGUN - 0.5, (1,)) == {"inconsistent", "duplicate"}, "it was committed before"
+
+
 def test_table_of_a_moment() -> None:
     history = TableHistory(
         [put(b"a", b"1", 1, 1, 2), put(b"a", b"2", 2, 11, 12), put(b"b", b"3", 3, 13, 14), put(b"b", b"4", 4, 21, 22)]
