@@ -59,7 +59,10 @@ def places_of_all(history: LogHistory, shown: LogHistory, transactions: Collecti
     _some(history.sends, both.sends, slice(None))
     _some(history.reads, both.reads, slice(None))
     under_way = set(transactions) - set(shown.acks.columns()[0].tolist())
-    _some(shown.reads, both.reads, ~np.isin(shown.reads.columns()[3], list(under_way)))
+    *columns, fresh, began, ended = shown.reads.columns()
+    kept = ~np.isin(columns[3], list(under_way))
+    # Each read begins anew: where one is left out, the reader skipped nothing.
+    both.reads.extend(*(column[kept] for column in (*columns, np.ones_like(fresh), began, ended)))
     return both
 
 

@@ -29,7 +29,8 @@ Placed = tuple[int, int, str, int]
 def check(
     extents: Mapping[str, Sequence[Placed]], chunks: Mapping[str, int], awaiting: Collection[str], small_bytes: int = 0
 ) -> list[Violation]:
-    """`extents` by segment, in order of start; `chunks` are names and lengths; `awaiting` deletion: their names.
+    """`extents` by segment, in order of start; `chunks` are names and lengths; `awaiting` deletion: their names,
+    and those of chunks that may stay for ever.
 
     Extents below `small_bytes` are small."""
     return [

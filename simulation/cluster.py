@@ -68,6 +68,8 @@ class Cluster:
         self._deaths = self.rng("deaths")
         self.storage_faults = StorageFaults(self._storage_delay, self._storage_fault)
         self.chunks = MemoryChunks(self.storage_faults)
+        # Chunks whose write lasted longer than any sweep waits: nothing deletes them when their owner was lost.
+        self.arrived_late: set[str] = set()
         self.index_faults = IndexFaults(self._index_delay, draw=self._index_rng.random)
         self.indexes = MemoryIndexes(self.index_faults)
         self.store_hosts = [NODE]
@@ -177,7 +179,7 @@ class Cluster:
             storage = await open_directory(f"{DATA}/chunks", process.env)
         else:
             rng = self.rng(f"chunks {process.number}")
-            storage = chunks = ProcessChunks(self.chunks, rng, self.outside)
+            storage = chunks = ProcessChunks(self.chunks, rng, self.outside, self.arrived_late)
             process.on_death(chunks.die)
         logs = LocalLogProvider(process.env, f"{DATA}/log", self.options.log_file_bytes)
         self.storage = storage

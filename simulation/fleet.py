@@ -191,7 +191,8 @@ class Fleet(Cluster):
         store.connected = connected = await self.services.connect(process, store.name, with_logs=True)
         assert connected.logs is not None
         indexes = ProcessIndexes(self.indexes)
-        chunks = ProcessChunks(self.chunks, self.rng(f"chunks {store.name} {process.number}"), self.outside)
+        rng = self.rng(f"chunks {store.name} {process.number}")
+        chunks = ProcessChunks(self.chunks, rng, self.outside, self.arrived_late)
         for part in (indexes, chunks):
             process.on_death(part.die)
         host = store.machine.address

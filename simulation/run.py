@@ -280,7 +280,7 @@ class Run:
         cluster = self.cluster
         assert cluster.storage is not None
         chunks = await chunks_in(cluster.storage)
-        extents, awaiting = {}, set[str]()
+        extents, awaiting = {}, set(cluster.arrived_late)
         for container in range(self.options.containers):
             rows = cluster.indexes.snapshot(container)
             extents.update(placed_in(container, rows))

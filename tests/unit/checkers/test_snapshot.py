@@ -127,6 +127,16 @@ def test_commit_under_way_at_the_moment_may_be_completed_at_another_place() -> N
     assert found(BEGUN - 0.5, (1,)) == {"inconsistent", "duplicate"}, "it was committed before"
 
 
+def test_commit_that_is_left_out_is_no_hole_in_the_way_of_its_reader() -> None:
+    history = LogHistory()
+    for writer, number in ((1, 1), (2, 1), (2, 2)):
+        history.sent(writer, number, 7, LENGTH, 9)
+    shown = log_as_of(history, BEGUN, ENDED)
+    for place, event in enumerate(((2, 1, LENGTH), (1, 1, LENGTH), (2, 2, LENGTH))):
+        shown.read(SCAN, (7, place * LENGTH), event, fresh=not place, begun=LATER, ended=LATER)
+    assert not log_checker.check(places_of_all(history, shown, (1,)))
+
+
 def test_table_of_a_moment() -> None:
     history = TableHistory(
         [put(b"a", b"1", 1, 1, 2), put(b"a", b"2", 2, 11, 12), put(b"b", b"3", 3, 13, 14), put(b"b", b"4", 4, 21, 22)]
