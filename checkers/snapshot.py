@@ -61,7 +61,7 @@ def places_of_all(history: LogHistory, shown: LogHistory, transactions: Collecti
     under_way = set(transactions) - set(shown.acks.columns()[0].tolist())
     *columns, fresh, began, ended = shown.reads.columns()
     kept = ~np.isin(columns[3], list(under_way))
-    # Each read begins anew: where one is left out, the reader skipped nothing.
+    # No read follows another one: where one is left out, the reader skipped nothing.
     both.reads.extend(*(column[kept] for column in (*columns, np.ones_like(fresh), began, ended)))
     return both
 

@@ -95,8 +95,10 @@ class Restored:
         finally:
             streams.log, streams.stream, streams.cluster = whole, order, self._cluster
         self._moment.log(whole, shown, "the stream")
-        transactions = streams.transactions
-        return [*_of_log(whole, shown, transactions), *txn_checker.check(shown, transactions), *restored.check()]
+        return [
+            *_of_log(whole, shown, streams.committed), *txn_checker.check(shown, streams.transactions),
+            *restored.check(),
+        ]  # fmt: skip
 
     async def _tables(self, taken: Taken, tables: Sequence[str]) -> list[Violation]:
         history, whole = self._history, self._history.table

@@ -212,6 +212,30 @@ def test_the_rule_sees(source: str, names: list[str]) -> None:
     assert [name for _, name, _ in banned_uses(source)] == names
 
 
+def lossy_gathers(source: str) -> list[int]:
+    """Lines with a call of `asyncio.gather` that raises the first error."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and _dotted(node.func) == "asyncio.gather"
+        and all(given.arg != "return_exceptions" for given in node.keywords)
+    ]
+
+
+def test_cancellations_are_not_lost() -> None:
+    """`asyncio.gather` that raises an error may lose a cancellation in the same turn."""
+    border = SOURCE / "sarit/env/background.py"
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: use gather of sarit.env.background"
+        for path in _modules("src")
+        for line in lossy_gathers(path.read_text())
+        if path != border
+    ]
+    assert not wrong, "\n".join(wrong)
+    assert lossy_gathers("await asyncio.gather(a, b)\nasyncio.gather(a, return_exceptions=True)") == [1]
+
+
 def test_modules_are_short() -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in _modules(*SIZED)}
     wrong = [

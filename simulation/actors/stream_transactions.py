@@ -33,6 +33,7 @@ class StreamActors(Protocol):
     log: LogHistory
     name: StreamName
     transactions: dict[int, int]
+    committed: set[int]
     acked_events: int
 
     async def client(self) -> Client:
@@ -93,6 +94,7 @@ class StreamCommitter:
             return
         for sequence, number, event in events:
             streams.log.sent(sequence, number, ANY_SEGMENT, FRAME_BYTES + len(event), now())
+        streams.committed.update(sequence for sequence, number in sequences.values() if number)
         if keys == 1:
             streams.transactions[events[0][0]] = len(events)
         await self._commit(

@@ -40,7 +40,10 @@ class Streams:
         self.log = LogHistory()
         self.stream = StreamHistory()
         self.name = STREAM
+        # Of transactions with one sequence, which must be whole: their events.
         self.transactions: dict[int, int] = {}
+        # The sequences of all transactions whose commit was requested.
+        self.committed: set[int] = set()
         self.acked_events = 0
         self._sequences = 0
         self._readers = 0

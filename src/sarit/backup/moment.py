@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.backup.node_connection import TryAgain
 from sarit.core.errors import Corrupt
+from sarit.env.background import gather
 from sarit.node.limits import BACKUP_SIGN_SECONDS
 from sarit.store.limits import BACKUP_ARRIVAL_SECONDS, BACKUP_COMMIT_SECONDS, BACKUP_HOLD_SECONDS, BACKUP_IDLE_SECONDS
 
@@ -115,7 +116,7 @@ class Stores:
         """One step of all stores, at once.  Raises the first error, after the others were cancelled."""
         tasks = [asyncio.ensure_future(each.ask(timeout_seconds, **message)) for each in self._connections]
         try:
-            return await asyncio.gather(*tasks)
+            return await gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.coordination.port import MemberState, Versioned
 from sarit.core.errors import Conflict, Exists, NotFound, SaritError, Unavailable
+from sarit.env.background import gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -114,7 +115,7 @@ class ZooKeeperMembers:
     async def list(self) -> Mapping[str, bytes]:
         """See `Members`."""
         names = await self._zookeeper.children(self._root)
-        values = await asyncio.gather(*(self._zookeeper.get(f"{self._root}/{name}") for name in names))
+        values = await gather(*(self._zookeeper.get(f"{self._root}/{name}") for name in names))
         return {name: found.value for name, found in zip(names, values, strict=True) if found is not None}
 
     def watch(self, changed: Callable[[], None]) -> _TwoWatches:

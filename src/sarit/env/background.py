@@ -1,13 +1,33 @@
-"""Tasks that nobody awaits: referenced until they end, their failures reported, cancelled together."""
+"""Tasks that nobody awaits: referenced until they end, their failures reported, cancelled together.
+
+And `gather`, which can always be cancelled."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
+
+T = TypeVar("T")
+
+
+async def gather(*work: Awaitable[T]) -> list[T]:
+    """As `asyncio.gather`, but a cancellation is never lost.
+
+    `asyncio.gather` raises the error of what fails in the same turn of the event loop as it is cancelled.  Whoever
+    tries again after an error would then run for ever, and whoever waits for its end, too."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        return await asyncio.gather(*work)
+    except Exception:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError from None
+        raise
 
 
 def ignore_outcome(future: asyncio.Future[Any]) -> None:

@@ -28,7 +28,7 @@ import slatedb.uniffi as slatedb
 
 from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
 from sarit.core.s3_errors import explained
-from sarit.env.background import ignore_outcome
+from sarit.env.background import gather, ignore_outcome
 from sarit.index.keys import after
 from sarit.index.limits import (
     INDEX_BLOCK_CACHE_BYTES,
@@ -149,7 +149,7 @@ class SlateIndex:
             source = self._database if len(distinct) <= 1 else await self._database.snapshot()
             for first in range(0, len(distinct), GETS_AT_ONCE):
                 some = distinct[first : first + GETS_AT_ONCE]
-                values = await asyncio.gather(*(source.get(_PREFIX + key) for key in some))
+                values = await gather(*(source.get(_PREFIX + key) for key in some))
                 found.update(zip(some, values, strict=True))
         hidden = self._sweeps.hides
         return [None if (stored := found[key]) is None or hidden(key) else unseal(key, stored) for key in keys]
@@ -409,7 +409,7 @@ class SlateIndexProvider:
                 for table in tables[:_MAX_WARMED]:
                     left -= table.estimated_size_bytes
                     work.append(warm(table, whole=left >= 0))
-                await asyncio.gather(*work)
+                await gather(*work)
         except (*ERRORS, TimeoutError, AttributeError) as error:
             # It is slower without, and nothing else.
             _log.info("index %s: its cache stays empty: %s", place, error)

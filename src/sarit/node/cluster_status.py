@@ -13,6 +13,7 @@ from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Exists, NotFound
 from sarit.core.limits import STORE_LEASE_SECONDS
+from sarit.env.background import gather
 from sarit.node.cluster import DRAINED
 from sarit.node.cluster_init import read_meta
 from sarit.node.controller_members import CONTROLLERS, decode
@@ -72,7 +73,7 @@ class ClusterView:
 
     async def _requests(self, stores: Iterable[str]) -> dict[str, RequestReport | None]:
         now = self._clock.wall_ms()
-        reports = await asyncio.gather(*(read_report(self.registers, name, now) for name in stores))
+        reports = await gather(*(read_report(self.registers, name, now) for name in stores))
         return dict(zip(stores, reports, strict=True))
 
     async def drain(self, store: str, report: Callable[[int], None]) -> None:

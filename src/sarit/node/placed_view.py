@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sarit.admin.console.view import ContainerView, Overview, Setting, StoreView, TierView
 from sarit.core.errors import SaritError
+from sarit.env.background import gather
 from sarit.node.console_view import DAMAGED, hidden_in, host_names, open_transactions, reason_text, shown_settings
 from sarit.node.limits import STORE_SIGN_OF_LIFE_SECONDS
 from sarit.wire.commands import GetRates
@@ -126,7 +127,7 @@ class PlacedView:
     async def overview(self) -> Overview:
         """See `NodeView`."""
         parts, placement = self._parts, self._parts.placement()
-        answers = await asyncio.gather(*(self._answers(address) for address in placement.stores.values()))
+        answers = await gather(*(self._answers(address) for address in placement.stores.values()))
         answering = frozenset(name for name, found in zip(placement.stores, answers, strict=True) if found)
         containers, stores, reasons = summary(placement, answering)
         found = self._health.reasons()

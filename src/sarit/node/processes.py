@@ -23,6 +23,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
+from sarit.env.background import gather
 from sarit.env.passed_sockets import check_passed_sockets
 from sarit.node.child import LIVE_COMMAND, STORES_COMMAND, ChildSpec
 from sarit.node.health import Health
@@ -389,7 +390,7 @@ class ProcessNode:
         """Stop the controller, then the stores, which flush."""
         await self._spare.stop()
         await self.controller.stop_serving()
-        await asyncio.gather(*(store.stop() for store in self.stores))
+        await gather(*(store.stop() for store in self.stores))
         await self.controller.stop()  # its HTTP port has answered for the stores that stopped
 
     async def _unless_controller_ends(self, work: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -431,7 +432,7 @@ async def gather_first_error(work: Any) -> None:
     """Wait for all; the first error cancels the rest and is raised."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
-        await asyncio.gather(*tasks)
+        await gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()

@@ -31,6 +31,7 @@ from sarit.core.limits import (
     HDFS_CLOSE_SECONDS,
     HDFS_PIECE_BYTES,
 )
+from sarit.env.background import gather
 from sarit.storage.checksums import too_short
 from sarit.storage.names import check_name, check_prefix
 
@@ -195,7 +196,7 @@ class HdfsChunks:
                 TimeoutError
             ):  # a thread that waits for a namenode that hangs; threads do not hold up the exit
                 async with asyncio.timeout(HDFS_CLOSE_SECONDS):
-                    await asyncio.gather(*(thread.worker.close() for thread in self._threads))
+                    await gather(*(thread.worker.close() for thread in self._threads))
 
     def _write(self, path: str, parts: Sequence[Buffer], observe: Observe | None) -> None:
         """Write and sync a new file.  On a thread."""

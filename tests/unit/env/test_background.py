@@ -6,7 +6,9 @@ import asyncio
 import gc
 import logging
 
-from sarit.env.background import Background
+import pytest
+
+from sarit.env.background import Background, gather
 
 _log = logging.getLogger("sarit.test")
 
@@ -77,5 +79,39 @@ def test_background_is_closed_by_one_of_its_tasks():
         tasks.spawn(wait("second"))
         await tasks.spawn(close())
         assert order == ["first", "second", "closed"]
+
+    asyncio.run(main())
+
+
+def test_gather_that_fails_in_the_turn_of_its_cancellation_is_cancelled():
+    """`asyncio.gather` raises the error then, and whoever tries again after it would never end."""
+
+    async def main():
+        first, second = asyncio.Event(), asyncio.Event()
+
+        async def fail():
+            await first.wait()
+            raise ValueError("broken")
+
+        task = asyncio.ensure_future(gather(fail(), second.wait()))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        first.set()
+        await asyncio.sleep(0)  # it has failed, and `gather` does not know it yet
+        assert task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def test_gather_gives_the_results_in_order_and_the_first_error():
+    async def main():
+        assert await gather(asyncio.sleep(0, 1), asyncio.sleep(0, 2)) == [1, 2]
+        with pytest.raises(ValueError, match="broken"):
+            await gather(asyncio.sleep(0), _fail())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await gather(asyncio.Event().wait())
 
     asyncio.run(main())

@@ -27,6 +27,7 @@ from sarit.core.errors import (
     Unavailable,
 )
 from sarit.core.names import StreamName
+from sarit.env.background import gather
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -121,4 +122,4 @@ async def for_all(items: Iterable[A], ask: Callable[[A], Awaitable[T]]) -> list[
         async with slots:
             return await ask(item)
 
-    return await asyncio.gather(*(one(item) for item in items))
+    return await gather(*(one(item) for item in items))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from sarit.client.core.values import SegmentInfo
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid, NotFound, Unavailable
+from sarit.env.background import gather
 from sarit.wire.commands import GetStreamSegmentInfo, SegmentTruncated, StreamSegmentInfo, TruncateSegment, WrongHost
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ async def segment_infos(
         except NotFound:
             return None
 
-    infos = await asyncio.gather(*map(one, segments))
+    infos = await gather(*map(one, segments))
     return {info.segment: info for info in infos if info is not None}
 
 

@@ -27,6 +27,7 @@ from sarit.client.reader.progress import Progress
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
+from sarit.env.background import gather
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -307,7 +308,7 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
             return end if at + step >= end else min(await locate(session, stream, segment, at + step), end)
         return await _boundary_after(session, Slice(stream, segment, at, end), at + step)
 
-    located = await asyncio.gather(*map(one, open_segments))
+    located = await gather(*map(one, open_segments))
     return StreamCut(stream, progress.positions | dict(zip(open_segments, located, strict=True)))
 
 

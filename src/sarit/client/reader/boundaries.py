@@ -10,7 +10,6 @@ Pravega's own server has LocateOffset from 0.14 on.  Its answers may be coarser,
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.framing import missing_bytes, run_of
@@ -18,6 +17,7 @@ from sarit.client.core.replies import expect
 from sarit.client.core.segments import ask_store
 from sarit.core.errors import Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
+from sarit.env.background import gather
 from sarit.wire.commands import LocateOffset, OffsetLocated, ReadSegment, SegmentRead
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def boundaries(
     target = start + step_bytes
     while target < end:
         targets = range(target, end, step_bytes)[:_WINDOW]
-        located = await asyncio.gather(*(locate(session, stream, segment, offset) for offset in targets))
+        located = await gather(*(locate(session, stream, segment, offset) for offset in targets))
         # Several targets may have one answer: in a long event, or where the store knows few boundaries.
         last = found[-1] if found else start
         for offset in located:

@@ -34,6 +34,7 @@ from sarit.client.tables.scans import PAGE_ENTRIES, PageCursor, merged
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
 from sarit.core.limits import MAX_COALESCED_BYTES, MAX_OUTSTANDING_TABLE_BYTES, NOT_EXISTS
 from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName
+from sarit.env.background import gather
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
@@ -212,7 +213,7 @@ class Table:
         out: list[Entry | None] = []
         while some := list(islice(wire_keys, MAX_OUTSTANDING_READS)):
             answers = [self._partition(layout.partition(key)).read(key) for key in some]
-            found = await self._translating_not_found(asyncio.gather(*answers))
+            found = await self._translating_not_found(gather(*answers))
             out += [
                 None if version == NOT_EXISTS else layout.entry(key, value, version)
                 for key, (version, value) in zip(some, found, strict=True)

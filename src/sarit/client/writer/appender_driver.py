@@ -17,7 +17,6 @@ as for every other block.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -27,6 +26,7 @@ from sarit.client.writer.append_traces import AppendTraces
 from sarit.client.writer.segment_appender import OPEN, SEALED, SETTING_UP, SegmentAppender
 from sarit.core.errors import Corrupt, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import LARGE_EVENT_PIECE_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.env.background import gather
 from sarit.wire.commands import (
     AppendSetup,
     AttributeUpdate,
@@ -362,7 +362,7 @@ async def _fill(connection: Connection, writer: bytes, name: str, data: memoryvi
             piece = data[offset : offset + LARGE_EVENT_PIECE_BYTES]
             connection.send(encode_parts(ConditionalBlockEnd(writer, number, offset, piece, request_id)))
         # One reply per piece.  A lost connection fails all of them.
-        answers: list[Any] = await asyncio.gather(*(reply.answer for _, reply in pending))
+        answers: list[Any] = await gather(*(reply.answer for _, reply in pending))
         for answer in answers:
             expect(answer, DataAppended, name)
     finally:

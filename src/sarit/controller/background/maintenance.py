@@ -16,6 +16,7 @@ from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import NotFound, SaritError
 from sarit.core.limits import MIN_ROUND_PAUSE_SECONDS, RECOVERY_GRACE_SECONDS
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.background import gather
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -56,7 +57,7 @@ class MaintenanceLoop:
 
     async def run(self) -> None:
         """Run both loops for ever."""
-        await asyncio.gather(
+        await gather(
             self._repeat(self.run_retention_round, lambda: self._retention_times.interval),
             self._repeat(self.run_watermark_round, lambda: self._watermark_times.interval),
         )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Corrupt, NotFound
 from sarit.core.names import is_transient
+from sarit.env.background import gather
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.index.scans import scan_page, scan_readable
@@ -230,7 +231,7 @@ async def _load_merge_sources(container: Container, operations: list[Operation])
                 sources[operation.source] = state.segments[operation.source]
     for segment in sources.values():
         segment.pins += 1
-    await asyncio.gather(*(container.metadata.merge_extents(segment) for segment in sources.values()))
+    await gather(*(container.metadata.merge_extents(segment) for segment in sources.values()))
     return list(sources.values())
 
 

@@ -11,13 +11,13 @@ A backup copies the chunks that an index named at one moment, and takes longer t
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
 from sarit.core.limits import CHUNK_GC_CYCLE_SECONDS, MAX_CHUNK_DELETIONS_IN_FLIGHT
+from sarit.env.background import gather
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.index.scans import scan_page
@@ -51,7 +51,7 @@ async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Una
             return error
         return None
 
-    return await asyncio.gather(*map(delete, names))
+    return await gather(*map(delete, names))
 
 
 def deletion_groups(names: Sequence[T]) -> Iterator[Sequence[T]]:
