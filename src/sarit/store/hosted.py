@@ -12,13 +12,11 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
 from sarit.core.limits import (
-    MAX_CONCURRENT_OPENS,
     MAX_REOPEN_SECONDS,
     ORPHAN_SWEEP_RETRY_SECONDS,
     RELEASE_DIRTY_BYTES,
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from sarit.store.container.reads import ChunkReader
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.write_limiter import RateLimiters
+    from sarit.store.open_slots import OpenSlots
     from sarit.store.opening import Opened
     from sarit.store.statistics import StoreStatistics
     from sarit.store.tiering.checkpoint import FlushLimits
@@ -64,39 +63,6 @@ class Placement(Protocol):
 
     def valid(self) -> bool:
         """Whether nobody else can own this store's containers now: its lease runs."""
-
-
-class OpenSlots:
-    """Lets MAX_CONCURRENT_OPENS containers be opened at once: the preferred first, then in order of arrival."""
-
-    def __init__(self, slots: int = MAX_CONCURRENT_OPENS) -> None:
-        self._free = slots
-        self._arrivals = 0
-        self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
-
-    async def acquire(self, *, preferred: bool) -> None:
-        """Wait for a slot; `release` gives it back."""
-        if self._free:
-            self._free -= 1
-            return
-        self._arrivals += 1
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self._waiting, (not preferred, self._arrivals, granted))
-        try:
-            await granted
-        except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():
-                self.release()
-            raise
-
-    def release(self) -> None:
-        """Give a slot back."""
-        while self._waiting:
-            _, _, granted = heappop(self._waiting)
-            if not granted.done():
-                granted.set_result(None)
-                return
-        self._free += 1
 
 
 @dataclass(slots=True)
@@ -368,16 +334,24 @@ class HostedContainer:
     async def _open(self) -> Event:
         store, health, delay = self._store, self.health, REOPEN_SECONDS
         repeated = RepeatedLog(_log, store.parts.env.clock.monotonic)
+        suspected = False
         while True:
             try:
                 await self._open_in_slot()
                 return Event.OPENED
-            # Not retried: the next attempt would read the same bytes.  The others serve on.
             except (Corrupt, Invalid) as error:
-                health.fail(str(error))
-                _log.critical("container %d cannot recover: stored bytes are damaged", self.number, exc_info=True)
-                return Event.DAMAGED
+                # The next attempt would read the same bytes, unless this store stood still during this one: then
+                # another owner has deleted what was missing, and the next attempt asks first whose it is.
+                if suspected or not store.placed:
+                    health.fail(str(error))
+                    _log.critical("container %d cannot recover: stored bytes are damaged", self.number, exc_info=True)
+                    return Event.DAMAGED  # the others serve on
+                coverage_probe("damage_suspected_while_opening")
+                suspected = True
+                health.recover(str(error))
+                repeated.warning("", f"container {self.number} cannot recover, and tries once more: {error}")
             except (SaritError, OSError) as error:
+                suspected = False
                 if store.placed and isinstance(error, Fenced):
                     return Event.FENCED
                 health.recover(str(error))

@@ -30,7 +30,7 @@ from sarit.core.limits import (
 )
 from sarit.core.names import placement_key
 from sarit.core.repeated_log import RepeatedLog
-from sarit.env.background import Background
+from sarit.env.background import Background, gather
 from sarit.index.limits import INDEX_CACHE_BYTES
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
@@ -40,8 +40,9 @@ from sarit.store.flow_control.read_limiter import ReadRateLimiter
 from sarit.store.flow_control.tenant_quotas import TenantQuotas
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
 from sarit.store.health import ContainerHealth, HealthState, refusal
-from sarit.store.hosted import HostedContainer, OpenSlots, SharedParts, cancel, close
+from sarit.store.hosted import HostedContainer, SharedParts, cancel, close
 from sarit.store.hosting import Event, State
+from sarit.store.open_slots import OpenSlots
 from sarit.store.statistics import StoreStatistics
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.store.tiering.scrub import ScrubRateLimiter
@@ -172,7 +173,7 @@ class SegmentStore:
         """Recover every container that it owns.  Raises Corrupt (with the options that go on), Invalid, Unavailable."""
         opening = [asyncio.ensure_future(self._open_at_start(number)) for number in sorted(self._owned)]
         try:
-            await asyncio.gather(*opening)
+            await gather(*opening)
         except BaseException:
             await cancel(opening)  # otherwise one could open after `stop`
             raise
@@ -217,7 +218,7 @@ class SegmentStore:
         # First: a container that fails from now on is not opened again.
         self.stopping = True
         await self._background.close()
-        await asyncio.gather(*(hosted.stop() for hosted in self._hosted if hosted.opened is None))
+        await gather(*(hosted.stop() for hosted in self._hosted if hosted.opened is None))
         serving = [(hosted, hosted.opened) for hosted in self._hosted if hosted.opened is not None]
         # `tasks[0]` is the flusher's (`_open`).
         flushes = [asyncio.ensure_future(_last_checkpoint(opened, hosted.tasks[0])) for hosted, opened in serving]

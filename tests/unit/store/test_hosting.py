@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.core.errors import Unavailable
+from sarit.core.errors import Corrupt, Unavailable
 from sarit.store import hosted as hosted_module
 from sarit.store.health import HealthState
-from sarit.store.hosted import OpenSlots
 from sarit.store.hosting import SERVES, TRANSITIONS, WORK, Effect, Event, Hosting, State, Work
+from sarit.store.open_slots import OpenSlots
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World
 from tests.unit.store.test_ownership import store_of
@@ -108,6 +108,7 @@ class Openings:
 
     def __init__(self, monkeypatch):
         self.right, self.open, self.most, self.count, self.failures = hosted_module.open_container, 0, 0, 0, 0
+        self.failure = Unavailable("made to fail")
         monkeypatch.setattr(hosted_module, "open_container", self)
         monkeypatch.setattr(hosted_module, "REOPEN_SECONDS", 0.0)
 
@@ -119,7 +120,7 @@ class Openings:
             await asyncio.sleep(0)
             if self.failures:
                 self.failures -= 1
-                raise Unavailable("made to fail")
+                raise self.failure
             opened = await self.right(*arguments, **options)
         except BaseException:
             self.open -= 1
@@ -176,6 +177,26 @@ def test_container_is_never_opened_twice_at_once_and_ends_where_the_newest_comma
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         asyncio.run(main(monkeypatch))
+
+
+@pytest.mark.parametrize(("times", "state"), [(1, HealthState.SERVING), (2, HealthState.FAILED)])
+def test_damage_counts_only_when_the_next_attempt_meets_it_too(times, state, monkeypatch):
+    """The store may have stood still, and another owner may have deleted what it read."""
+
+    async def main():
+        openings = Openings(monkeypatch)
+        openings.failures, openings.failure = times, Corrupt("a frame is missing")
+        store = store_of(World())
+        await store.start()
+        store.own(0, 1)
+        async with asyncio.timeout(HANG_SECONDS):
+            while store.health()[0].state is HealthState.OPENING or openings.failures:
+                await asyncio.sleep(0)
+        assert store.health()[0].state is state
+        assert openings.count == 2
+        await store.stop()
+
+    asyncio.run(main())
 
 
 def test_store_that_stops_while_containers_open_and_leave_closes_them(monkeypatch):
