@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from sarit.env.ports import Buffer
-    from sarit.log.port import ClaimedLog, DurableLog, Frame, FrameDone, LogHistory, LogProvider
+    from sarit.log.port import ClaimedLog, Confirm, ConfirmableLogs, DurableLog, Frame, FrameDone, LogHistory
 
 # How many bookies must have a frame, whichever sizes of ensembles a seed draws.
 _ACK_QUORUM: Final = 2
@@ -153,18 +153,18 @@ class LogHistories:
 
 
 class CheckedLogs:
-    """`LogProvider` of one process, on the logs that are checked."""
+    """`ConfirmableLogs` of one process, on the logs that are checked."""
 
-    def __init__(self, logs: LogProvider, histories: LogHistories, host: str) -> None:
+    def __init__(self, logs: ConfirmableLogs, histories: LogHistories, host: str) -> None:
         self._logs = logs
         self._histories = histories
         self._host = host
 
-    async def claim(self, container: int) -> CheckedClaim:
-        """See `LogProvider`."""
+    async def claim(self, container: int, confirm: Confirm | None = None) -> CheckedClaim:
+        """See `LogProvider`, and `Confirm`."""
         self._histories.begin(self._host, "recovering")
         try:
-            return CheckedClaim(await self._logs.claim(container), self._histories, self._host, container)
+            return CheckedClaim(await self._logs.claim(container, confirm), self._histories, self._host, container)
         except BaseException:
             self._histories.end(self._host, "recovering")
             raise

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from sarit.coordination.port import Members, Registers
-    from sarit.log.port import LogProvider
+    from sarit.log.port import ConfirmableLogs
     from simulation.options import Options
     from simulation.world import Process, World
 
@@ -60,7 +60,7 @@ class Connected:
     registers: Registers
     members: Callable[[str], Members]
     lease_seconds: float
-    logs: LogProvider | None
+    logs: ConfirmableLogs | None
     sent: SimulatedBookies | ProcessLogs | None
     close: Callable[[], Awaitable[object]]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
     from sarit.index.memory import MemoryIndex, MemoryIndexes
-    from sarit.log.port import FrameDone, LogHistory
+    from sarit.log.port import Confirm, FrameDone, LogHistory
 
 _NOTHING: Final = -1
 
@@ -65,10 +65,16 @@ class ProcessLogs:
         """The process died."""
         self.dead = True
 
-    async def claim(self, container: int) -> ProcessClaim:
-        """See `LogProvider`."""
+    async def claim(self, container: int, confirm: Confirm | None = None) -> ProcessClaim:
+        """See `LogProvider`, and `Confirm`."""
         await self.call()
         log = self.logs.of(container)
+        known = log.claims
+        if confirm is not None:
+            await confirm()
+            await self.call()
+        if log.claims != known:
+            raise Fenced("another owner has claimed the log")
         log.claims += 1
         return ProcessClaim(self, log, log.claims)
 

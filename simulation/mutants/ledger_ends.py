@@ -12,7 +12,7 @@ from sarit.log.bookkeeper import chain, ledgers, wire
 from sarit.log.bookkeeper.chain_register import ChainRegister
 from sarit.log.bookkeeper.entries import parse
 from sarit.log.bookkeeper.ledgers import LedgerWriter, read_entry
-from sarit.log.bookkeeper.log import BookKeeperClaim
+from sarit.log.bookkeeper.log import BookKeeperClaim, BookKeeperLogs
 from sarit.log.bookkeeper.owned import BookKeeperLog
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.recovering import LedgerRecovering
@@ -322,12 +322,26 @@ def chain_changed_after_the_claim_not_fenced_again() -> Iterator[None]:
     """An opening that finds the chain changed since its claim goes on with what it had read."""
     right = BookKeeperClaim.fence
 
-    async def wrong(self: Any) -> None:
+    async def wrong(self: Any, found: Any) -> None:
         if self._chain is None:
-            await right(self)
-            return
-        found = await self._logs.registers.get(self._register)
-        self._version = found.version
+            await right(self, found)
+        else:
+            self._version = found.version
 
     with patched(BookKeeperClaim, BookKeeperClaim.fence, wrong):
+        yield
+
+
+@mutant(_OWNER, found_by=f"{_FOLDER}/test_opening.py::test_claim_confirmed_too_long_ago_fences_no_later_owner")
+@contextmanager
+def map_read_before_the_chain() -> Iterator[None]:
+    """A store that opens a container reads the map first, and fences whoever has opened the log since then."""
+    right = BookKeeperLogs.claim
+
+    async def wrong(self: Any, container: int, confirm: Any = None) -> Any:
+        if confirm is not None:
+            await confirm()
+        return await right(self, container)
+
+    with patched(BookKeeperLogs, BookKeeperLogs.claim, wrong):
         yield

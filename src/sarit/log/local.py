@@ -23,7 +23,7 @@ from sarit.log.writer import LocalLog
 if TYPE_CHECKING:
     from sarit.env.ports import Env, Worker
     from sarit.log.opening import ClaimedFiles
-    from sarit.log.port import LogHistory
+    from sarit.log.port import Confirm, LogHistory
 
 
 class LocalLogProvider:
@@ -42,8 +42,12 @@ class LocalLogProvider:
     def __repr__(self) -> str:
         return f"<LocalLogProvider {self._directory}>"
 
-    async def claim(self, container: int) -> LocalClaim:
-        """See `LogProvider`.  Raises Invalid (another format version), Unavailable."""
+    async def claim(self, container: int, confirm: Confirm | None = None) -> LocalClaim:
+        """See `LogProvider`, and `Confirm`.  Raises Invalid (another format version), Unavailable.
+
+        The files are locked by an owner in another process as long as it has them."""
+        if confirm is not None:
+            await confirm()
         # One claim at a time: the second one finds the first one in `_owners` and fences it.
         async with self._claiming.setdefault(container, asyncio.Lock()):
             before = self._owners.pop(container, None)

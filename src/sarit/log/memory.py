@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from sarit.env.ports import Buffer
+    from sarit.log.port import Confirm
 
 
 @dataclass(slots=True)
@@ -47,8 +48,10 @@ class MemoryLogProvider:
         self.fail_appends = False
         self.hold_appends = False
 
-    async def claim(self, container: int) -> MemoryClaim:
-        """Fence earlier owners."""
+    async def claim(self, container: int, confirm: Confirm | None = None) -> MemoryClaim:
+        """Fence earlier owners, once it is confirmed."""
+        if confirm is not None:
+            await confirm()
         stored = self.stored.get(container)
         if stored is not None:
             stored.epoch += 1

@@ -6,7 +6,7 @@ The unit is a *frame*: the operations that a container batched into one append. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -100,8 +100,20 @@ class ClaimedLog(Protocol):
         """Give up a claim that was not opened."""
 
 
+# A claim awaits it when it knows the present owner, before it fences that one.  What it raises ends the claim.  A claim
+# that was confirmed fails when another owner comes first.
+Confirm = Callable[[], Awaitable[None]]
+
+
 class LogProvider(Protocol):
     """Opens logs."""
 
     async def claim(self, container: int) -> ClaimedLog:
         """Fence every earlier owner of the container's log.  Raises Unavailable."""
+
+
+class ConfirmableLogs(Protocol):
+    """A `LogProvider` whose logs other stores open, too."""
+
+    async def claim(self, container: int, confirm: Confirm | None = None) -> ClaimedLog:
+        """See `LogProvider`, and `Confirm`.  Raises also Fenced, and what `confirm` raises."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
     from sarit.index.statistics import IndexStatistics
-    from sarit.log.port import LogProvider
+    from sarit.log.port import ConfirmableLogs
     from sarit.log.statistics import LogStatistics
     from sarit.node.cluster_settings import ClusterMeta
 
@@ -35,7 +35,7 @@ def log_size(env: Env, meta: ClusterMeta) -> int:
 
 async def open_cluster_logs(
     closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_bytes: int, statistics: LogStatistics | None = None
-) -> LogProvider:
+) -> ConfirmableLogs:
     """The durable logs, until `closing` ends.
 
     Raises Invalid, Unavailable: there is no BookKeeper, or it has too few bookies."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Env
     from sarit.log.bookkeeper.port import Bookies
-    from sarit.log.port import LogProvider
+    from sarit.log.port import ConfirmableLogs
     from sarit.log.statistics import LogStatistics
 
 _log = logging.getLogger("sarit.node")
@@ -71,7 +71,7 @@ def parse_log_url(url: str) -> BookKeeperPlace:
 @asynccontextmanager
 async def open_bookkeeper_logs(
     url: str, env: Env, node: str, statistics: LogStatistics | None = None
-) -> AsyncIterator[LogProvider]:
+) -> AsyncIterator[ConfirmableLogs]:
     """The durable logs of the node with this id in a place, for the length of the block.
 
     Raises Invalid (no BookKeeper there; sarit[cluster] is not installed), Unavailable (no answer; too few bookies, also

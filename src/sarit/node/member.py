@@ -18,6 +18,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.coordination.container_map import decode_store, encode_store
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from sarit.coordination.container_map import ContainerMap, StoreAddress
     from sarit.coordination.port import Members, Membership, Registers
     from sarit.env.ports import Env
-    from sarit.log.port import ClaimedLog, LogProvider
+    from sarit.log.port import ClaimedLog, ConfirmableLogs
 
     class Hosting(Protocol):
         """What a member needs of the segment store."""
@@ -360,11 +361,10 @@ class Member:
 class ConfirmedLogs:
     """`LogProvider` of a store that is a member: the map is read once more before an owner is fenced."""
 
-    def __init__(self, logs: LogProvider, member: Member) -> None:
+    def __init__(self, logs: ConfirmableLogs, member: Member) -> None:
         self._logs = logs
         self._member = member
 
     async def claim(self, container: int) -> ClaimedLog:
         """See `LogProvider`.  Raises Fenced when the map names another store."""
-        await self._member.confirm(container)
-        return await self._logs.claim(container)
+        return await self._logs.claim(container, partial(self._member.confirm, container))

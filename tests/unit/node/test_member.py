@@ -396,7 +396,8 @@ def test_opener_that_the_newest_map_does_not_name_gives_up():
     class Logs:
         claims = 0
 
-        async def claim(self, container):
+        async def claim(self, container, confirm):
+            await confirm()
             self.claims += 1
 
     async def main(cluster):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.env.background import gather
 from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.chain import Chain
 from sarit.log.bookkeeper.entries import parse
@@ -34,10 +35,10 @@ from sarit.log.bookkeeper.owned import BookKeeperLog, Opened
 from sarit.log.statistics import LogStatistics
 
 if TYPE_CHECKING:
-    from sarit.coordination.port import Registers
+    from sarit.coordination.port import Registers, Versioned
     from sarit.env.ports import Env
     from sarit.log.bookkeeper.port import Bookies, LedgerStore
-    from sarit.log.port import LogHistory
+    from sarit.log.port import Confirm, LogHistory
 
 # How many times the chain may change between claim and opening.
 _MAX_ATTEMPTS: Final = 8
@@ -88,10 +89,16 @@ class BookKeeperLogs:
     def __repr__(self) -> str:
         return f"<BookKeeperLogs {self.settings}>"
 
-    async def claim(self, container: int) -> BookKeeperClaim:
-        """See `LogProvider`.  Raises Corrupt (a ledger is missing, or the chain damaged), Unavailable."""
+    async def claim(self, container: int, confirm: Confirm | None = None) -> BookKeeperClaim:
+        """See `LogProvider`, and `Confirm`.  Raises Corrupt (a ledger is missing, or the chain damaged), Unavailable.
+
+        An owner that comes after the chain was read changes it.  So a claim that was confirmed and then held up fences
+        nothing of that owner, and fails."""
         claim = BookKeeperClaim(self, container)
-        await claim.fence()
+        found = await self.registers.get(register_of(container))
+        if confirm is not None:
+            await confirm()
+        await claim.fence(found)
         return claim
 
     async def create_after(self, container: int, history: LogHistory) -> BookKeeperLog:
@@ -146,9 +153,8 @@ class BookKeeperClaim:
     def __repr__(self) -> str:
         return f"<BookKeeperClaim of {self._container} {self._chain}>"
 
-    async def fence(self) -> None:
-        """Read the chain, and close every ledger in it that is not closed."""
-        found = await self._logs.registers.get(self._register)
+    async def fence(self, found: Versioned | None) -> None:
+        """Close every ledger that is not closed of the chain that was read from its register."""
         self._ends.clear()
         self._chain = None
         if found is None:
@@ -157,7 +163,7 @@ class BookKeeperClaim:
         # All of them: an owner that rolls over has two.
         tasks = [asyncio.ensure_future(self._close(each)) for each in self._chain.ledgers]
         try:
-            await asyncio.gather(*tasks)
+            await gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
@@ -211,7 +217,7 @@ class BookKeeperClaim:
                 raise problem
             if now is None or before is None or (now.identity, now.epoch) != (before.identity, before.epoch):
                 raise Fenced(f"the log of container {self._container} was opened by another owner")
-            await self.fence()
+            await self.fence(found)
         raise Unavailable(f"the log of container {self._container} is changed all the time by its owner")
 
     async def create_after(self, history: LogHistory) -> BookKeeperLog:

@@ -66,3 +66,37 @@ def test_index_of_an_owner_that_came_after_the_claim_is_no_damage(first):
         await append(log, 2 if first else 5, b"x")
 
     run(main)
+
+
+def test_claim_confirmed_too_long_ago_fences_no_later_owner():
+    """The map gave the log to another store after the confirmation, and that one has opened it."""
+
+    async def main(world):
+        await (await written(world, 1, 3)).close()
+        owner = None
+
+        async def confirm():
+            nonlocal owner
+            owner = await world.provider().open(1)
+
+        late = await world.provider().claim(1, confirm)
+        await written(world, 4, 5, owner)
+        with pytest.raises(Fenced):
+            await late.open(None)
+        await written(world, 6, 7, owner)
+
+    run(main)
+
+
+def test_claim_that_is_not_confirmed_fences_nobody():
+    async def main(world):
+        owner = await written(world, 1, 3)
+
+        async def confirm():
+            raise Fenced("the map names another store")
+
+        with pytest.raises(Fenced):
+            await world.provider().claim(1, confirm)
+        await written(world, 4, 5, owner)
+
+    run(main)
