@@ -1,10 +1,9 @@
 """Two versions of the node under the same load: python -m benchmarks.versions CHECKOUT [--pairs N] [--seconds S]
 
-CHECKOUT is a work tree of the earlier version.  Its node and that of this work tree run at once, each in a directory of
-its own; the load is this work tree's, and comes to one and then to the other.  So they share the moods of the machine:
-its processors are not always equally fast.  Bulk, as many events to both; 200 connections with one append of 100 bytes
-at a time; 10,000 events/s, open loop.  For each figure: the median of either, and the median of the ratios of the
-pairs.
+CHECKOUT is a work tree of the earlier version.  Its node and that of this work tree run at once, each in a directory
+of its own; the load is this work tree's, and comes to one and then to the other.  So both meet the same machine: its
+processors are not always equally fast.  Bulk, as many events to both; 200 connections with one append of 100 bytes at
+a time; 10,000 events/s, open loop.  For each figure: the median of either, and the median of the ratios of the pairs.
 """
 
 from __future__ import annotations

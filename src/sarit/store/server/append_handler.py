@@ -312,6 +312,11 @@ class AppendHandler:
         """The append is not stored, or its outcome is unknown."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
         assert self.unacked_bytes >= 0, self
+        # It has no latency: the others that it would have counted for are left to the next note.
+        if append is self.newest:
+            self.newest, self._received = None, self._received - 1
+        elif append.arrival is not None:
+            self._store.statistics.arrivals += append.arrival[1] - 1
         if self._connection.closed:
             return
         if self._connection.paused:

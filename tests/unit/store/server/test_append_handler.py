@@ -235,8 +235,11 @@ def test_latency_of_one_append_counts_for_those_that_came_since_the_one_before_i
                 await append(number)
             assert counted.count == 1
             monkeypatch.setattr(append_handler, "APPEND_SAMPLE_SECONDS", 0.0)
-            await append(5)
-            assert counted.count == 5
+            refused = await client.ask(wire.ConditionalBlockEnd(WRITER, 9, 0, b"x", 8))
+            assert refused == wire.ConditionalCheckFailed(WRITER, 9, 8)
+            assert counted.count == 1, "one that is refused has no latency"
+            await append(10)
+            assert counted.count == 5, "and those before it count all the same"
             assert server.store.statistics.appends == 5
 
     run(main())
