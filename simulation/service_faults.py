@@ -197,7 +197,9 @@ class ZooKeeperFaults:
         later(seconds, self._zookeeper.cut.difference_update, ways)
 
     def _session_ends(self) -> None:
-        connections = self._zookeeper.connections()
+        """An operator ends a session before its time, of a client that ZooKeeper reaches (docs/decisions/0712)."""
+        cut, connections = self._zookeeper.cut, self._zookeeper.connections()
+        connections = [each for each in connections if (ZOOKEEPER, each.session.client.host) not in cut]
         if connections:
             session = self._rng.choice(connections).session
             note(self._fleet, f"a session of {session.client.host} ends", "zookeeper_session_ended")

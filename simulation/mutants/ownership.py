@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.coordination.assign import _Plan
 from sarit.coordination.container_map import ContainerMap
 from sarit.coordination.memory import MemoryCoordination
+from sarit.core.limits import STORE_LEASE_MARGIN_SECONDS
 from sarit.node.map_watch import MapWatch
 from sarit.node.member import Member
 from sarit.store.hosting import Event, Hosting
@@ -29,6 +30,20 @@ def lease_always_valid() -> Iterator[None]:
 
     def wrong(self: Any) -> bool:
         return True
+
+    with patched(Member, Member.valid, wrong):
+        yield
+
+
+@mutant(_OWNER, found_by=f"{_MEMBER}_lease_is_not_trusted_without_a_connection")
+@contextmanager
+def suspended_lease_is_trusted() -> Iterator[None]:
+    """A store that has lost its connection answers without a proof until its lease ends by its own reckoning."""
+
+    def wrong(self: Any) -> bool:
+        term = self._lease_seconds - STORE_LEASE_MARGIN_SECONDS
+        map_read_at, now = self.watch.read_at, self._env.clock.monotonic()
+        return bool(self.lease_left() > 0 and map_read_at + term > now)
 
     with patched(Member, Member.valid, wrong):
         yield

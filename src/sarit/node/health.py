@@ -147,10 +147,11 @@ def reasons_of_member(member: Member, zookeeper: ZooKeeper) -> list[Reason]:
     """What is wrong with the place of a store in its cluster now."""
     reasons = []
     if not zookeeper.connected.is_set():
-        text = "no server of ZooKeeper answers: " + (
-            "the lease of this store still runs" if member.valid() else "its lease is lost, and its containers with it"
+        runs = member.lease_left() > 0
+        text = "no server of ZooKeeper answers: each read waits for a write to the log, and " + (
+            "the lease of this store still runs" if runs else "its containers may be another store's by now"
         )
-        reasons.append(Reason("zookeeper-away", "cluster", text, ready=member.valid()))
+        reasons.append(Reason("zookeeper-away", "cluster", text, ready=runs))
     elif not member.valid():
         reasons.append(Reason("no-lease", "cluster", "this store is not a member of its cluster (any more)"))
     if member.leaves:

@@ -7,7 +7,7 @@ another owner.  What the store reports changes the map: a container that it has 
 | lease | what the store does |
 |---|---|
 | connected | all |
-| suspended: a heartbeat was not answered | serves on and opens nothing; `valid` ends in time |
+| suspended: no connection, or a heartbeat was not answered | serves on with a proof for each answer, opens nothing |
 | lost | closes every container at once, without a checkpoint, and joins again as a new incarnation |
 | lost, and another process has joined under its name | closes every container; its process ends |
 """
@@ -170,10 +170,11 @@ class Member:
     def valid(self) -> bool:
         """See `Placement`: no other store can have been given what this one has.
 
-        Its lease runs, and it has read the map within a lease: one that is revoked is given to another store later.
-        Both were renewed after the last pause of the machine that its monotonic clock has not seen."""
+        It is connected, its lease runs, and it has read the map within a lease: one that is revoked is given to another
+        store later.  Both were renewed after the last pause of the machine that its monotonic clock has not seen."""
         membership = self._membership
-        if membership is None or membership.state is MemberState.LOST:
+        # An operator can end a session before its lease; the connection is then lost before the end is known.
+        if membership is None or membership.state is not MemberState.CONNECTED:
             return False
         term, now = self._lease_seconds - STORE_LEASE_MARGIN_SECONDS, self._standstill.now()
         until = min(membership.valid_until, self.watch.read_at + term)

@@ -370,6 +370,19 @@ def test_lease_is_not_trusted_while_coordination_is_away():
     run(main)
 
 
+def test_lease_is_not_trusted_without_a_connection():
+    async def main(cluster):
+        await cluster.own_all_validly()
+        cluster.service.faults.cut_off.add("a")
+        while cluster.member._membership.state is MemberState.CONNECTED:
+            await asyncio.sleep(0.01)
+        # An operator may have ended the session, and its containers may be another store's.
+        assert not cluster.member.valid()
+        assert cluster.member.lease_left() > 0
+
+    run(main)
+
+
 def test_lease_is_not_trusted_without_a_recent_map():
     async def main(cluster):
         await cluster.own_all_validly()
