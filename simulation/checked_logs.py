@@ -17,6 +17,7 @@ from zlib import crc32
 from sarit.log.bookkeeper import wire
 from sarit.log.bookkeeper.entries import parse
 from sarit.log.bookkeeper.owned import BookKeeperLog
+from sarit.log.port import sole_owner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -160,7 +161,7 @@ class CheckedLogs:
         self._histories = histories
         self._host = host
 
-    async def claim(self, container: int, confirm: Confirm | None = None) -> CheckedClaim:
+    async def claim(self, container: int, confirm: Confirm = sole_owner) -> CheckedClaim:
         """See `LogProvider`, and `Confirm`."""
         self._histories.begin(self._host, "recovering")
         try:

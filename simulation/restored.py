@@ -96,7 +96,7 @@ class Restored:
             streams.log, streams.stream, streams.cluster = whole, order, self._cluster
         self._moment.log(whole, shown, "the stream")
         return [
-            *_of_log(whole, shown, streams.committed), *txn_checker.check(shown, streams.transactions),
+            *_of_log(whole, shown, streams.may_commit), *txn_checker.check(shown, streams.sizes),
             *restored.check(),
         ]  # fmt: skip
 

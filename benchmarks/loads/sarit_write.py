@@ -1,8 +1,8 @@
 """Writes with Sarit's own client: `python -m benchmarks.loads.sarit_write '{"controller": ..., "stream": ...}'`.
 
-Options: `seconds`; `rate` in events/s, open loop (0: full speed); `keys` (0: without keys); `many`: use
-`write_many` with lists of 1,000; `stamp`: write the due time into each event; `windows`: a file with the times of
-checkpoints, read at the end.  Prints one line of JSON.
+Options: `seconds`; `rate` in events/s, open loop (0: full speed); `event_bytes` (100); `keys` (0: without keys);
+`many`: use `write_many` with lists of 1,000; `stamp`: write the due time into each event; `windows`: a file with the
+times of checkpoints, read at the end.  Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUP = 500
 async def _open_loop(writer: Any, options: dict[str, Any]) -> dict[str, Any]:
     rate, seconds = float(options["rate"]), float(options["seconds"])
     total = int(rate * seconds)
-    event, stamp = b"x" * EVENT_BYTES, options.get("stamp", False)
+    event, stamp = b"x" * options.get("event_bytes", EVENT_BYTES), options.get("stamp", False)
     done = asyncio.Event()
     failed: list[BaseException] = []
     latencies = Latencies(now() + 0.05, rate)
@@ -79,7 +79,7 @@ async def _open_loop(writer: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _unthrottled(writer: Any, options: dict[str, Any]) -> dict[str, Any]:
-    event = b"x" * EVENT_BYTES
+    event = b"x" * options.get("event_bytes", EVENT_BYTES)
     keys = cycle([f"key-{number}" for number in range(int(options.get("keys", 0)))])
     keyed, many = bool(options.get("keys")), options.get("many", False)
     limit = int(options.get("events", 0)) or sys.maxsize

@@ -32,8 +32,7 @@ class StreamActors(Protocol):
     cluster: Cluster
     log: LogHistory
     name: StreamName
-    transactions: dict[int, int]
-    committed: set[int]
+    commit_requests: list[dict[int, int]]
     acked_events: int
 
     async def client(self) -> Client:
@@ -94,21 +93,18 @@ class StreamCommitter:
             return
         for sequence, number, event in events:
             streams.log.sent(sequence, number, ANY_SEGMENT, FRAME_BYTES + len(event), now())
-        streams.committed.update(sequence for sequence, number in sequences.values() if number)
-        if keys == 1:
-            streams.transactions[events[0][0]] = len(events)
-        await self._commit(
-            writer, transaction, [(sequence, number) for sequence, number in sequences.values() if number]
-        )
+        request = {sequence: number for sequence, number in sequences.values() if number}
+        streams.commit_requests.append(request)
+        await self._commit(writer, transaction, request)
 
-    async def _commit(self, writer: Any, transaction: Any, sequences: list[tuple[int, int]]) -> None:
+    async def _commit(self, writer: Any, transaction: Any, sizes: dict[int, int]) -> None:
         log = self._streams.log
         while True:
             try:
                 await writer.commit(transaction.id)
             except Conflict:
                 self._cluster.trace.probe("stream_transaction_refused")
-                for sequence, last in sequences:
+                for sequence, last in sizes.items():
                     for number in range(1, last + 1):
                         log.refused(sequence, number)
                 break
@@ -118,7 +114,7 @@ class StreamCommitter:
                 await asyncio.sleep(0.1 + self._rng.random())
                 continue
             self._cluster.trace.probe("stream_transaction_committed")
-            for sequence, last in sequences:
+            for sequence, last in sizes.items():
                 log.acked(sequence, last, ANY_SEGMENT, -1, now())
                 self._streams.acked_events += last
             break

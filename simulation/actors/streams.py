@@ -40,10 +40,8 @@ class Streams:
         self.log = LogHistory()
         self.stream = StreamHistory()
         self.name = STREAM
-        # Of transactions with one sequence, which must be whole: their events.
-        self.transactions: dict[int, int] = {}
-        # The sequences of all transactions whose commit was requested.
-        self.committed: set[int] = set()
+        # The transactions whose commit was requested: the events of each of their sequences.
+        self.commit_requests: list[dict[int, int]] = []
         self.acked_events = 0
         self._sequences = 0
         self._readers = 0
@@ -75,9 +73,19 @@ class Streams:
         """All violations."""
         return [
             *log_checker.check(self.log),
-            *txn_checker.check(self.log, self.transactions),
+            *txn_checker.check(self.log, self.sizes),
             *self.stream.check(),
         ]
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """The events of transactions with one sequence, which must be whole."""
+        return dict(next(iter(request.items())) for request in self.commit_requests if len(request) == 1)
+
+    @property
+    def may_commit(self) -> set[int]:
+        """The sequences of all transactions whose commit was requested."""
+        return {sequence for request in self.commit_requests for sequence in request}
 
     # -- names ------------------------------------------------------------------------------------
 

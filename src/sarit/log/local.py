@@ -17,6 +17,7 @@ from sarit.core.errors import Fenced, Unavailable
 from sarit.core.limits import LOG_FILE_BYTES
 from sarit.env.background import ignore_outcome
 from sarit.log.opening import begin_after, begin_epoch, claim_files, open_files
+from sarit.log.port import sole_owner
 from sarit.log.statistics import LogStatistics
 from sarit.log.writer import LocalLog
 
@@ -42,12 +43,11 @@ class LocalLogProvider:
     def __repr__(self) -> str:
         return f"<LocalLogProvider {self._directory}>"
 
-    async def claim(self, container: int, confirm: Confirm | None = None) -> LocalClaim:
+    async def claim(self, container: int, confirm: Confirm = sole_owner) -> LocalClaim:
         """See `LogProvider`, and `Confirm`.  Raises Invalid (another format version), Unavailable.
 
         The files are locked by an owner in another process as long as it has them."""
-        if confirm is not None:
-            await confirm()
+        await confirm()
         # One claim at a time: the second one finds the first one in `_owners` and fences it.
         async with self._claiming.setdefault(container, asyncio.Lock()):
             before = self._owners.pop(container, None)

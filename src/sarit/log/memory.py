@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
 from sarit.core.limits import LOG_FRAMES_IN_FLIGHT, LOG_IDENTITY_BYTES
-from sarit.log.port import DurableLog, Frame, FrameDone, LogHistory
+from sarit.log.port import DurableLog, Frame, FrameDone, LogHistory, sole_owner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -48,10 +48,9 @@ class MemoryLogProvider:
         self.fail_appends = False
         self.hold_appends = False
 
-    async def claim(self, container: int, confirm: Confirm | None = None) -> MemoryClaim:
+    async def claim(self, container: int, confirm: Confirm = sole_owner) -> MemoryClaim:
         """Fence earlier owners, once it is confirmed."""
-        if confirm is not None:
-            await confirm()
+        await confirm()
         stored = self.stored.get(container)
         if stored is not None:
             stored.epoch += 1

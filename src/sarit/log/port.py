@@ -105,6 +105,10 @@ class ClaimedLog(Protocol):
 Confirm = Callable[[], Awaitable[None]]
 
 
+async def sole_owner() -> None:
+    """`Confirm` of a log that nobody else opens: it always passes."""
+
+
 class LogProvider(Protocol):
     """Opens logs."""
 
@@ -115,5 +119,5 @@ class LogProvider(Protocol):
 class ConfirmableLogs(Protocol):
     """A `LogProvider` whose logs other stores open, too."""
 
-    async def claim(self, container: int, confirm: Confirm | None = None) -> ClaimedLog:
+    async def claim(self, container: int, confirm: Confirm = sole_owner) -> ClaimedLog:
         """See `LogProvider`, and `Confirm`.  Raises also Fenced, and what `confirm` raises."""

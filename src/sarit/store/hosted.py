@@ -339,21 +339,19 @@ class HostedContainer:
             try:
                 await self._open_in_slot()
                 return Event.OPENED
-            except (Corrupt, Invalid) as error:
+            except (SaritError, OSError) as error:
+                damaged = isinstance(error, (Corrupt, Invalid))
                 # The next attempt would read the same bytes, unless this store stood still during this one: then
                 # another owner has deleted what was missing, and the next attempt asks first whose it is.
-                if suspected or not store.placed:
+                if damaged and (suspected or not store.placed):
                     health.fail(str(error))
                     _log.critical("container %d cannot recover: stored bytes are damaged", self.number, exc_info=True)
                     return Event.DAMAGED  # the others serve on
-                coverage_probe("damage_suspected_while_opening")
-                suspected = True
-                health.recover(str(error))
-                repeated.warning("", f"container {self.number} cannot recover, and tries once more: {error}")
-            except (SaritError, OSError) as error:
-                suspected = False
                 if store.placed and isinstance(error, Fenced):
                     return Event.FENCED
+                if damaged:
+                    coverage_probe("damage_suspected_while_opening")
+                suspected = damaged
                 health.recover(str(error))
                 repeated.warning("", f"container {self.number} cannot recover yet: {error}")
             except Exception as error:  # log it now: this task is not awaited

@@ -32,6 +32,7 @@ from sarit.log.bookkeeper.limits import (
 )
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.owned import BookKeeperLog, Opened
+from sarit.log.port import sole_owner
 from sarit.log.statistics import LogStatistics
 
 if TYPE_CHECKING:
@@ -89,15 +90,14 @@ class BookKeeperLogs:
     def __repr__(self) -> str:
         return f"<BookKeeperLogs {self.settings}>"
 
-    async def claim(self, container: int, confirm: Confirm | None = None) -> BookKeeperClaim:
+    async def claim(self, container: int, confirm: Confirm = sole_owner) -> BookKeeperClaim:
         """See `LogProvider`, and `Confirm`.  Raises Corrupt (a ledger is missing, or the chain damaged), Unavailable.
 
         An owner that comes after the chain was read changes it.  So a claim that was confirmed and then held up fences
         nothing of that owner, and fails."""
         claim = BookKeeperClaim(self, container)
         found = await self.registers.get(register_of(container))
-        if confirm is not None:
-            await confirm()
+        await confirm()
         await claim.fence(found)
         return claim
 
