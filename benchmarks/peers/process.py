@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.peers.maven import PeerMissing
 
@@ -26,18 +27,23 @@ JAVA_OPTIONS = (
     "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
     "-Dio.netty.tryReflectionSetAccessible=true",
 )
+# Below those that systems give to outgoing connections (32768 and up on Linux).
+SERVER_PORTS: Final = range(20_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Free ports of the loopback interface."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Free ports of the loopback interface, for servers that bind them later.
+
+    Not those that the system chooses: it gives them to outgoing connections, too, and a server that comes a second
+    later finds its port taken."""
+    found: list[int] = []
+    for port in random.sample(SERVER_PORTS, len(SERVER_PORTS)):
+        if len(found) == count:
+            break
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 def accepts(port: int) -> bool:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.peers.process import free_ports
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUCKET = "sarit-test"
 START_SECONDS = 300
@@ -33,12 +35,6 @@ class S3Server:
 def binary_of(name: str) -> str | None:
     """The path of a server's binary, or None."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{ROOT / '.cache' / 'go' / 'bin'}")
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -59,7 +55,7 @@ def s3_server(directory: Path) -> Iterator[S3Server]:
     kind = os.environ.get("SARIT_S3_SERVER", "") or ("versitygw" if binary_of("versitygw") else "moto")
     binary = binary_of(kind)
     assert binary or kind == "moto", f"SARIT_S3_SERVER={kind}, but there is no {kind}"
-    port = _free_port()
+    (port,) = free_ports(1)
     endpoint = f"http://127.0.0.1:{port}"
     key, secret = "testkey1", "testsecret1"
     log = directory / "server.log"

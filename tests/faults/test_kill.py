@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 
 import pytest
 
+from benchmarks.peers.process import free_ports
 from sarit.client.aio import connect
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
@@ -16,17 +16,12 @@ STREAM = "faults/numbers"
 KEYS = 8
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 class Fixed(RunningNode):
     """A node that comes back on the same ports."""
 
     def __init__(self, directory):
-        super().__init__(directory, "--controller-port", free_port(), "--store-port", free_port())
+        controller, store = map(str, free_ports(2))
+        super().__init__(directory, "--controller-port", controller, "--store-port", store)
 
 
 async def write(address, acknowledged, stop):

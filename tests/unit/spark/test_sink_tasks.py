@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gc
-import socket
 from collections import Counter
-from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import sarit
+from benchmarks.peers.process import free_ports
 from sarit.core.errors import Invalid
 from sarit.spark.client import connect
 from sarit.spark.formats.options import parse_formats
@@ -40,16 +39,9 @@ class Context:
         return cls()
 
 
-def free_ports():
-    """Two; a node that is started again keeps its addresses."""
-    with ExitStack() as opened:
-        held = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        return [str(one.getsockname()[1]) for one in held]
-
-
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    controller, store = free_ports()
+    controller, store = map(str, free_ports(2))  # a node that is started again keeps its addresses
     ports = ("--controller-port", controller, "--store-port", store)
     with RunningNode(tmp_path_factory.mktemp("node") / "data", *ports) as node:
         yield node
