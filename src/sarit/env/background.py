@@ -30,10 +30,19 @@ async def gather(*work: Awaitable[T]) -> list[T]:
         raise
 
 
+async def shielded(work: asyncio.Future[T]) -> T:
+    """The result of `work`, which goes on when the caller is cancelled.
+
+    `asyncio.shield` logs an error on Python 3.14 when `work` fails later, also where its owner knows of it."""
+    if not work.done():
+        await asyncio.wait((work,))
+    return work.result()
+
+
 def ignore_outcome(future: asyncio.Future[Any]) -> None:
     """For `add_done_callback` of what perhaps nobody waits for any more: asyncio reports no error of it.
 
-    Needed wherever `asyncio.shield` or `asyncio.wait` lets a cancelled caller leave a task that goes on."""
+    Needed wherever `shielded` or `asyncio.wait` lets a cancelled caller leave a task that goes on."""
     if not future.cancelled():
         future.exception()
 

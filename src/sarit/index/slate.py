@@ -28,7 +28,7 @@ import slatedb.uniffi as slatedb
 
 from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
 from sarit.core.s3_errors import explained
-from sarit.env.background import gather, ignore_outcome
+from sarit.env.background import gather, ignore_outcome, shielded
 from sarit.index.keys import after
 from sarit.index.limits import (
     INDEX_BLOCK_CACHE_BYTES,
@@ -172,7 +172,7 @@ class SlateIndex:
         committing = asyncio.ensure_future(self._commit(batch))
         # Its caller may be gone when it fails; the failure is kept for the next call.
         committing.add_done_callback(ignore_outcome)
-        await asyncio.shield(committing)
+        await shielded(committing)
 
     async def close(self) -> None:
         """See `Index`."""

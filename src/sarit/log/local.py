@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
 from sarit.core.limits import LOG_FILE_BYTES
-from sarit.env.background import ignore_outcome
+from sarit.env.background import ignore_outcome, shielded
 from sarit.log.opening import begin_after, begin_epoch, claim_files, open_files
 from sarit.log.port import sole_owner
 from sarit.log.statistics import LogStatistics
@@ -57,7 +57,7 @@ class LocalLogProvider:
             # A cancellation must not interrupt the claim: its thread would finish it and hold the lock.
             claiming = asyncio.ensure_future(self._claim(container))
             try:
-                claim = await asyncio.shield(claiming)
+                claim = await shielded(claiming)
             except asyncio.CancelledError:
                 claiming.add_done_callback(_release_unwanted)
                 raise
@@ -122,7 +122,7 @@ class LocalClaim:
         # A cancellation must not interrupt the opening: its thread would finish it.
         opening = self._opening = asyncio.ensure_future(self._open(history, accept_loss))
         try:
-            self._log = await asyncio.shield(opening)
+            self._log = await shielded(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_close_unwanted)
             raise
@@ -162,7 +162,7 @@ class LocalClaim:
         if self._log is None:
             if self._releasing is None:
                 self._releasing = asyncio.ensure_future(self._release())
-            await asyncio.shield(self._releasing)
+            await shielded(self._releasing)
 
     async def _release(self) -> None:
         if self._opening is not None:

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Fenced, SaritError, Unavailable
 from sarit.core.limits import LOG_BLOCK_BYTES, LOG_FRAMES_IN_FLIGHT, LOG_GROUP_BYTES, LOG_WATERMARK_SECONDS
-from sarit.env.background import ignore_outcome
+from sarit.env.background import ignore_outcome, shielded
 from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import replay
 from sarit.log.records import FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
@@ -455,7 +455,7 @@ class LocalLog:
     async def close(self) -> None:
         """Write what is queued, end the threads, release the files.  May be called again."""
         # A cancelled caller must not leave the threads and the lock behind.
-        await asyncio.shield(self._begin_closing())
+        await shielded(self._begin_closing())
 
     def _begin_closing(self) -> asyncio.Future[None]:
         if self._closing is None:

@@ -12,6 +12,7 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 from sarit.admin.reasons import Reason
+from sarit.env.background import shielded
 from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, MAX_HEARTBEAT_BYTES, MAX_REASON_CHARACTERS, MISSED_HEARTBEATS
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class StoresReport:
 
     async def ports(self) -> list[int]:
         """Wait until all stores serve; their ports, which stay."""
-        return await asyncio.shield(self._ports)
+        return await shielded(self._ports)
 
     def reasons(self) -> list[Reason]:
         """What is wrong with stores now."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Invalid, SaritError, Unauthenticated, Unavailable
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.background import shielded
 from sarit.env.https import check_url, fetch
 from sarit.security.jwks import ALGORITHMS, PublicKeys, parse_keys
 from sarit.security.limits import (
@@ -189,7 +190,7 @@ class OidcTokens:
         """Wait for the fetch that is under way, or for a new one if the last one is long enough ago."""
         self._begin_fetch()
         if self._fetch is not None:
-            await asyncio.shield(self._fetch)  # one caller that gives up must not end it for the others
+            await shielded(self._fetch)  # one caller that gives up must not end it for the others
 
     def _begin_fetch(self) -> None:
         now = self._env.clock.monotonic()

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from sarit.env.background import Background, gather
+from sarit.env.background import Background, gather, ignore_outcome, shielded
 
 _log = logging.getLogger("sarit.test")
 
@@ -113,5 +113,33 @@ def test_gather_gives_the_results_in_order_and_the_first_error():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.001):
                 await gather(asyncio.Event().wait())
+
+    asyncio.run(main())
+
+
+def test_shielded_work_goes_on_without_its_caller_and_its_failure_is_not_reported():
+    async def main():
+        reports = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["message"]))
+        begun, answer = asyncio.Event(), asyncio.Event()
+
+        async def work():
+            begun.set()
+            await answer.wait()
+            raise ValueError("broken")
+
+        working = asyncio.ensure_future(work())
+        working.add_done_callback(ignore_outcome)
+        caller = asyncio.ensure_future(shielded(working))
+        await begun.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        answer.set()
+        with pytest.raises(ValueError, match="broken"):
+            await shielded(working)
+        with pytest.raises(ValueError, match="broken"):
+            await shielded(working)  # it has ended
+        assert reports == []
 
     asyncio.run(main())

@@ -20,6 +20,7 @@ from sarit.cli.transfer.progress import Noted, Shown
 from sarit.cli.transfer.rows import from_json
 from sarit.client.core.values import TransactionStatus
 from sarit.core.errors import Invalid
+from sarit.env.background import shielded
 from sarit.env.real import RealClock
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ async def _copy(writer: TransactionalWriter, rows: Iterator[Row], done: int, not
                 await transaction.flush()
             except BaseException:
                 # Nothing names it yet: nobody would end it before its lease does.
-                await asyncio.shield(transaction.abort(wait=False))
+                await shielded(asyncio.ensure_future(transaction.abort(wait=False)))
                 raise
             noted.write({"done": at, "next": at + len(batch), "transaction": transaction.id.hex})
             await transaction.commit()

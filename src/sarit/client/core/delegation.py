@@ -14,7 +14,7 @@ import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from sarit.env.background import ignore_outcome
+from sarit.env.background import ignore_outcome, shielded
 from sarit.security.limits import MAX_CACHED_TOKENS, TOKEN_RENEWAL
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class DelegationTokens:
         """The token of a stream, for some time to come.  Raises what the controller answers."""
         held = self._held.get(stream)
         if held is None or self._clock.monotonic() >= held.renew_at:
-            return await asyncio.shield(self._renew(stream))
+            return await shielded(self._renew(stream))
         return held.token
 
     def forget(self) -> None:

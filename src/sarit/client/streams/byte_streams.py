@@ -19,6 +19,7 @@ from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.segment_appender import FlushBarrier
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
 from sarit.core.limits import MAX_BYTE_WRITER_UNACKED_BYTES, MIB, WRITE_CHUNK_BYTES
+from sarit.env.background import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,8 +175,8 @@ class ByteWriter:
         if self._driver is None:
             self._begin()
             assert self._opening is not None
-            # By `shield`: several may wait for this one task, and a cancelled one must not cancel it.
-            await asyncio.shield(self._opening)
+            # By `shielded`: several may wait for this one task, and a cancelled one must not cancel it.
+            await shielded(self._opening)
             self.check()
         assert self._driver is not None
         return self._driver

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Fenced, SaritError, Unavailable
-from sarit.env.background import Background
+from sarit.env.background import Background, shielded
 from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.chain_register import ChainRegister
 from sarit.log.bookkeeper.entries import split, without_frame
@@ -414,7 +414,7 @@ class BookKeeperLog:
             self._closed = True
             self._closing = asyncio.ensure_future(self._close())
         # A cancelled caller must not leave the tasks behind.
-        await asyncio.shield(self._closing)
+        await shielded(self._closing)
 
     async def _close(self) -> None:
         try:

@@ -30,6 +30,7 @@ from sarit.core.limits import (
     NULL_ATTRIBUTE_VALUE,
     SEGMENT_OVERHEAD_BYTES,
 )
+from sarit.env.background import shielded
 from sarit.index import keys
 from sarit.index.port import DamagedRecord
 from sarit.index.scans import scan_readable
@@ -202,7 +203,7 @@ class MetadataCache:
                 return await self._load_by_name(name)
             try:
                 # Many tasks wait for one load: the cancellation of one must not cancel the future of all.
-                found = await asyncio.shield(loading)
+                found = await shielded(loading)
             except LoadAbandoned:
                 continue
             # Otherwise ask again: the segment was loaded, or created meanwhile, and may be deleted or evicted by now.

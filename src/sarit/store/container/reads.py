@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Fenced, Invalid, Moved, NotFound, SaritError, Truncated
 from sarit.core.limits import MAX_READ_BYTES, READ_BLOCK_BYTES, READAHEAD_BYTES, READER_LOCALITY_BYTES
+from sarit.env.background import shielded
 from sarit.storage.checksums import DamagedChunk, missing
 from sarit.storage.starts import first_at_or_after
 from sarit.storage.verified import read_blocks, read_verified
@@ -96,7 +97,7 @@ class ChunkReader:
                     self._start(chunk, ahead, checksums, reader)
             try:
                 # Readers share the task of a block: one whose connection ends must not cancel the read of the others.
-                data = await asyncio.shield(task)
+                data = await shielded(task)
             except DamagedChunk:
                 self._forget((chunk, checksums.begin, number))
                 # What precedes the damage is served; the next read meets it.

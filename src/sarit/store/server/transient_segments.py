@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import SaritError
-from sarit.env.background import ignore_outcome
+from sarit.env.background import ignore_outcome, shielded
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TransientSegments:
         creation = asyncio.ensure_future(self._control.answer(command))
         # A callback, not code after the await: the connection's end cancels that, and not the creation.
         creation.add_done_callback(self._created)
-        return await asyncio.shield(creation)
+        return await shielded(creation)
 
     def merged(self, name: str) -> None:
         """The segment was merged: nothing is left to delete."""

@@ -24,6 +24,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.errors import Unavailable
+from sarit.env.background import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +141,7 @@ class JointCheckpoint:
         if len(self._arrived) == len(self._flushers):
             self._complete()
         try:
-            await asyncio.shield(self._begun)
+            await shielded(self._begun)
         except Unavailable:
             return
         except asyncio.CancelledError:  # the store stops, or the container failed

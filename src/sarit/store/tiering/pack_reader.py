@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import PACK_GAP_BYTES
-from sarit.env.background import ignore_outcome
+from sarit.env.background import ignore_outcome, shielded
 from sarit.storage.names import is_pack
 from sarit.storage.verified import read_verified
 
@@ -58,7 +58,7 @@ class PackReader:
             reading.add_done_callback(ignore_outcome)
             self._reads[extent.chunk, begin] = reading
         # One of those that wait may be cancelled alone.
-        data = await asyncio.shield(reading)
+        data = await shielded(reading)
         piece = memoryview(data)[checksums.begin - begin :][: checksums.length]
         checksums.verify(extent.chunk, 0, piece)
         return piece[extent.chunk_offset : extent.chunk_offset + extent.length]
