@@ -268,7 +268,7 @@ def lost_answer_called_another_owner() -> Iterator[None]:
         yield
 
 
-@mutant(_LOSS, found_by=f"{_RANDOM}[2]")
+@mutant(_LOSS, found_by=f"{_RANDOM}[4]")
 @contextmanager
 def next_ledger_used_before_the_chain_has_it() -> Iterator[None]:
     """The change that adds the next ledger to the chain is not waited for."""
@@ -285,7 +285,7 @@ def next_ledger_used_before_the_chain_has_it() -> Iterator[None]:
         yield
 
 
-@mutant(_LOSS, found_by=f"{_RANDOM}[8]")
+@mutant(_LOSS, found_by=f"{_RANDOM}[12]")
 @contextmanager
 def ledger_retired_by_its_first_frame() -> Iterator[None]:
     """A ledger leaves the chain when its first frame is not needed any more."""
