@@ -35,7 +35,7 @@ def free_ports(count: int) -> list[int]:
     """Free ports of the loopback interface, for servers that bind them later.
 
     Not those that the system chooses: it gives them to outgoing connections, too, and a server that comes a second
-    later finds its port taken."""
+    later finds its port taken.  Raises RuntimeError when fewer are free."""
     found: list[int] = []
     for port in random.sample(SERVER_PORTS, len(SERVER_PORTS)):
         if len(found) == count:
@@ -43,6 +43,8 @@ def free_ports(count: int) -> list[int]:
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             found.append(port)
+    if len(found) < count:
+        raise RuntimeError(f"{count} ports are needed, {len(found)} are free of {SERVER_PORTS}: end other servers")
     return found
 
 

@@ -10,7 +10,7 @@ A reason takes the process out of service (`/readyz` answers 503) while requests
 | disk-full | appends wait; or chunks are not written, which appends notice later | no; yes |
 | log-away | the log has not taken an append for LOG_AWAY_SECONDS | no |
 | storage-away | chunks are not written; no as soon as appends wait for it | yes |
-| no-lease | the store is not a member of its cluster, or not any more | no |
+| no-lease | the store is not a member of its cluster: not yet, or not any more | no |
 | zookeeper-away | the session is interrupted; no as soon as the lease is lost, and with it the containers | yes |
 | damaged-pieces | parts of some segments cannot be read | yes |
 | draining | the cluster takes its containers away | yes |
@@ -153,7 +153,7 @@ def reasons_of_member(member: Member, zookeeper: ZooKeeper) -> list[Reason]:
         )
         reasons.append(Reason("zookeeper-away", "cluster", text, ready=runs))
     elif not member.valid():
-        reasons.append(Reason("no-lease", "cluster", "this store is not a member of its cluster (any more)"))
+        reasons.append(Reason("no-lease", "cluster", "this store is not a member of its cluster now"))
     if member.leaves:
         reasons.append(Reason("draining", "cluster", "the cluster moves its containers to other stores", ready=True))
     return reasons
