@@ -47,11 +47,8 @@ if TYPE_CHECKING:
 
 # On the way of an append: how the statements begin that are there for metrics alone.
 STATEMENTS: Final[Mapping[Callable[..., Any], tuple[str, ...]]] = {
-    StoreConnection.buffer_updated: (
-        "self._statistics.received_bytes +=", "arrived =", "if self._appends.newest is not None:",
-    ),
+    StoreConnection.buffer_updated: ("self._statistics.received_bytes +=", "self._appends.read_began("),
     StoreConnection._flush: ("self._statistics.sent_bytes +=",),
-    AppendHandler.append: ("self.newest =", "self._received +="),
     AppendHandler.acknowledged: ("if append.arrival is not None:",),
     MetadataCache.find: ("self._statistics.metadata_hits +=", "self._statistics.metadata_misses +="),
     GroupCommit._durable: ("self._count(",),

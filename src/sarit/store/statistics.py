@@ -1,7 +1,7 @@
 """What a store has counted since it started; who wants a rate takes the difference of two readings.
 
-Each part counts what it does anyway, in plain attributes.  On the way of an append there is no call for it: arrivals
-are noted once for all that came in APPEND_SAMPLE_SECONDS, and the rest once for all appends of a frame.
+Each part counts what it does anyway, in plain attributes.  On the way of an append there is no call for it: one has its
+latency measured in APPEND_SAMPLE_SECONDS, and the rest is counted once for all appends of a frame.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ class StoreStatistics:
 
     `append_seconds`: from the read of the connection that brought the append whole, to its acknowledgement.  Of one
     append; those that came since the one before it count with its latency.
-    `arrivals`: how many those are so far.  `sampled_at`: when the last such append came, by the monotonic clock.
+    `sampled_at`: when the last such append came, by the monotonic clock.
     `throttled_at`: since when appends wait, by the monotonic clock; `throttled_seconds`: before that, all together."""
 
     __slots__ = (
+        "_measured",
         "append_bytes",
         "append_events",
         "append_seconds",
         "appends",
-        "arrivals",
         "cache_block_hits",
         "cache_block_misses",
         "checkpoint_seconds",
@@ -55,7 +55,7 @@ class StoreStatistics:
     def __init__(self) -> None:
         self.appends = self.append_events = self.append_bytes = 0
         self.append_seconds = Histogram(LATENCIES)
-        self.arrivals, self.sampled_at = 0, float("-inf")
+        self.sampled_at, self._measured = float("-inf"), 0
         self.frame_operations = Histogram(COUNTS)
         self.frame_bytes = Histogram(SIZES)
         self.frame_seconds = Histogram(LATENCIES)
@@ -74,6 +74,12 @@ class StoreStatistics:
         self.recovery_failures = 0
         self.replayed_frames = self.replayed_bytes = 0  # by containers that were opened
         self.scrubbed_bytes = self.damage_found = 0
+
+    def observe_append(self, seconds: float) -> None:
+        """An append that was measured is acknowledged, and is not in `appends` yet."""
+        count = max(1, self.appends + 1 - self._measured)
+        self.append_seconds.observe(seconds, count)
+        self._measured += count
 
     def __repr__(self) -> str:
         return f"<StoreStatistics, {self.appends} appends of {self.append_bytes} bytes>"

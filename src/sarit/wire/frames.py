@@ -286,8 +286,7 @@ class FrameReader:
 class Append:
     """One atomic append: `parts` in order, `length` bytes in all, `events` events.
 
-    `arrival`: when the connection's read began that brought it, and how many appends that read brought; of the last of
-    them alone."""
+    `arrival`: when the connection's read began that brought it, of the few whose latency is measured."""
 
     __slots__ = ("arrival", "events", "last_event_number", "length", "parts", "request_id", "writer_id")
 
@@ -306,7 +305,7 @@ class Append:
         self.events = events
         self.last_event_number = last_event_number
         self.request_id = request_id
-        self.arrival: tuple[float, int] | None = None
+        self.arrival: float | None = None
 
     def __repr__(self) -> str:
         return (

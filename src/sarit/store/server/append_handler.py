@@ -87,9 +87,10 @@ class AppendHandler:
         self._ended: dict[bytes, _Ended | None] = {}
         # Memory of unacknowledged appends.
         self.unacked_bytes = 0
-        # The last append whose arrival is not noted, and how many there are.
-        self.newest: Append | None = None
-        self._received = 0
+        # When the read began whose next append is measured; None: none of it is.
+        self._arrived: float | None = None
+        # Whether the next append is noted, for its latency or for traces.
+        self._notes = self._traces is not None
 
     def __repr__(self) -> str:
         return f"<AppendHandler, {len(self._sessions)} writers, {self.unacked_bytes} bytes unacknowledged>"
@@ -250,25 +251,27 @@ class AppendHandler:
             raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
         # Before the session has it: with nothing in the log's queue, a refusal comes back within the call.
         self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
-        self.newest = append
-        self._received += 1
         # A writer that is set up now has no segment yet: what it sent is charged when it has one.
         if self._tenants.active and session.state is OPEN:
             self._connection.quotas.received(session.segment.name, append.length)
+        if self._notes:
+            self._note(append)
+        session.append(append, expected_offset)
+
+    def read_began(self, at: float) -> None:
+        """A read of the connection: the first append that it brings may be measured."""
+        due = at - self._store.statistics.sampled_at >= APPEND_SAMPLE_SECONDS
+        self._arrived = at if due else None
+        self._notes = due or self._traces is not None
+
+    def _note(self, append: Append) -> None:
+        if self._arrived is not None:
+            append.arrival = self._store.statistics.sampled_at = self._arrived
+            self._arrived = None
+        self._notes = self._traces is not None
         if self._traces is not None:
             now = self._store.env.clock.monotonic()
             self._traces.append_arrived(append.writer_id, append.last_event_number, now)
-        session.append(append, expected_offset)
-
-    def note_arrival(self, at: float) -> None:
-        """The appends since the last call came in one read, at that time; the last of them may carry the note."""
-        if self.newest is not None:
-            counted = self._store.statistics
-            counted.arrivals += self._received
-            if at - counted.sampled_at >= APPEND_SAMPLE_SECONDS:
-                self.newest.arrival = at, counted.arrivals
-                counted.sampled_at, counted.arrivals = at, 0
-            self.newest, self._received = None, 0
 
     def _append_without_session(self, append: Append) -> None:
         if append.writer_id not in self._ended:
@@ -287,8 +290,7 @@ class AppendHandler:
         """The append is durable."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
         if append.arrival is not None:
-            arrived, count = append.arrival
-            self._store.statistics.append_seconds.observe(self._store.env.clock.monotonic() - arrived, count)
+            self._store.statistics.observe_append(self._store.env.clock.monotonic() - append.arrival)
         # No command object: this runs once per append.
         connection = self._connection
         if connection.closed:
@@ -312,11 +314,6 @@ class AppendHandler:
         """The append is not stored, or its outcome is unknown."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
         assert self.unacked_bytes >= 0, self
-        # It has no latency: the others that it would have counted for are left to the next note.
-        if append is self.newest:
-            self.newest, self._received = None, self._received - 1
-        elif append.arrival is not None:
-            self._store.statistics.arrivals += append.arrival[1] - 1
         if self._connection.closed:
             return
         if self._connection.paused:

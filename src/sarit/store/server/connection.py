@@ -182,7 +182,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._reads_received += 1
         self._statistics.received_bytes += nbytes
-        arrived = self._clock.monotonic()
+        self._appends.read_began(self._clock.monotonic())
         frames: list[tuple[int, Buffer]] = []
         try:
             frames = self._reader.received(nbytes)
@@ -197,8 +197,6 @@ class StoreConnection(asyncio.BufferedProtocol):
             else:
                 self._out.append(_HTTP_ANSWER)
                 self.close("is an HTTP request")
-        if self._appends.newest is not None:
-            self._appends.note_arrival(arrived)
         if frames:
             self.requested = True
         held = self._reader.held_bytes + self._assembler.buffered_bytes
