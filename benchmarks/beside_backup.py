@@ -1,21 +1,25 @@
-"""What a backup costs the writers: p95 of acknowledgements beside one, to p95 without, in pairs of one run.
+"""What a backup costs the writers: p95 of acknowledgements beside one, to p95 without, in turns of one run.
 
 python -m benchmarks.beside_backup [--on node | processes | cluster] [--ingest MB] [--event BYTES] [--copy MB]
     [--pairs N] [--seconds S]
 
 On a node of one process, one of two store processes, or a cluster of two stores and a controller, whose logs and chunks
-are in directories.  A writer sends events to four segments at a fixed rate, open loop: one that is late counts from
-when it was due.  It runs alone and beside a backup in turn.  Backups begin again in an empty place until the writer
-ends: moments, indexes and chunks are all part of the time that counts.  Everything shares this machine and one disk.
-The figure is the median of the ratios of the pairs.  It depends on `--seconds`: turns of 20 s gave 1.4 to 1.5 where
-turns of a minute gave 1.0.
+are in directories.  One writer sends events to four segments at a fixed rate all the time, open loop: one that is late
+counts from when it was due.  Backups run beside it in one turn of each pair, drawn which: each turn begins a backup in
+an empty place, again when it has ended, and interrupts it at its own end.  Everything shares this machine and one disk.
+
+The figure is the median of the turns with a backup, to the median of those without.  A machine becomes slower and
+faster within minutes: runs of a minute, compared with others of a minute, differed by factors of 0.7 to 3.  The first
+seconds of the turns are compared apart, too: the command starts then, and the node makes its checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
+import random
 import shutil
 import signal
 import statistics
@@ -33,7 +37,6 @@ from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
 STREAM: Final = "bench/s"
 SEGMENTS: Final = 4
@@ -41,9 +44,11 @@ MB: Final = 1_000_000
 SARIT: Final = str(Path(sys.executable).with_name("sarit"))
 STORES: Final = 2
 BETWEEN_SECONDS: Final = 5.0
-"""What was written is flushed meanwhile."""
-WARM_UP_SECONDS: Final = 3.0
-"""The first of a writer do not count: its first backup begins after them, and its moment counts."""
+"""After a turn: a backup ends meanwhile."""
+WARM_UP_SECONDS: Final = 30.0
+"""What was written before is flushed meanwhile."""
+BEGIN_SECONDS: Final = 3.0
+DRAWINGS: Final = 400
 STOP_AGAIN_SECONDS: Final = 1.0
 KEPT_PART: Final = 0.97
 """Of the rate.  A turn that was slower says how much more there was to do than could be done, and nothing else."""
@@ -102,7 +107,6 @@ class Backups:
             raise SystemExit(f"a backup failed: {self.failure}")
 
     def _run(self) -> None:
-        self._stopped.wait(WARM_UP_SECONDS)
         while not self._stopped.is_set():
             shutil.rmtree(self._place, ignore_errors=True)
             self._process = subprocess.Popen(
@@ -117,17 +121,6 @@ class Backups:
                 return
 
 
-def turn(target: Target, options: argparse.Namespace, backups: AbstractContextManager[Any]) -> dict[str, Any]:
-    """One run of the writer."""
-    time.sleep(BETWEEN_SECONDS)
-    rate = options.ingest * MB // (options.event + EVENT_HEADER_BYTES)
-    with backups:
-        found = load("sarit_write", _writing(target, options) | {"rate": rate, "seconds": options.seconds})
-    found["kept_part"] = found["events_per_s"] / rate
-    found["processors"] = found["generator_cpu_s"] / options.seconds
-    return found
-
-
 def _writing(target: Target, options: argparse.Namespace) -> dict[str, Any]:
     return {"controller": target.controller, "stream": STREAM, "event_bytes": options.event}
 
@@ -138,36 +131,67 @@ def measure(options: argparse.Namespace) -> None:
     try:
         with started(options.on, directory / "site") as target:
             load("sarit_admin", {"controller": target.controller, "streams": {STREAM: SEGMENTS}})
-            # So much is there that the first backup copies for as long as the writer writes.
+            # So much is there that a backup copies for a whole turn.
             events = int(options.copy * MB * options.seconds / (options.event + EVENT_HEADER_BYTES))
             load("sarit_write", _writing(target, options) | {"seconds": 600, "events": events, "many": True})
             print(f"{options.on}: {options.ingest} MB/s of appends of {options.event} bytes, {options.copy} MB/s of "
                   f"copying; load of the machine {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
-            _pairs(target, options, directory / "place")
+            _show(*_run(target, options, directory))
     finally:
         Load.end_all()
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _pairs(target: Target, options: argparse.Namespace, place: Path) -> None:
-    ratios = []
-    turn(target, options, nullcontext())  # the first one has what was written before it in its way
-    for number in range(1, options.pairs + 1):
-        without = turn(target, options, nullcontext())
-        backups = Backups(target, place, options.copy * MB)
-        beside = turn(target, options, backups)
-        ratios.append(beside["p95_ms"] / without["p95_ms"])
-        print(f"pair {number}: without {_shown(without)}; beside {_shown(beside)}, {backups.whole} whole backups: "
-              f"ratio of p95 {ratios[-1]:.2f}", flush=True)  # fmt: skip
-    print(f"{options.on}: median of {len(ratios)} ratios of p95 {statistics.median(ratios):.2f} "
-          f"({min(ratios):.2f} to {max(ratios):.2f})", flush=True)  # fmt: skip
+def _run(target: Target, options: argparse.Namespace, directory: Path) -> tuple[list[bool], dict[str, Any], float]:
+    """Which turns had a backup; by cut, what the writer says of each turn; the part of its rate that it kept."""
+    rate = options.ingest * MB // (options.event + EVENT_HEADER_BYTES)
+    turns = [with_backup for _ in range(options.pairs) for with_backup in random.sample((True, False), 2)]
+    seconds = WARM_UP_SECONDS + len(turns) * (options.seconds + BETWEEN_SECONDS)
+    spans, ask = directory / "spans.json", directory / "ask"
+    asked = {"rate": rate, "seconds": seconds, "spans": str(spans), "ask": str(ask)}
+    writer = Load("sarit_write", _writing(target, options) | asked)
+    begins = []
+    next_at = time.monotonic() + WARM_UP_SECONDS
+    for number, with_backup in enumerate(turns, 1):
+        time.sleep(max(0.0, next_at - time.monotonic()))
+        begins.append(time.monotonic())
+        next_at = begins[-1] + options.seconds + BETWEEN_SECONDS
+        with Backups(target, directory / "place", options.copy * MB) if with_backup else nullcontext():
+            time.sleep(options.seconds)
+        print(f"turn {number} of {len(turns)}", end="\r", file=sys.stderr, flush=True)
+    parts = [(at + low, at + high) for at in begins for low, high in _cuts(options.seconds).values()]
+    new = spans.with_suffix(".new")
+    new.write_text(json.dumps(parts))
+    new.rename(spans)
+    found = writer.result(seconds)
+    names = list(_cuts(options.seconds))
+    by_cut = {name: found["spans"][place :: len(names)] for place, name in enumerate(names)}
+    return turns, by_cut, found["events_per_s"] / rate
 
 
-def _shown(found: dict[str, Any]) -> str:
-    part = found["kept_part"]
-    late = "" if part >= KEPT_PART else f" (only {part:.0%} of the rate: take less)"
-    times = f"p50 {found['p50_ms']:.1f} p95 {found['p95_ms']:.1f} p99 {found['p99_ms']:.1f} ms"
-    return f"{times}, writer {found['processors']:.2f} of a processor{late}"
+def _cuts(seconds: float) -> dict[str, tuple[float, float]]:
+    return {
+        "turns": (0.0, seconds),
+        f"their first {BEGIN_SECONDS:.0f} s": (0.0, BEGIN_SECONDS),
+        "the rest of them": (BEGIN_SECONDS, seconds),
+    }
+
+
+def _show(turns: list[bool], found: dict[str, Any], kept_part: float) -> None:
+    if kept_part < KEPT_PART:
+        print(f"  only {kept_part:.0%} of the rate: take less")
+    for name, spans in found.items():
+        beside = [each["p95_ms"] for each, with_backup in zip(spans, turns, strict=True) if with_backup]
+        alone = [each["p95_ms"] for each, with_backup in zip(spans, turns, strict=True) if not with_backup]
+        drawn = random.Random(1)
+        ratios = sorted(
+            statistics.median(drawn.choices(beside, k=len(beside)))
+            / statistics.median(drawn.choices(alone, k=len(alone)))
+            for _ in range(DRAWINGS)
+        )
+        print(f"  p95 of {name}: {statistics.median(beside):.1f} ms beside a backup, {statistics.median(alone):.1f} ms "
+              f"without: {statistics.median(beside) / statistics.median(alone):.2f} times (95 %: "
+              f"{ratios[DRAWINGS * 25 // 1000]:.2f} to {ratios[DRAWINGS * 975 // 1000]:.2f})", flush=True)  # fmt: skip
 
 
 def main() -> None:
@@ -177,8 +201,8 @@ def main() -> None:
     parser.add_argument("--ingest", type=int, default=50, help="MB of appends in a second")
     parser.add_argument("--event", type=int, default=100, help="bytes of an event")
     parser.add_argument("--copy", type=int, default=20, help="MB that a backup copies in a second")
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=60, help="of each run of the writer")
+    parser.add_argument("--pairs", type=int, default=12, help="of turns, one with a backup")
+    parser.add_argument("--seconds", type=int, default=20, help="of each turn")
     parser.add_argument("--dir", type=Path, default=None, help="on the disk to be measured")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # `nohup` has it ignored, and backups inherit that.

@@ -68,6 +68,19 @@ class Latencies:
         ]
         return np.concatenate(parts) if parts else np.empty(0)
 
+    def between(self, spans: list[tuple[float, float]]) -> list[Any]:
+        """Of each span of monotonic times, the latencies of the events that were due in it."""
+        firsts, ends, times = np.array(self._batches).T
+        found = []
+        for low, high in spans:
+            begin, end = (round((at - self.start) * self.rate) for at in (low, high))
+            chosen = (ends > begin) & (firsts < end)
+            part = Latencies(self.start, self.rate)
+            for first, last, at in zip(firsts[chosen], ends[chosen], times[chosen], strict=True):
+                part.acked(max(int(first), begin), min(int(last), end), at)
+            found.append(part.seconds())
+        return found
+
     def during(self, windows: list[tuple[float, float]], skip_seconds: float = 0.0) -> Any:
         """Latencies of the batches that were under way at some moment of `windows` (monotonic times)."""
         chosen = Latencies(self.start, self.rate)

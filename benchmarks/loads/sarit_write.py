@@ -2,7 +2,8 @@
 
 Options: `seconds`; `rate` in events/s, open loop (0: full speed); `event_bytes` (100); `keys` (0: without keys);
 `many`: use `write_many` with lists of 1,000; `stamp`: write the due time into each event; `windows`: a file with the
-times of checkpoints, read at the end.  Prints one line of JSON.
+times of checkpoints, read at the end; `spans`: a file with spans of time, of each of which the percentiles are wanted;
+`ask`: a file that is made when it waits for one of the two.  Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -70,12 +71,18 @@ async def _open_loop(writer: Any, options: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {"events": total, "events_per_s": round(total / elapsed), "generator_late_max_ms": late_ms}
     result |= percentiles(latencies.seconds(WARM_UP_SECONDS))
     if options.get("windows"):
-        Path(options["ask"]).touch()
-        while not Path(options["windows"]).exists():
-            await asyncio.sleep(0.05)
-        windows = json.loads(Path(options["windows"]).read_text())
+        windows = await _asked(options, "windows")
         result["during_checkpoints"] = percentiles(latencies.during(windows, WARM_UP_SECONDS))
+    if options.get("spans"):
+        result["spans"] = [percentiles(each) for each in latencies.between(await _asked(options, "spans"))]
     return result
+
+
+async def _asked(options: dict[str, Any], name: str) -> Any:
+    Path(options["ask"]).touch()
+    while not Path(options[name]).exists():
+        await asyncio.sleep(0.05)
+    return json.loads(Path(options[name]).read_text())
 
 
 async def _unthrottled(writer: Any, options: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,16 @@ def test_only_batches_in_flight_during_window_count() -> None:
     assert list(latencies.during([(1.2, 1.3)])) == pytest.approx([0.5])
 
 
+def test_span_has_the_events_that_were_due_in_it() -> None:
+    latencies = Latencies(start=100.0, rate=10.0)
+    latencies.acked(0, 5, 101.0)
+    latencies.acked(5, 10, 102.0)
+    begin, across, none = latencies.between([(100.0, 100.2), (100.4, 100.6), (103.0, 104.0)])
+    assert list(begin) == pytest.approx([1.0, 0.9])
+    assert list(across) == pytest.approx([0.6, 1.5])
+    assert not len(none)
+
+
 @pytest.mark.parametrize(("value", "verdict"), [(4.9, "aim met"), (7.0, "goal met"), (10.1, "MISSED")])
 def test_lower_is_better_for_latency(value: float, verdict: str) -> None:
     results = {"sarit": system("Sarit", **{"open-1": {"p95_ms": value}})}
