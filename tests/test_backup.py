@@ -345,7 +345,7 @@ def test_storage_and_backups_on_s3(tmp_path, monkeypatch):
             while load.acknowledged < 2000:
                 time.sleep(0.05)
             acknowledged = load.acknowledged
-            first = create(places["backups"], data)
+            create(places["backups"], data)
             second = create(places["backups"], data)
         assert second["copied_bytes"] < second["bytes"]
         assert json.loads(run("backup", "verify", places["backups"], "--format", "json"))["damaged"] == []
