@@ -22,7 +22,6 @@ import os
 import random
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,8 +29,10 @@ import threading
 import time
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks.figures import certain_range
 from benchmarks.harness import ROOT, Load, SaritNode, load
 from sarit.core.limits import EVENT_HEADER_BYTES
 
@@ -48,7 +49,6 @@ BETWEEN_SECONDS: Final = 5.0
 WARM_UP_SECONDS: Final = 30.0
 """What was written before is flushed meanwhile."""
 BEGIN_SECONDS: Final = 3.0
-DRAWINGS: Final = 400
 STOP_AGAIN_SECONDS: Final = 1.0
 KEPT_PART: Final = 0.97
 """Of the rate.  A turn that was slower says how much more there was to do than could be done, and nothing else."""
@@ -83,7 +83,6 @@ class Backups:
     """Backups one after the other, each to an empty place, until `stop`."""
 
     def __init__(self, target: Target, place: Path, rate: int) -> None:
-        self.whole = 0
         self.failure = ""
         self._words = [SARIT, "backup", "create", str(place), *target.source, "--rate", str(rate)]
         self._environment = target.environment
@@ -114,9 +113,7 @@ class Backups:
                 text=True,
             )  # fmt: skip
             _, error = self._process.communicate()
-            if self._process.returncode == 0:
-                self.whole += 1
-            elif not self._stopped.is_set():
+            if self._process.returncode != 0 and not self._stopped.is_set():
                 self.failure = error
                 return
 
@@ -150,12 +147,14 @@ def _run(target: Target, options: argparse.Namespace, directory: Path) -> tuple[
     spans, ask = directory / "spans.json", directory / "ask"
     asked = {"rate": rate, "seconds": seconds, "spans": str(spans), "ask": str(ask)}
     writer = Load("sarit_write", _writing(target, options) | asked)
-    begins = []
-    next_at = time.monotonic() + WARM_UP_SECONDS
-    for number, with_backup in enumerate(turns, 1):
-        time.sleep(max(0.0, next_at - time.monotonic()))
-        begins.append(time.monotonic())
-        next_at = begins[-1] + options.seconds + BETWEEN_SECONDS
+    first = time.monotonic() + WARM_UP_SECONDS
+    begins = [first + number * (options.seconds + BETWEEN_SECONDS) for number in range(len(turns))]
+    for number, (begin, with_backup) in enumerate(zip(begins, turns, strict=True), 1):
+        late = time.monotonic() - begin
+        if late > 0:
+            raise SystemExit(f"the backup before turn {number} ended {late + BETWEEN_SECONDS:.1f} s after its turn, "
+                             f"{BETWEEN_SECONDS:.0f} s are allowed: nothing is compared")  # fmt: skip
+        time.sleep(-late)
         with Backups(target, directory / "place", options.copy * MB) if with_backup else nullcontext():
             time.sleep(options.seconds)
         print(f"turn {number} of {len(turns)}", end="\r", file=sys.stderr, flush=True)
@@ -183,15 +182,14 @@ def _show(turns: list[bool], found: dict[str, Any], kept_part: float) -> None:
     for name, spans in found.items():
         beside = [each["p95_ms"] for each, with_backup in zip(spans, turns, strict=True) if with_backup]
         alone = [each["p95_ms"] for each, with_backup in zip(spans, turns, strict=True) if not with_backup]
-        drawn = random.Random(1)
-        ratios = sorted(
-            statistics.median(drawn.choices(beside, k=len(beside)))
-            / statistics.median(drawn.choices(alone, k=len(alone)))
-            for _ in range(DRAWINGS)
-        )
-        print(f"  p95 of {name}: {statistics.median(beside):.1f} ms beside a backup, {statistics.median(alone):.1f} ms "
-              f"without: {statistics.median(beside) / statistics.median(alone):.2f} times (95 %: "
-              f"{ratios[DRAWINGS * 25 // 1000]:.2f} to {ratios[DRAWINGS * 975 // 1000]:.2f})", flush=True)  # fmt: skip
+        low, high = _range(beside, alone)
+        print(f"  p95 of {name}: {median(beside):.1f} ms beside a backup, {median(alone):.1f} ms without: "
+              f"{median(beside) / median(alone):.2f} times (95 %: {low:.2f} to {high:.2f})", flush=True)  # fmt: skip
+
+
+def _range(beside: list[float], alone: list[float]) -> tuple[float, float]:
+    """Of the ratio of the two medians."""
+    return certain_range(lambda draw: median(draw(beside)) / median(draw(alone)))
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import re
 import socket
 import statistics
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sarit
 from benchmarks.cost_loads import EVENT
+from benchmarks.figures import certain_range
 from benchmarks.metrics_node import AGAIN, OFF, ON
 from sarit.core.names import SegmentId, segment_name
 from sarit.core.policies import RetentionPolicy, RetentionType
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 GOAL: Final = 0.02
 QUANTILE: Final = 0.1
-DRAWINGS: Final = 400
 KEPT_BYTES: Final = 256 << 20
 SEGMENTS: Final = 4
 READY: Final = re.compile(r"controller (\S+:\d+), store (\S+:\d+), HTTP (\S+:\d+),")
@@ -76,9 +75,7 @@ def share(rounds: Rounds, one: str, other: str) -> float:
 
 def certain(rounds: Rounds, one: str, other: str) -> tuple[float, float, float]:
     """`share`, and the two values between which it is in 95 of 100 drawings of as many rounds from these."""
-    drawn = random.Random(1)
-    found = sorted(share(drawn.choices(rounds, k=len(rounds)), one, other) for _ in range(DRAWINGS))
-    return share(rounds, one, other), found[DRAWINGS * 25 // 1000], found[DRAWINGS * 975 // 1000]
+    return share(rounds, one, other), *certain_range(lambda draw: share(draw(rounds), one, other))
 
 
 class Lockstep:

@@ -55,14 +55,21 @@ SECTIONS: Final = {
         _histogram(
             "sarit_append_latency_seconds",
             "From the read of the connection that completed an append to its acknowledgement; of one append in a "
-            "millisecond at most, and those that came since the one before it count with its latency",
+            "millisecond at most, and those that became durable since the one before it count with its latency",
         ),
         _counter("sarit_throttled_appends_total", "Appends that had to wait because memory or disk was at its bound"),
         _counter("sarit_throttled_seconds_total", "Time during which appends had to wait"),
         _gauge("sarit_throttled_appends", "Appends that wait now"),
-        _histogram("sarit_group_commit_operations", "Operations that became durable together, in a frame"),
-        _histogram("sarit_group_commit_bytes", "Size of a frame"),
-        _histogram("sarit_group_commit_latency_seconds", "From the first operation of a frame until it is durable"),
+        _histogram(
+            "sarit_group_commit_operations",
+            "Operations that became durable together, in a frame; of one frame in a millisecond at most, and those "
+            "that became durable since the one before it count like it",
+        ),
+        _histogram("sarit_group_commit_bytes", "Size of a frame, of the same ones"),
+        _histogram(
+            "sarit_group_commit_latency_seconds",
+            "From the first operation of a frame until it is durable, of the same ones",
+        ),
     ),
     "The durable log": (
         _counter("sarit_log_frames_total", "Frames that became durable"),

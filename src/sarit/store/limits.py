@@ -6,8 +6,8 @@ from typing import Final
 
 # A connection whose client has sent no complete request for so long after it opened is ended.
 FIRST_REQUEST_SECONDS: Final = 30.0
-# Between two appends whose latency is measured.  Each measurement costs about a tenth of a small append.
-APPEND_SAMPLE_SECONDS: Final = 0.001
+# Between two appends, and two frames, that are measured.  Each measurement costs about a tenth of a small append.
+SAMPLE_SECONDS: Final = 0.001
 
 # -- backup -----------------------------------------------------------------------------------
 

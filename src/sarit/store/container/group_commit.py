@@ -45,6 +45,7 @@ from sarit.store.container.operations import (
     Operation,
     operation_charge,
 )
+from sarit.store.limits import SAMPLE_SECONDS
 from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:
@@ -375,9 +376,10 @@ class GroupCommit:
         statistics.appends += len(appends)
         statistics.append_events += sum(map(_EVENTS, appends))
         statistics.append_bytes += length
-        statistics.frame_operations.observe(len(operations))
-        statistics.frame_bytes.observe(frame.bytes)
-        statistics.frame_seconds.observe(self._env.clock.monotonic() - frame.began)
+        statistics.frames += 1
+        if frame.began - statistics.frame_sampled_at >= SAMPLE_SECONDS:
+            statistics.frame_sampled_at = frame.began
+            statistics.observe_frame(self._env.clock.monotonic() - frame.began, len(operations), frame.bytes)
 
 
 def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:

@@ -31,7 +31,7 @@ from sarit.core.limits import (
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.container.writer_session import OPEN, State, WriterSession
-from sarit.store.limits import APPEND_SAMPLE_SECONDS
+from sarit.store.limits import SAMPLE_SECONDS
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
@@ -260,13 +260,13 @@ class AppendHandler:
 
     def read_began(self, at: float) -> None:
         """A read of the connection: the first append that it brings may be measured."""
-        due = at - self._store.statistics.sampled_at >= APPEND_SAMPLE_SECONDS
+        due = at - self._store.statistics.append_sampled_at >= SAMPLE_SECONDS
         self._arrived = at if due else None
         self._notes = due or self._traces is not None
 
     def _note(self, append: Append) -> None:
         if self._arrived is not None:
-            append.arrival = self._store.statistics.sampled_at = self._arrived
+            append.arrival = self._store.statistics.append_sampled_at = self._arrived
             self._arrived = None
         self._notes = self._traces is not None
         if self._traces is not None:

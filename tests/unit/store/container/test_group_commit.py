@@ -151,3 +151,35 @@ def test_log_has_as_many_frames_as_it_takes_and_acknowledgements_keep_their_orde
         assert state.applied == list(range(20))
 
     asyncio.run(main())
+
+
+def test_one_frame_counts_for_those_that_became_durable_since_the_one_before_it(monkeypatch):
+    async def main():
+        monkeypatch.setattr(group_commit, "SAMPLE_SECONDS", 0.0)
+        world = World(BY_HAND)
+        store = await world.start()
+        await store.container(SEGMENT).create(SEGMENT)
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        counted = store.statistics
+        histograms = counted.frame_operations, counted.frame_bytes, counted.frame_seconds
+
+        async def append(number):
+            writer.append(b"x", number)
+            await writer.wait_for_replies()
+
+        await append(1)
+        before = counted.frames
+        assert [each.count for each in histograms] == [before] * 3
+        monkeypatch.setattr(group_commit, "SAMPLE_SECONDS", 1000.0)
+        for number in (2, 3, 4):
+            await append(number)
+        assert (counted.frames, counted.appends) == (before + 3, 4)
+        assert [each.count for each in histograms] == [before] * 3
+        monkeypatch.setattr(group_commit, "SAMPLE_SECONDS", 0.0)
+        await append(5)
+        assert [each.count for each in histograms] == [before + 4] * 3
+        assert counted.frame_operations.total == before + 4, "one operation in each"
+        await store.stop()
+
+    asyncio.run(main())

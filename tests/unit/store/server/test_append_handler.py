@@ -230,11 +230,11 @@ def test_latency_of_one_append_counts_for_those_that_came_since_the_one_before_i
 
             await append(1)
             assert counted.count == 1
-            monkeypatch.setattr(append_handler, "APPEND_SAMPLE_SECONDS", 1000.0)
+            monkeypatch.setattr(append_handler, "SAMPLE_SECONDS", 1000.0)
             for number in range(2, 5):
                 await append(number)
             assert counted.count == 1
-            monkeypatch.setattr(append_handler, "APPEND_SAMPLE_SECONDS", 0.0)
+            monkeypatch.setattr(append_handler, "SAMPLE_SECONDS", 0.0)
             refused = await client.ask(wire.ConditionalBlockEnd(WRITER, 9, 0, b"x", 8))
             assert refused == wire.ConditionalCheckFailed(WRITER, 9, 8)
             assert counted.count == 1, "one that is refused has no latency"
