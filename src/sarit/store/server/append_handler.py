@@ -87,10 +87,8 @@ class AppendHandler:
         self._ended: dict[bytes, _Ended | None] = {}
         # Memory of unacknowledged appends.
         self.unacked_bytes = 0
-        # When the read began whose next append is measured; None: none of it is.
-        self._arrived: float | None = None
-        # Whether the next append is noted, for its latency or for traces.
-        self._notes = self._traces is not None
+        # Whether the next append may be measured: the first of a read of the connection; with traces, each.
+        self.new_read = True
 
     def __repr__(self) -> str:
         return f"<AppendHandler, {len(self._sessions)} writers, {self.unacked_bytes} bytes unacknowledged>"
@@ -254,23 +252,16 @@ class AppendHandler:
         # A writer that is set up now has no segment yet: what it sent is charged when it has one.
         if self._tenants.active and session.state is OPEN:
             self._connection.quotas.received(session.segment.name, append.length)
-        if self._notes:
+        if self.new_read:
             self._note(append)
         session.append(append, expected_offset)
 
-    def read_began(self, at: float) -> None:
-        """A read of the connection: the first append that it brings may be measured."""
-        due = at - self._store.statistics.append_sampled_at >= SAMPLE_SECONDS
-        self._arrived = at if due else None
-        self._notes = due or self._traces is not None
-
     def _note(self, append: Append) -> None:
-        if self._arrived is not None:
-            append.arrival = self._store.statistics.append_sampled_at = self._arrived
-            self._arrived = None
-        self._notes = self._traces is not None
+        now, statistics = self._store.env.clock.monotonic(), self._store.statistics
+        if now - statistics.append_sampled_at >= SAMPLE_SECONDS:
+            append.arrival = statistics.append_sampled_at = now
+        self.new_read = self._traces is not None
         if self._traces is not None:
-            now = self._store.env.clock.monotonic()
             self._traces.append_arrived(append.writer_id, append.last_event_number, now)
 
     def _append_without_session(self, append: Append) -> None:

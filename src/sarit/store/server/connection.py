@@ -118,10 +118,9 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._reads = ReadHandler(self, store)
         self._reads_received = 0
         self._statistics = store.statistics
-        self._clock = store.env.clock
         self._held_bytes = 0  # as last reported to the registry
         self._max_unacked_bytes = MAX_CONNECTION_UNACKED_BYTES
-        self.opened = self._clock.monotonic()
+        self.opened = store.env.clock.monotonic()
         self.requested = False  # whether a complete frame came
         self._closing: asyncio.TimerHandle | None = None
         self.closed = False
@@ -182,7 +181,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._reads_received += 1
         self._statistics.received_bytes += nbytes
-        self._appends.read_began(self._clock.monotonic())
+        self._appends.new_read = True
         frames: list[tuple[int, Buffer]] = []
         try:
             frames = self._reader.received(nbytes)
