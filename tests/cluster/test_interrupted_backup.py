@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -42,11 +44,25 @@ class _Interrupted(RestoredCluster):
             assert refused.returncode == 1
             assert "is being restored from backup 1 of" in refused.stderr
         # Chunks are there already after a while; then come indexes and logs.
-        for number, how in ((0, signal.SIGKILL), (1, signal.SIGINT)):
-            index = work / f"restored/container-{number}.db"
-            output = interrupt(words, how, index.exists, self.environ)
+        for first, how in ((0, signal.SIGKILL), (1, signal.SIGINT)):
+            there = self._copies_of_indexes()
+            output = interrupt(
+                words, how,
+                lambda first=first, there=there: any(copy[0] >= first for copy in self._copies_of_indexes() - there),
+                self.environ,
+            )  # fmt: skip
         assert "the same command goes on" in output
         self.sarit(*map(str, words))
+
+    def _copies_of_indexes(self):
+        """The containers whose index is copied now, and the inodes of these copies.  Each goes when the next begins."""
+        with suppress(FileNotFoundError):
+            return {
+                (int(entry.name.removeprefix("container-").removesuffix(".db")), entry.inode())
+                for entry in os.scandir(self.directory / "work/restored")
+                if entry.name.endswith(".db")
+            }
+        return set()
 
     def _is_being_restored(self):
         done = subprocess.run(
