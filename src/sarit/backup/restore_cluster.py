@@ -117,7 +117,7 @@ class _Parts:
         self._progress = progress
 
     async def restore_container(self, number: int, container: ContainerBackup, meta: ClusterMeta) -> None:
-        """Its index, and a log that continues after it.  Nothing to do for one that is complete."""
+        """Its index, and a new log that continues after it; again if a restore that was killed made them."""
         if meta.log_directory is not None:
             await self._worker.run(partial(_clear_log, self._env.files, f"{meta.log_directory}/{number}"))
         index = await self._indexes.open(number)
