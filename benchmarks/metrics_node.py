@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # On the way of an append: how the statements begin that are there for metrics alone.
 STATEMENTS: Final[Mapping[Callable[..., Any], tuple[str, ...]]] = {
-    StoreConnection.buffer_updated: ("self._statistics.received_bytes +=", "self._appends.new_read ="),
+    StoreConnection.buffer_updated: ("self._statistics.received_bytes +=", "self._appends.may_measure ="),
     StoreConnection._flush: ("self._statistics.sent_bytes +=",),
     AppendHandler.acknowledged: ("if append.arrival is not None:",),
     MetadataCache.find: ("self._statistics.metadata_hits +=", "self._statistics.metadata_misses +="),

@@ -6,7 +6,7 @@ from typing import Final
 
 # A connection whose client has sent no complete request for so long after it opened is ended.
 FIRST_REQUEST_SECONDS: Final = 30.0
-# Between two appends, and two frames, that are measured.  Each measurement costs about a tenth of a small append.
+# Between two appends, and two frames, that are measured.  To measure an append costs a tenth of a small one.
 SAMPLE_SECONDS: Final = 0.001
 
 # -- backup -----------------------------------------------------------------------------------

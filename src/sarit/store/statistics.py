@@ -9,23 +9,39 @@ from __future__ import annotations
 from sarit.core.histogram import COUNTS, DURATIONS, LATENCIES, SIZES, Histogram
 
 
+class Sampling:
+    """One of many is measured, and counts for all that came since the one measured before it.
+
+    `at`: when that one began, by the monotonic clock."""
+
+    __slots__ = ("_counted", "at")
+
+    def __init__(self) -> None:
+        self.at = float("-inf")
+        self._counted = 0
+
+    def __repr__(self) -> str:
+        return f"<Sampling, {self._counted} counted>"
+
+    def weight(self, total: int) -> int:
+        """For how many one counts that was measured, at least itself; `total`: how many there were, with it."""
+        weight = max(1, total - self._counted)
+        self._counted += weight
+        return weight
+
+
 class StoreStatistics:
     """Counters of one store, over all its containers and their epochs; sizes in bytes, times in seconds.
 
-    `append_seconds`: from the read of the connection that brought the append whole, to its acknowledgement.  Of one
-    append; those that became durable since the one before it count with its latency.
-    `append_sampled_at`: when the last such append came, by the monotonic clock.
-    `frame_seconds`, `frame_operations`, `frame_bytes`: of one frame, from its first operation to its acknowledgements;
-    those that became durable since the one before it count like it.
-    `frame_sampled_at`: when the last such frame got its first operation, by the monotonic clock.
+    `append_seconds`: from the read of the connection that brought the append whole, to its acknowledgement.
+    `frame_seconds`: from the frame's first operation to its acknowledgements.
+    `append_sampling`, `frame_sampling`: which appends and frames these and `frame_operations`, `frame_bytes` are of.
     `throttled_at`: since when appends wait, by the monotonic clock; `throttled_seconds`: before that, all together."""
 
     __slots__ = (
-        "_measured_appends",
-        "_measured_frames",
         "append_bytes",
         "append_events",
-        "append_sampled_at",
+        "append_sampling",
         "append_seconds",
         "appends",
         "cache_block_hits",
@@ -37,7 +53,7 @@ class StoreStatistics:
         "damage_found",
         "frame_bytes",
         "frame_operations",
-        "frame_sampled_at",
+        "frame_sampling",
         "frame_seconds",
         "frames",
         "metadata_hits",
@@ -61,12 +77,12 @@ class StoreStatistics:
     def __init__(self) -> None:
         self.appends = self.append_events = self.append_bytes = 0
         self.append_seconds = Histogram(LATENCIES)
-        self.append_sampled_at, self._measured_appends = float("-inf"), 0
+        self.append_sampling = Sampling()
         self.frames = 0
         self.frame_operations = Histogram(COUNTS)
         self.frame_bytes = Histogram(SIZES)
         self.frame_seconds = Histogram(LATENCIES)
-        self.frame_sampled_at, self._measured_frames = float("-inf"), 0
+        self.frame_sampling = Sampling()
         self.reads = self.reads_from_chunks = self.read_bytes = 0
         self.read_seconds = Histogram(LATENCIES)
         self.received_bytes = self.sent_bytes = 0
@@ -85,17 +101,14 @@ class StoreStatistics:
 
     def observe_append(self, seconds: float) -> None:
         """An append that was measured is acknowledged, and is not in `appends` yet."""
-        count = max(1, self.appends + 1 - self._measured_appends)
-        self.append_seconds.observe(seconds, count)
-        self._measured_appends += count
+        self.append_seconds.observe(seconds, self.append_sampling.weight(self.appends + 1))
 
     def observe_frame(self, seconds: float, operations: int, size: int) -> None:
         """A frame that was measured is acknowledged, and is in `frames`."""
-        count = self.frames - self._measured_frames
+        count = self.frame_sampling.weight(self.frames)
         self.frame_seconds.observe(seconds, count)
         self.frame_operations.observe(operations, count)
         self.frame_bytes.observe(size, count)
-        self._measured_frames = self.frames
 
     def __repr__(self) -> str:
         return f"<StoreStatistics, {self.appends} appends of {self.append_bytes} bytes>"

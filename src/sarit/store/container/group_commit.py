@@ -377,8 +377,8 @@ class GroupCommit:
         statistics.append_events += sum(map(_EVENTS, appends))
         statistics.append_bytes += length
         statistics.frames += 1
-        if frame.began - statistics.frame_sampled_at >= SAMPLE_SECONDS:
-            statistics.frame_sampled_at = frame.began
+        if frame.began - statistics.frame_sampling.at >= SAMPLE_SECONDS:
+            statistics.frame_sampling.at = frame.began
             statistics.observe_frame(self._env.clock.monotonic() - frame.began, len(operations), frame.bytes)
 
 

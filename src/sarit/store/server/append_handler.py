@@ -88,7 +88,7 @@ class AppendHandler:
         # Memory of unacknowledged appends.
         self.unacked_bytes = 0
         # Whether the next append may be measured: the first of a read of the connection; with traces, each.
-        self.new_read = True
+        self.may_measure = True
 
     def __repr__(self) -> str:
         return f"<AppendHandler, {len(self._sessions)} writers, {self.unacked_bytes} bytes unacknowledged>"
@@ -252,15 +252,15 @@ class AppendHandler:
         # A writer that is set up now has no segment yet: what it sent is charged when it has one.
         if self._tenants.active and session.state is OPEN:
             self._connection.quotas.received(session.segment.name, append.length)
-        if self.new_read:
+        if self.may_measure:
             self._note(append)
         session.append(append, expected_offset)
 
     def _note(self, append: Append) -> None:
         now, statistics = self._store.env.clock.monotonic(), self._store.statistics
-        if now - statistics.append_sampled_at >= SAMPLE_SECONDS:
-            append.arrival = statistics.append_sampled_at = now
-        self.new_read = self._traces is not None
+        if now - statistics.append_sampling.at >= SAMPLE_SECONDS:
+            append.arrival = statistics.append_sampling.at = now
+        self.may_measure = self._traces is not None
         if self._traces is not None:
             self._traces.append_arrived(append.writer_id, append.last_event_number, now)
 

@@ -181,7 +181,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._reads_received += 1
         self._statistics.received_bytes += nbytes
-        self._appends.new_read = True
+        self._appends.may_measure = True
         frames: list[tuple[int, Buffer]] = []
         try:
             frames = self._reader.received(nbytes)
