@@ -55,7 +55,7 @@ SECTIONS: Final = {
         _histogram(
             "sarit_append_latency_seconds",
             "From the read of the connection that completed an append to its acknowledgement; of one append in a "
-            "millisecond at most, and those that became durable since the one before it count with its latency",
+            "millisecond at most, and those beside it count with its latency, up to the moment of the scrape",
         ),
         _counter("sarit_throttled_appends_total", "Appends that had to wait because memory or disk was at its bound"),
         _counter("sarit_throttled_seconds_total", "Time during which appends had to wait"),
@@ -63,7 +63,7 @@ SECTIONS: Final = {
         _histogram(
             "sarit_group_commit_operations",
             "Operations that became durable together, in a frame; of one frame in a millisecond at most, and those "
-            "that became durable since the one before it count like it",
+            "beside it count like it, up to the moment of the scrape",
         ),
         _histogram("sarit_group_commit_bytes", "Size of a frame, of the same ones"),
         _histogram(

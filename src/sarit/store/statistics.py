@@ -1,7 +1,8 @@
 """What a store has counted since it started; who wants a rate takes the difference of two readings.
 
 Each part counts what it does anyway, in plain attributes.  On the way of an append there is no call for it: what is
-summed is summed once for all appends of a frame, and one append and one frame are measured in SAMPLE_SECONDS.
+summed is summed once for all appends of a frame, and one append and one frame are measured in SAMPLE_SECONDS.  Whoever
+reads calls `settle` first: it counts what came since the last measured ones.
 """
 
 from __future__ import annotations
@@ -10,24 +11,35 @@ from sarit.core.histogram import COUNTS, DURATIONS, LATENCIES, SIZES, Histogram
 
 
 class Sampling:
-    """One of many is measured, and counts for all that came since the one measured before it.
+    """Histograms of which one value of many is measured, and counts for all that came since the one measured before it.
 
-    `at`: when that one began, by the monotonic clock."""
+    `at`: when the measured one began, by the monotonic clock."""
 
-    __slots__ = ("_counted", "at")
+    __slots__ = ("_counted", "_last", "at", "histograms")
 
-    def __init__(self) -> None:
+    def __init__(self, *histograms: Histogram) -> None:
         self.at = float("-inf")
+        self.histograms = histograms
         self._counted = 0
+        self._last: tuple[float, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Sampling, {self._counted} counted>"
 
-    def weight(self, total: int) -> int:
-        """For how many one counts that was measured, at least itself; `total`: how many there were, with it."""
-        weight = max(1, total - self._counted)
-        self._counted += weight
-        return weight
+    def observe(self, total: int, *values: float) -> None:
+        """Count one that was measured, and those before it that wait; `total`: how many there were, with it."""
+        self._last = values
+        self._count(max(1, total - self._counted))
+
+    def settle(self, total: int) -> None:
+        """Count those that came since the last measured one like that one; `total`: how many there were."""
+        if self._last and total > self._counted:
+            self._count(total - self._counted)
+
+    def _count(self, times: int) -> None:
+        self._counted += times
+        for histogram, value in zip(self.histograms, self._last, strict=True):
+            histogram.observe(value, times)
 
 
 class StoreStatistics:
@@ -77,12 +89,12 @@ class StoreStatistics:
     def __init__(self) -> None:
         self.appends = self.append_events = self.append_bytes = 0
         self.append_seconds = Histogram(LATENCIES)
-        self.append_sampling = Sampling()
+        self.append_sampling = Sampling(self.append_seconds)
         self.frames = 0
         self.frame_operations = Histogram(COUNTS)
         self.frame_bytes = Histogram(SIZES)
         self.frame_seconds = Histogram(LATENCIES)
-        self.frame_sampling = Sampling()
+        self.frame_sampling = Sampling(self.frame_seconds, self.frame_operations, self.frame_bytes)
         self.reads = self.reads_from_chunks = self.read_bytes = 0
         self.read_seconds = Histogram(LATENCIES)
         self.received_bytes = self.sent_bytes = 0
@@ -101,14 +113,16 @@ class StoreStatistics:
 
     def observe_append(self, seconds: float) -> None:
         """An append that was measured is acknowledged, and is not in `appends` yet."""
-        self.append_seconds.observe(seconds, self.append_sampling.weight(self.appends + 1))
+        self.append_sampling.observe(self.appends + 1, seconds)
 
     def observe_frame(self, seconds: float, operations: int, size: int) -> None:
         """A frame that was measured is acknowledged, and is in `frames`."""
-        count = self.frame_sampling.weight(self.frames)
-        self.frame_seconds.observe(seconds, count)
-        self.frame_operations.observe(operations, count)
-        self.frame_bytes.observe(size, count)
+        self.frame_sampling.observe(self.frames, seconds, operations, size)
+
+    def settle(self) -> None:
+        """Bring the sampled histograms up to this moment, for a reader who compares them with the counters."""
+        self.append_sampling.settle(self.appends)
+        self.frame_sampling.settle(self.frames)
 
     def __repr__(self) -> str:
         return f"<StoreStatistics, {self.appends} appends of {self.append_bytes} bytes>"

@@ -241,5 +241,11 @@ def test_latency_of_one_append_counts_for_those_that_came_since_the_one_before_i
             await append(10)
             assert counted.count == 5, "and those before it count all the same"
             assert server.store.statistics.appends == 5
+            monkeypatch.setattr(append_handler, "SAMPLE_SECONDS", 1000.0)
+            await append(11)
+            server.store.statistics.settle()
+            assert counted.count == 6, "a reader counts the last one, too"
+            server.store.statistics.settle()
+            assert counted.count == 6
 
     run(main())
