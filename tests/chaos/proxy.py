@@ -28,10 +28,13 @@ class _Pair:
 
 
 class Proxy:
-    """Listens on `host:port` and forwards to `target:port`."""
+    """Listens on `host:port` and forwards to `target:target_port`, by default the same port.
 
-    def __init__(self, host: str, port: int, target: str) -> None:
-        self.host, self.port, self._target = host, port, target
+    `accepted`: how many connections there were."""
+
+    def __init__(self, host: str, port: int, target: str, target_port: int | None = None) -> None:
+        self.host, self.port, self._target = host, port, (target, target_port or port)
+        self.accepted = 0
         self._pairs: set[_Pair] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -75,8 +78,9 @@ class Proxy:
         return len(self._pairs)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         try:
-            back_reader, back_writer = await asyncio.open_connection(self._target, self.port)
+            back_reader, back_writer = await asyncio.open_connection(*self._target)
         except OSError:
             writer.transport.abort()
             return

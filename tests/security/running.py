@@ -12,7 +12,7 @@ from sarit.client.core.login import Tls, UserPassword
 from sarit.client.core.rules import change_rules
 from sarit.env.real import real_env
 from sarit.node.security import Security, SecurityConfig
-from sarit.node.settings import NodeConfig
+from sarit.node.settings import Advertised, NodeConfig
 from sarit.node.standalone import open_node
 from sarit.security.permissions import Rule
 from sarit.security.users import User, format_users, hash_password
@@ -79,7 +79,7 @@ async def secured(directory: Path, config: SecurityConfig, ca: str | None = None
         containers=1,
         security=config,
         # Certificates are for names: official clients take no others.
-        advertised_host="localhost" if ca is not None else None,
+        advertised=Advertised("localhost") if ca is not None else None,
     )
     env = real_env(security.server_tls, security.client_tls())
     node = await open_node(settings.validated().on_machine(MEMORY_BYTES), env, security=security)

@@ -30,7 +30,7 @@ _NONE: tuple[str, ...] = ()
 def store_samples(store: SegmentStore) -> Iterator[Sample]:
     """What a store has counted, and what its containers hold now."""
     counted = store.statistics
-    counted.settle()  # otherwise those of before this scrape are counted by the next one
+    counted.complete_samples()  # otherwise those of before this scrape are counted by the next one
     yield from _writes_and_reads(counted)
     yield "sarit_throttled_seconds_total", _NONE, counted.seconds_throttled(store.env.clock.monotonic())
     budget = store.budget

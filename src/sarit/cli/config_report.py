@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.cli.configured import allowed_values, configured_commands, key_of, origin_of, settable, variable_of
-from sarit.cli.option_types import HttpPort, Processes
+from sarit.cli.option_types import Advertise, HttpPort, Processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,6 +115,8 @@ def toml_value(option: click.Option, value: object) -> Any:
             return "off"
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    if isinstance(option.type, Advertise) and value is not None:
+        return str(value)
     return without_secrets(str(value)) if isinstance(value, str | Path) else value
 
 

@@ -25,6 +25,7 @@ from sarit.cli.trace_options import trace_options
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
     from sarit.node.security import SecurityConfig
+    from sarit.node.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -48,7 +49,7 @@ def controller(
     cluster: str,
     host: str,
     port: int,
-    advertise: str | None,
+    advertise: Advertised | None,
     http_port: int,
     machine: str,
     expect: int | None,
@@ -73,7 +74,7 @@ def controller(
         machine,
         port,
         host,
-        advertised_host=advertise,
+        advertised=advertise,
         expected=expect,
         http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),

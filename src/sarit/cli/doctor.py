@@ -72,7 +72,7 @@ def _plan_of_node(given: dict[str, Any]) -> Plan:
         processes=given["processes"] or default_processes(os.cpu_count() or 1, given["containers"]),
         http_port=http_port_of(given["http_port"]),
         one_port=given["one_port"],
-        advertised_host=given["advertise"],
+        advertised=given["advertise"],
     ).validated()
     return Plan(config, ports_of(config), tls=_tls_of(given))
 
@@ -83,7 +83,7 @@ def _plan_of_cluster(name: str, given: dict[str, Any]) -> Plan:
     from sarit.node.settings import NodeConfig
 
     http = http_port_of(given["http_port"])
-    config = NodeConfig("/", given["host"], memory_bytes=given.get("memory"), advertised_host=given["advertise"])
+    config = NodeConfig("/", given["host"], memory_bytes=given.get("memory"), advertised=given["advertise"])
     ports = [Port("--port", given["port"], WIRE if name == "store" else GRPC), Port("--http-port", http or 0, HTTP)]
     return Plan(config, [port for port in ports if port.number], parse_cluster(given["cluster"]), _tls_of(given))
 

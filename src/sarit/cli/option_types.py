@@ -13,6 +13,8 @@ from sarit.core.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.node.settings import Advertised
+
 
 class Memory(click.ParamType[int]):
     """A number of bytes, as 512M, 2G, 1536MiB or 2147483648."""
@@ -77,6 +79,39 @@ class Host(click.ParamType[str]):
         if not re.fullmatch(r"[A-Za-z0-9._-]*", text) and not _is_ipv6(text):
             self.fail(f"{text!r} is no name or address of a machine: write it without a port, as 10.0.0.7", param, ctx)
         return text
+
+
+class Advertise(click.ParamType["Advertised | None"]):
+    """What clients connect to: a host, and the ports that are mapped to those of the process.
+
+    `ports`: how many may follow the host."""
+
+    name = "address"
+
+    def __init__(self, ports: int) -> None:
+        self._ports = ports
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Advertised | None:
+        """Host and ports; None for an empty text; see `click.ParamType`."""
+        from sarit.node.settings import Advertised
+
+        if isinstance(value, Advertised):
+            return value
+        text = str(value)
+        if not text:
+            return None
+        if _is_ipv6(text):
+            return Advertised(text)
+        found = re.fullmatch(r"(?:\[([^]]*)\]|([A-Za-z0-9._-]+))((?::[0-9]{1,5})*)", text, re.ASCII)
+        ports = [int(port) for port in found[3].split(":")[1:]] if found is not None else []
+        wrong = found is None or (found[1] is not None and not _is_ipv6(found[1]))
+        if found is None or wrong or len(ports) > self._ports or not all(0 < port < 65536 for port in ports):
+            form = "HOST:PORT" if self._ports == 1 else "HOST:CONTROLLER or HOST:CONTROLLER:STORE"
+            self.fail(
+                f"{text!r} is no address: write HOST, or {form} where the ports are mapped to others (1 to 65535; an "
+                "IPv6 address in brackets)", param, ctx,
+            )  # fmt: skip
+        return Advertised(found[1] or found[2], *ports)
 
 
 def _is_ipv6(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sarit.cli.configured import config_option, parsed_again, unknown_variables
-from sarit.cli.option_types import CLUSTER_URL, Host, Name
+from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Name
 
 __all__ = ["address_options", "cluster_option", "config_option", "log_options", "machine_option", "reload_of",
            "shown_options", "start_logs"]  # fmt: skip
@@ -69,7 +69,10 @@ def address_options(port: int, what: str) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         for option in (
             click.option(
-                "--advertise", type=Host(), metavar="HOST", help="The address that clients get.  [default: --host]"
+                "--advertise",
+                type=Advertise(1),
+                metavar="HOST[:PORT]",
+                help="The address that clients and the other processes get.  [default: --host and --port]",
             ),
             click.option("--port", type=click.IntRange(0, 65535), default=port, show_default=True, help=what),
             click.option("--host", type=Host(), default="127.0.0.1", show_default=True, help="Address to listen on."),

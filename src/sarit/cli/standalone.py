@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sarit.cli.configured import Configured, OneStart, config_option, is_check
-from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Host, Memory, Processes
+from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertise, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.process_options import log_options, reload_of, shown_options, start_logs
 from sarit.cli.security_options import security_options
@@ -20,6 +20,7 @@ from sarit.core import limits
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
     from sarit.node.security import SecurityConfig
+    from sarit.node.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -91,7 +92,13 @@ if TYPE_CHECKING:
 )
 @http_port_option(9091, "Health.  With --processes those of the stores follow.")
 @click.option("--one-port/--no-one-port", help="Serve the wire protocol on the controller's port too.")
-@click.option("--advertise", type=Host(), metavar="HOST", help="The address that clients get.  [default: --host]")
+@click.option(
+    "--advertise",
+    type=Advertise(2),
+    metavar="HOST[:CONTROLLER[:STORE]]",
+    help="The address that clients get, with its ports where they are mapped to those of the node; with --processes "
+    "store k is at STORE + k.  [default: --host and the ports]",
+)
 @scaling_options
 @background_options
 @security_options
@@ -122,7 +129,7 @@ def standalone(
     processes: int,
     http_port: int,
     one_port: bool,
-    advertise: str | None,
+    advertise: Advertised | None,
     scaling_windows: tuple[float, float, float, float],
     scaling_cool_down: float,
     retention_interval: float,
@@ -157,7 +164,7 @@ def standalone(
         scrub_bytes_per_second=scrub,
         processes=processes,
         one_port=one_port,
-        advertised_host=advertise,
+        advertised=advertise,
         http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),

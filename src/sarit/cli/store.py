@@ -27,6 +27,7 @@ from sarit.core import limits
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
     from sarit.node.security import SecurityConfig
+    from sarit.node.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -68,7 +69,7 @@ def store(
     name: str | None,
     host: str,
     port: int,
-    advertise: str | None,
+    advertise: Advertised | None,
     http_port: int,
     machine: str,
     weight: int,

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from sarit.admin.console.view import NodeView
     from sarit.env.ports import Env
     from sarit.env.tls_server import TlsServer
+    from sarit.node.remote_adapter import Address
     from sarit.node.settings import NodeConfig
     from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.store import SegmentStore
@@ -232,10 +233,10 @@ class ControllerPart:
         admin.health.others.append(node_stores.reasons)
         self._router = FixedRouter(config.containers, ())
         self._stores = StoreConnections(env, self._router, spec.secret)
-        host = advertised_address(config)
+        self._host = host = advertised_address(config)
         self._controller = Controller(
-            RemoteTables(self._stores), RemoteSegments(self._stores, host), env, (host, config.controller_port),
-            config.times, access=security.access(env),
+            RemoteTables(self._stores), RemoteSegments(self._stores, self._advertised), env,
+            (host, config.controller_port), config.times, access=security.access(env),
         )  # fmt: skip
         self._controller.quotas.apply = self._stores.use_quotas
         self._watch = ScaleRequestWatch(self._stores, env, self._controller.autoscale.request)
@@ -268,9 +269,12 @@ class ControllerPart:
         with naming_port("--controller-port", config.host, config.controller_port):
             self._api = await serve_api(listener.connection, config, self._security)
         port: int = self._api.sockets[0].getsockname()[1]
-        self._controller.advertised = (self._controller.advertised[0], port)
+        self._controller.advertised = (self._host, config.advertised_port(port))
         await self._admin.serve(f"{internal_address(config)}:{port}", self._view(port))
         return port
+
+    def _advertised(self, store: Address) -> Address:
+        return self._host, self._config.advertised_store(store[1], self._router.stores.index(store))
 
     def take_over(self, live: LiveSettings) -> None:
         """See `Part`."""

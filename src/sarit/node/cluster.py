@@ -198,10 +198,11 @@ class ClusterStore:
         secret = bytes.fromhex(meta.secret)
         self._owners = StoreConnections(env, member.watch, secret)
         port = await self._listen(store, node, secret)
-        await self._wait_for_place(connection, name, (host, port))
+        advertised = node.advertised_port(port)
+        await self._wait_for_place(connection, name, (host, advertised))
         self._member = member
         member.on_failure = self._on_failure
-        member.start(store, port)
+        member.start(store, advertised)
         admin.health.others.append(lambda: reasons_of_member(member, connection.zookeeper))
         self._drain_watch = connection.registers.watch(f"{DRAINED}/{name}", self._drained.set)
         follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
@@ -212,7 +213,7 @@ class ClusterStore:
         await member.joined.wait()
         await admin.serve()
         _log.info("%s", line.text(f"store {name}", f"{meta.containers} containers in the cluster", limit_fact(node)))
-        say(f"sarit is ready: store {name} at {host}:{port}, cluster {config.cluster}{admin.where()}")
+        say(f"sarit is ready: store {name} at {host}:{advertised}, cluster {config.cluster}{admin.where()}")
 
     async def _wait_for_place(self, connection: ClusterConnection, name: str, address: tuple[str, int]) -> None:
         """Raises Unavailable when a store of this name is a member, at another address, for longer than a lease.
@@ -389,20 +390,19 @@ class ClusterControllerProcess:
         )  # fmt: skip
         self._security.start(self._env)
         controller.on_failure = self._on_failure
-        node = NodeConfig(
-            "/", config.host, config.port, advertised_host=config.advertised_host, security=config.security
-        )
+        node = NodeConfig("/", config.host, config.port, advertised=config.advertised, security=config.security)
         warn_of_addresses(node)
         admin.health.starting("it waits for the stores of its tables")
         await controller.open()
         listener = self._listener = GrpcListener(controller.services(), config.max_api_connections)
         with naming_port("--port", config.host, config.port):
             self._api = await serve_api(listener.connection, node, self._security)
-        address = advertised_address(node), int(self._api.sockets[0].getsockname()[1])
+        port = int(self._api.sockets[0].getsockname()[1])
+        address = advertised_address(node), node.advertised_port(port)
         admin.metrics.has_controller(controller.controller, listener, controller.watch)
         controller.serves(address)
         view = view_of_cluster(controller, meta, config, admin.health)
-        await admin.serve(f"{internal_address(node)}:{address[1]}", view)
+        await admin.serve(f"{internal_address(node)}:{port}", view)
         _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         say(f"sarit is ready: controller at {address[0]}:{address[1]}, cluster {config.cluster}{admin.where()}")
 

@@ -296,7 +296,7 @@ def check_advertised(host: str, advertised: str | None) -> Finding:
     check = "advertised address"
     if host in EVERY_ADDRESS and not advertised:
         text = f"--host {host or '*'} without --advertise: clients get 127.0.0.1"
-        return Finding(check, WARN, text, "name the address that others use with --advertise")
+        return Finding(check, WARN, text, "name the address that others use with --advertise, and mapped ports")
     name = advertised or host
     try:
         address = bound_address(name)

@@ -14,6 +14,7 @@ from sarit.node.settings import DEFAULT_STORE_PORT, NodeConfig
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
+    from sarit.node.settings import Advertised
     from sarit.node.shown_option import ShownOption
 
 
@@ -30,7 +31,7 @@ class ProcessConfig:
     port: int = DEFAULT_STORE_PORT
     host: str = "127.0.0.1"
     name: str | None = None
-    advertised_host: str | None = None
+    advertised: Advertised | None = None
     weight: int = 1
     memory_bytes: int | None = None
     expected: int | None = None
@@ -43,6 +44,11 @@ class ProcessConfig:
     options: tuple[ShownOption, ...] = ()
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
+
+    @property
+    def advertised_host(self) -> str | None:
+        """The name or address that clients get; None is `host`."""
+        return self.advertised.host if self.advertised is not None else None
 
     def check(self) -> ProcessConfig:
         """Itself.  Raises Invalid: options contradict each other."""
@@ -61,7 +67,7 @@ class ProcessConfig:
             store_port=self.port,
             containers=meta.containers,
             storage_url=meta.storage,
-            advertised_host=self.advertised_host,
+            advertised=self.advertised,
             memory_bytes=self.memory_bytes,
             max_connections=self.max_connections,
             max_api_connections=self.max_api_connections,

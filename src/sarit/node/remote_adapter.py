@@ -264,8 +264,8 @@ class RemoteTables:
 class RemoteSegments:
     """`controller.ports.Segments`."""
 
-    def __init__(self, stores: StoreConnections, advertised: str | None = None) -> None:
-        """`advertised`: the host that clients get instead of the one that the router has."""
+    def __init__(self, stores: StoreConnections, advertised: Callable[[Address], Address] = lambda own: own) -> None:
+        """`advertised`: what clients get instead of an address that the router has."""
         self._stores = stores
         self._advertised = advertised
         # Stores that did not answer it, as one of an earlier version; when each may be asked again.
@@ -423,8 +423,7 @@ class RemoteSegments:
 
     def endpoint(self, segment: str) -> Address:
         """Host and port of the store that owns the segment.  Raises Unavailable."""
-        host, port = self._stores.address_of(segment)
-        return self._advertised or host, port
+        return self._advertised(self._stores.address_of(segment))
 
 
 class ScaleRequestWatch:

@@ -55,6 +55,22 @@ _MAX_DEFAULT_PROCESSES = 8
 _NO_BOUND = 1 << 62
 
 
+@dataclass(frozen=True, slots=True)
+class Advertised:
+    """What clients connect to instead of the address and the ports that a process listens on; None: the same port.
+
+    `port`: of the controller, or the one of a process of a cluster.  `store_port`: with `processes` of the first one;
+    store k has the one k above it."""
+
+    host: str
+    port: int | None = None
+    store_port: int | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host and self.port is not None else self.host
+        return ":".join([host, *(str(port) for port in (self.port, self.store_port) if port is not None)])
+
+
 def min_memory(containers: int) -> int:
     """The least `--memory` of a node, in bytes."""
     return max(_MIN_MEMORY_BYTES, containers * _MIN_MEMORY_PER_CONTAINER_BYTES)
@@ -150,7 +166,7 @@ class NodeConfig:
     `index_url`: where indexes are; None is the directory `index` under `data_dir`.
     `log_url`: where the durable log is; None is the directory `log` under `data_dir`.
     `one_port`: serve the wire protocol on the controller's port too.
-    `advertised_host`: the address that clients get; None is `host`.
+    `advertised`: what clients get; None is `host` with the ports.
     `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller.
     `memory_bytes`: for `on_machine`; None is a quarter of the machine's.
     `http_port`: of health, metrics, REST, console; None: none.  With `processes` it is the controller's, and the next
@@ -173,7 +189,7 @@ class NodeConfig:
     index_url: str | None = None
     log_url: str | None = None
     one_port: bool = False
-    advertised_host: str | None = None
+    advertised: Advertised | None = None
     limits: StoreLimits = field(default_factory=StoreLimits)
     times: Times = field(default_factory=Times)
     max_connections: int = MAX_CONNECTIONS
@@ -188,6 +204,22 @@ class NodeConfig:
     open_files: int | None = None
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
+
+    @property
+    def advertised_host(self) -> str | None:
+        """The name or address that clients get; None is `host`."""
+        return self.advertised.host if self.advertised is not None else None
+
+    def advertised_port(self, port: int) -> int:
+        """The port of the controller, or of a process of a cluster, that clients get; `port`: where it listens."""
+        return (self.advertised.port if self.advertised is not None else None) or port
+
+    def advertised_store(self, port: int, number: int = 0) -> int:
+        """The port of store `number` that clients get; `port`: where it listens."""
+        if self.one_port:
+            return self.advertised_port(port)
+        first = self.advertised.store_port if self.advertised is not None else None
+        return port if first is None else first + number
 
     def on_machine(self, machine_bytes: int) -> NodeConfig:
         """This configuration with limits that keep the node within its memory.  Raises Invalid (see `choose_memory`).
@@ -244,6 +276,7 @@ class NodeConfig:
                     f"the stores need the ports {self.store_port} to {last} (--processes {self.processes}): choose "
                     "another --store-port or --controller-port"
                 )
+        self._check_advertised()
         self._check_http_port()
         self.times.check()
         self.security.check()
@@ -258,6 +291,18 @@ class NodeConfig:
             validated.divided(_NO_BOUND, _NO_BOUND)
         else:
             validated.on_machine(_NO_BOUND).within(_NO_BOUND)
+
+    def _check_advertised(self) -> None:
+        first = self.advertised.store_port if self.advertised is not None else None
+        if first is None:
+            return
+        if self.one_port:
+            raise Invalid(f"--advertise {self.advertised}: with --one-port clients need one port, HOST:PORT")
+        if first + self.processes - 1 > _MAX_PORT:
+            raise Invalid(
+                f"--advertise {self.advertised}: the stores need the ports {first} to {first + self.processes - 1} "
+                f"(--processes {self.processes}): choose a lower one"
+            )
 
     def _check_http_port(self) -> None:
         if not self.http_port:

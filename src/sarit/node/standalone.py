@@ -130,8 +130,9 @@ class Node:
             self.controller_port = self._api.sockets[0].getsockname()[1]
         if self.config.one_port:
             self.store_port = self.controller_port
-        self.segments.port = self.store_port
-        self.controller.advertised = (self.controller.advertised[0], self.controller_port)
+        config = self.config
+        self.segments.port = config.advertised_store(self.store_port)
+        self.controller.advertised = (self.controller.advertised[0], config.advertised_port(self.controller_port))
 
     async def stop(self) -> None:
         """Stop serving, flush to long-term storage, close everything."""
@@ -312,7 +313,7 @@ def warn_of_addresses(config: NodeConfig) -> None:
     if config.host in EVERY_ADDRESS and not config.advertised_host:
         _log.warning(
             "--host %s without --advertise: clients get the address 127.0.0.1, so only those on this machine can write "
-            "and read; name the address that others use with --advertise",
+            "and read; name the address that others use with --advertise, as HOST:PORT where its ports are mapped",
             config.host,
         )
 

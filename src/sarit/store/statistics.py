@@ -2,7 +2,7 @@
 
 Each part counts what it does anyway, in plain attributes.  On the way of an append there is no call for it: what is
 summed is summed once for all appends of a frame, and one append and one frame are measured in SAMPLE_SECONDS.  Whoever
-reads calls `settle` first: it counts what came since the last measured ones.
+reads calls `complete_samples` first: it counts what came since the last measured ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sampling:
         self._last = values
         self._count(max(1, total - self._counted))
 
-    def settle(self, total: int) -> None:
+    def complete(self, total: int) -> None:
         """Count those that came since the last measured one like that one; `total`: how many there were."""
         if self._last and total > self._counted:
             self._count(total - self._counted)
@@ -119,10 +119,10 @@ class StoreStatistics:
         """A frame that was measured is acknowledged, and is in `frames`."""
         self.frame_sampling.observe(self.frames, seconds, operations, size)
 
-    def settle(self) -> None:
+    def complete_samples(self) -> None:
         """Bring the sampled histograms up to this moment, for a reader who compares them with the counters."""
-        self.append_sampling.settle(self.appends)
-        self.frame_sampling.settle(self.frames)
+        self.append_sampling.complete(self.appends)
+        self.frame_sampling.complete(self.frames)
 
     def __repr__(self) -> str:
         return f"<StoreStatistics, {self.appends} appends of {self.append_bytes} bytes>"

@@ -177,6 +177,37 @@ def test_whole_node_is_configured_by_file_and_environment(run_configs, tmp_path)
     assert found.times.retention.interval == 7
 
 
+@pytest.mark.parametrize(
+    ("text", "host", "port", "store_port"),
+    [
+        ("n1", "n1", None, None),
+        ("n1:7", "n1", 7, None),
+        ("n1.example.com:7:8", "n1.example.com", 7, 8),
+        ("2001:db8::1:7", "2001:db8::1:7", None, None),
+        ("[2001:db8::1]", "2001:db8::1", None, None),
+        ("[2001:db8::1]:7:8", "2001:db8::1", 7, 8),
+    ],
+)
+def test_advertised_address_may_name_the_ports_that_are_mapped(text, host, port, store_port, run_configs):
+    found = config_of(run_configs, "--advertise", text, "--processes", "3")
+    assert (found.advertised.host, found.advertised.port, found.advertised.store_port) == (host, port, store_port)
+    assert found.advertised_port(1) == (port or 1)
+    assert [found.advertised_store(100 + k, k) for k in (0, 2)] == [(store_port or 100) + k for k in (0, 2)]
+    shown = next(option for option in found.options if option.option == "advertise")
+    assert shown.value.strip("'\"") in (text, host)
+
+
+@pytest.mark.parametrize("text", ["n1:0", "n1:65536", "n1:x", "n1:1:2:3", "[n1]:7", "[::1", "n1/x", "::1]:7", "[::1]7"])
+@pytest.mark.parametrize("command", ["standalone", "store"])
+def test_wrong_advertised_address_is_refused(command, text):
+    needs = [] if command == "standalone" else ["--cluster", CLUSTER]
+    assert "is no address: write HOST, or HOST:" in invoke(command, "--advertise", text, *needs)
+
+
+def test_process_of_a_cluster_advertises_one_port():
+    assert "is no address: write HOST, or HOST:PORT" in invoke("store", "--advertise", "n1:1:2", "--cluster", CLUSTER)
+
+
 def test_default_file_is_read_when_it_is_there_and_dev_null_is_none(run_configs, monkeypatch, tmp_path):
     monkeypatch.setattr(configured, "DEFAULT_CONFIG", tmp_path / "sarit.toml")
     (tmp_path / "sarit.toml").write_text("containers = 2")

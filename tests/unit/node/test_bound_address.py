@@ -7,7 +7,7 @@ import pytest
 
 from sarit.env.real import real_env
 from sarit.node.security import SecurityConfig
-from sarit.node.settings import NodeConfig
+from sarit.node.settings import Advertised, NodeConfig
 from sarit.node.standalone import open_node, warn_of_addresses
 
 
@@ -48,14 +48,14 @@ def test_localhost_resolves_to_one_address(order, tmp_path, monkeypatch) -> None
 def test_warns_when_whoever_reaches_the_ports_may_do_everything(host, users, reached_by_all, caplog) -> None:
     """The console deletes streams: an operator must learn that there is no log-in."""
     security = SecurityConfig(users="/users", token_keys="/keys") if users else SecurityConfig()
-    warn_of_addresses(NodeConfig("/data", host=host, advertised_host="node1", security=security))
+    warn_of_addresses(NodeConfig("/data", host=host, advertised=Advertised("node1"), security=security))
     found = [record for record in caplog.records if record.levelname == "WARNING"]
     assert len(found) == reached_by_all
     assert all("without --users: whoever reaches the ports may" in record.getMessage() for record in found)
 
 
 def test_warns_when_clients_of_other_machines_get_the_address_of_this_one(caplog) -> None:
-    for advertised, warns in ((None, True), ("node1", False)):
+    for advertised, warns in ((None, True), (Advertised("node1"), False)):
         caplog.clear()
-        warn_of_addresses(NodeConfig("/data", host="0.0.0.0", advertised_host=advertised))
+        warn_of_addresses(NodeConfig("/data", host="0.0.0.0", advertised=advertised))
         assert ("name the address that others use with --advertise" in caplog.text) == warns

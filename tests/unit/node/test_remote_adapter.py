@@ -64,7 +64,7 @@ def test_requests_go_to_the_store_that_owns_the_container():
         world = World()
         stores = [await Store(world, {number}).start() for number in range(2)]
         connections = StoreConnections(stores[0].env, FixedRouter(2, [store.address for store in stores]), SECRET)
-        segments = RemoteSegments(connections, "advertised")
+        segments = RemoteSegments(connections, lambda own: ("advertised", own[1]))
         for name in SEGMENTS:
             await segments.create(name)
             await segments.write(name, b"x", 0)

@@ -182,7 +182,7 @@ def test_one_frame_counts_for_those_that_became_durable_since_the_one_before_it(
         assert counted.frame_operations.total == before + 4, "one operation in each"
         monkeypatch.setattr(group_commit, "SAMPLE_SECONDS", 1000.0)
         await append(6)
-        counted.settle()
+        counted.complete_samples()
         assert [each.count for each in histograms] == [before + 5] * 3, "a reader counts the last one, too"
         await store.stop()
 

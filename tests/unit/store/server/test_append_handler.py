@@ -243,9 +243,9 @@ def test_latency_of_one_append_counts_for_those_that_came_since_the_one_before_i
             assert server.store.statistics.appends == 5
             monkeypatch.setattr(append_handler, "SAMPLE_SECONDS", 1000.0)
             await append(11)
-            server.store.statistics.settle()
+            server.store.statistics.complete_samples()
             assert counted.count == 6, "a reader counts the last one, too"
-            server.store.statistics.settle()
+            server.store.statistics.complete_samples()
             assert counted.count == 6
 
     run(main())
