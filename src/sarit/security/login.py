@@ -2,48 +2,47 @@
 
 Official clients send it with every call: `Basic` and base64 of `USER:PASSWORD`, or `Bearer` and a token of a provider
 that the node trusts.  A password takes milliseconds of a processor to check, on purpose, so results are cached by a
-keyed hash of the header until the user file changes.
+keyed hash until the user file changes: right ones and wrong ones apart, so that no number of wrong ones displaces a
+right one.  Those who bring the same password at once share its check.
 
-*Guessing.*  At most MAX_PASSWORD_CHECKS are under way and waiting; more are refused at once.  A user with
-MAX_FAILED_LOGINS wrong passwords within FAILED_LOGIN_SECONDS has to wait for the rest of them; who is logged in already
-does not notice.  The same holds for a host with MAX_FAILED_LOGINS_OF_HOST of them, whatever the names.  Who has logged
-in from a host before is counted apart there: guesses from elsewhere, or of others behind the same proxy, lock out
-nobody who was there.  Each refusal says nothing about whether the user exists, and takes as long either way.
+*Guessing.*  `guesses.py` counts wrong tries, `password_queue.py` bounds the checks that wait.  Names that no user can
+have and passwords that are too long are refused without a check, and count.  Each refusal says nothing about whether
+the user exists, and takes as long either way.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
 import logging
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from sarit.core.errors import Unauthenticated, Unavailable
+from sarit.core.errors import Unauthenticated
 from sarit.core.repeated_log import RepeatedLog
-from sarit.security.limits import (
-    FAILED_LOGIN_SECONDS,
-    LOGIN_KEY_BYTES,
-    MAX_AUTHORIZATION_BYTES,
-    MAX_CACHED_LOGINS,
-    MAX_FAILED_LOGINS,
-    MAX_FAILED_LOGINS_OF_HOST,
-    MAX_PASSWORD_CHECKS,
-)
+from sarit.env.background import ignore_outcome, shielded
+from sarit.security.guesses import Guesses, Try
+from sarit.security.limits import LOGIN_KEY_BYTES, MAX_AUTHORIZATION_BYTES, MAX_CACHED_LOGINS, MAX_PASSWORD_BYTES
+from sarit.security.networks import network_of
+from sarit.security.password_queue import PasswordQueue
 from sarit.security.permissions import ADMIN_ROLE, Caller
-from sarit.security.users import User, matches
+from sarit.security.users import User, is_user_name, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
 
     from sarit.env.ports import Env
+
+T = TypeVar("T")
 
 _log = logging.getLogger("sarit.security")
 
 OWN_NAME: Final = "sarit"  # in the audit log: what the node asks for itself
 _REFUSED: Final = "user or password is wrong"
+_NOT_BASIC: Final = "the header authorization is not base64 of USER:PASSWORD"
 # Nobody's: a check against it takes as long as one against a user's.
 _NOBODY: Final = User(
     "", "$argon2id$v=19$m=19456,t=2,p=1$c2FyaXQgbm9ib2R5IQ$wZ8b2pJtBv7N3Yyq3r8bqWm0T4w8yQe0s2Fq4b1o0dE"
@@ -52,6 +51,14 @@ _NOBODY: Final = User(
 
 class BearerTokens(Protocol):
     """Tokens of an identity provider."""
+
+    def known(self, token: str, now: float) -> Caller | None:
+        """Who has a token that was verified before; None: `caller` has to verify it.
+
+        Raises Unauthenticated: it was refused a moment ago."""
+
+    def claimed_name(self, token: str) -> str:
+        """The name that a token says, which is not verified; empty: none."""
 
     async def caller(self, token: str, now: float) -> tuple[Caller, float]:
         """Who has the token, and until when, in seconds since 1970.  Raises Unauthenticated, Unavailable."""
@@ -64,30 +71,34 @@ class Logins:
         self._env = env
         self._users = users
         self._bearer = bearer
-        self._worker = env.threads.worker("passwords")
+        self._queue = PasswordQueue(env.threads.worker("passwords"))
         self._key = env.random.bytes(LOGIN_KEY_BYTES)
-        self._cached: OrderedDict[bytes, Caller | None] = OrderedDict()  # None: the password is wrong
-        self._checks = 0
-        self._closed = False
+        self._right: OrderedDict[bytes, tuple[User, Caller]] = OrderedDict()
+        self._wrong: OrderedDict[bytes, None] = OrderedDict()
+        self._under_way: dict[bytes, asyncio.Task[Caller]] = {}
         self._own: str | None = None
-        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()  # users and hosts that they logged in from
-        self._failed = _Failures(MAX_FAILED_LOGINS)  # by user; by user and host of those that are known
-        self._failed_of_host = _Failures(MAX_FAILED_LOGINS_OF_HOST)
+        self._guesses = Guesses(by_name=True)
+        # Nobody guesses a signature, so names are not locked: what is bounded is the work for each network.
+        self._token_guesses = Guesses(by_name=False)
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
 
     def __repr__(self) -> str:
-        return f"<Logins of {len(self._users)} users, {len(self._cached)} cached>"
+        return f"<Logins of {len(self._users)} users, {len(self._right)} cached>"
 
     def replace_users(self, users: Mapping[str, User]) -> None:
-        """Use another user file from now on; connections that are open are asked at their next call."""
+        """Use another user file from now on; connections that are open are asked at their next call.
+
+        Log-ins of users whose line is the same stay: after a change, not all check their passwords again at once."""
         self._users = users
-        self._cached.clear()
-        self._failed.clear()
+        for key in [key for key, (user, _) in self._right.items() if users.get(user.name) != user]:
+            del self._right[key]
+        self._wrong.clear()
+        self._under_way.clear()
+        self._guesses.forgive()
 
     async def close(self) -> None:
         """End the thread that checks passwords."""
-        self._closed = True
-        await self._worker.close()
+        await self._queue.close()
 
     def own_token(self) -> str:
         """A token for this process's own requests, which it never leaves; its bearer may do everything."""
@@ -96,7 +107,9 @@ class Logins:
         return self._own
 
     async def caller(self, authorization: str | None, peer: str) -> Caller:
-        """Who sent the header.  `peer`: for the log.  Raises Unauthenticated, Unavailable."""
+        """Who sent the header.  `peer`: address and port, whose network limits apply to.
+
+        Raises Unauthenticated, Unavailable."""
         if authorization is None:
             raise Unauthenticated("log in: this server takes no anonymous requests (user and password, or a token)")
         if len(authorization) > MAX_AUTHORIZATION_BYTES:
@@ -105,113 +118,106 @@ class Logins:
         if self._own is not None and hmac.compare_digest(authorization.encode(), f"Bearer {self._own}".encode()):
             return Caller(OWN_NAME, frozenset((ADMIN_ROLE,)))
         if method.lower() == "bearer" and self._bearer is not None:
-            return await self._by_token(self._bearer, value.strip(), peer)
+            return await self._by_token(self._bearer, value.strip(), network_of(peer))
         if method.lower() != "basic":
-            raise Unauthenticated(f"this server does not take log-ins of the kind {method[:20]!r}")
-        return await self._by_password(value.strip(), peer)
+            raise Unauthenticated("this server does not take log-ins of this kind: send a user and password")
+        return await self._by_password(value.strip(), network_of(peer))
 
-    async def _by_token(self, bearer: BearerTokens, token: str, peer: str) -> Caller:
+    async def _by_token(self, bearer: BearerTokens, token: str, network: str) -> Caller:
+        now = self._env.clock.wall_ms() / 1000
         try:
-            caller, _ = await bearer.caller(token, self._env.clock.wall_ms() / 1000)
+            caller = bearer.known(token, now)
+            if caller is None:
+                made = self._begin(self._token_guesses, bearer.claimed_name(token), network, "token")
+                try:
+                    caller, _ = await bearer.caller(token, now)
+                except Unauthenticated:
+                    raise
+                except BaseException:
+                    self._token_guesses.take_back(made)
+                    raise
+                self._token_guesses.take_back(made)
             if caller.name in self._users or caller.name == OWN_NAME:
                 # Otherwise whoever chooses their name at the provider could take that of a user here.
                 raise Unauthenticated(f"{caller.name} is the name of a user of this server: a token cannot take it")
         except Unauthenticated as error:
-            host = _host(peer)
-            self._repeated.warning(("token", host), f"a token from {host} was refused: {error}")
+            self._repeated.warning(("token", network), f"a token from {network} was refused: {error}")
             raise
+        self._token_guesses.right(caller.name, network)
         return caller
 
-    async def _by_password(self, value: str, peer: str) -> Caller:
-        key = blake2b(value.encode(), key=self._key, digest_size=LOGIN_KEY_BYTES).digest()
-        if key in self._cached:
-            self._cached.move_to_end(key)
-            if (caller := self._cached[key]) is not None:
-                return caller
-            raise self._refused("", peer)
-        name, password = _parse_basic(value)
-        self._check_guesses(name, _host(peer))
-        if self._checks >= MAX_PASSWORD_CHECKS:
-            raise Unavailable("too many log-ins at once: try again")
-        if self._closed:
-            raise Unavailable("the process stops")
+    async def _by_password(self, value: str, network: str) -> Caller:
+        pair = _decode_basic(value)
+        key = blake2b(pair, key=self._key, digest_size=LOGIN_KEY_BYTES).digest()
+        if (found := self._right.get(key)) is not None:
+            self._right.move_to_end(key)
+            self._guesses.right(found[1].name, network)
+            return found[1]
+        if key in self._wrong:
+            self._wrong.move_to_end(key)
+            raise self._refused(network)
+        if (task := self._under_way.get(key)) is None:
+            task = self._under_way[key] = asyncio.ensure_future(self._check(key, *_split_basic(pair), network))
+            task.add_done_callback(ignore_outcome)
+            task.add_done_callback(lambda task: self._under_way.get(key) is task and self._under_way.pop(key))
+        return await shielded(task)
+
+    async def _check(self, key: bytes, name: str, password: str, network: str) -> Caller:
+        possible = is_user_name(name) and len(password.encode()) <= MAX_PASSWORD_BYTES
+        made = self._begin(self._guesses, name if possible else "", network, "password")
+        if not possible:
+            raise self._refused(network)
         users, user = self._users, self._users.get(name)
-        self._checks += 1
         try:
-            right = await self._worker.run(lambda: matches(user or _NOBODY, password))
-        finally:
-            self._checks -= 1
-        caller = Caller(user.name, user.roles) if right and user is not None else None
-        if users is self._users:  # otherwise the file was replaced meanwhile
-            self._cached[key] = caller
-            if len(self._cached) > MAX_CACHED_LOGINS:
-                self._cached.popitem(last=False)
-        if caller is None:
-            raise self._refused(name, peer)
-        self._known[name, _host(peer)] = None
-        self._known.move_to_end((name, _host(peer)))
-        if len(self._known) > MAX_CACHED_LOGINS:
-            self._known.popitem(last=False)
+            right = await self._queue.run(
+                lambda: matches(user or _NOBODY, password), (name, network) if made.known else network, known=made.known
+            )
+        except BaseException:
+            self._guesses.take_back(made)
+            raise
+        same = users is self._users  # otherwise the file was replaced meanwhile
+        if not right or user is None:
+            if same:
+                _remember(self._wrong, key, None)
+            raise self._refused(network)
+        self._guesses.take_back(made)
+        self._guesses.right(name, network)
+        caller = Caller(user.name, user.roles)
+        if same:
+            _remember(self._right, key, (user, caller))
         return caller
 
-    def _check_guesses(self, name: str, host: str) -> None:
-        now = self._env.clock.monotonic()
-        if (name, host) in self._known:
-            left = self._failed.wait((name, host), now)
-        else:
-            left = max(self._failed.wait(name, now), self._failed_of_host.wait(host, now))
-        if left > 0:
-            self._repeated.warning(("guesses", host), f"log-ins from {host} are refused: too many wrong passwords")
-            raise Unauthenticated(f"too many wrong passwords: try again in {left:.0f} s")
+    def _begin(self, guesses: Guesses, name: str, network: str, kind: str) -> Try:
+        """Count a try.  Raises Unauthenticated: there were too many."""
+        made = guesses.begin(name, network, self._env.clock.monotonic())
+        if isinstance(made, Try):
+            return made
+        self._repeated.warning(("guesses", network), f"log-ins from {network} are refused: too many wrong {kind}s")
+        raise Unauthenticated(f"too many wrong {kind}s: try again in {made:.0f} s")
 
-    def _refused(self, name: str, peer: str) -> Unauthenticated:
-        host = _host(peer)
-        self._repeated.warning(("password", host), f"a log-in from {host} was refused: {_REFUSED}")
-        now = self._env.clock.monotonic()
-        if (name, host) in self._known:
-            self._failed.add((name, host), now)
-        elif name:
-            self._failed.add(name, now)
-            self._failed_of_host.add(host, now)
+    def _refused(self, network: str) -> Unauthenticated:
+        self._repeated.warning(("password", network), f"a log-in from {network} was refused: {_REFUSED}")
         return Unauthenticated(_REFUSED)
 
 
-class _Failures:
-    """When log-ins failed of late, by name; bounded, without those that failed longest ago."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._times: OrderedDict[Hashable, list[float]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def clear(self) -> None:
-        self._times.clear()
-
-    def add(self, name: Hashable, now: float) -> None:
-        times = self._times.setdefault(name, [])
-        times.append(now)
-        del times[: -self._most]
-        self._times.move_to_end(name)
-        if len(self._times) > MAX_CACHED_LOGINS:
-            self._times.popitem(last=False)
-
-    def wait(self, name: Hashable, now: float) -> float:
-        """Seconds until the next try; 0: now."""
-        times = [at for at in self._times.get(name, ()) if now - at < FAILED_LOGIN_SECONDS]
-        return FAILED_LOGIN_SECONDS - (now - times[0]) if len(times) >= self._most else 0.0
+def _remember(cache: OrderedDict[bytes, T], key: bytes, value: T) -> None:
+    cache[key] = value
+    if len(cache) > MAX_CACHED_LOGINS:
+        cache.popitem(last=False)
 
 
-def _host(peer: str) -> str:
-    return peer.rpartition(":")[0] or peer
-
-
-def _parse_basic(value: str) -> tuple[str, str]:
+def _decode_basic(value: str) -> bytes:
     try:
-        name, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise Unauthenticated("the header authorization is not base64 of USER:PASSWORD") from None
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise Unauthenticated(_NOT_BASIC) from None
+
+
+def _split_basic(pair: bytes) -> tuple[str, str]:
+    try:
+        name, colon, password = pair.decode().partition(":")
+    except UnicodeDecodeError:
+        raise Unauthenticated(_NOT_BASIC) from None
     if not colon:
         raise Unauthenticated("the header authorization has no password")
     return name, password

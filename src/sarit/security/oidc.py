@@ -1,7 +1,8 @@
 """Tokens of an identity provider (OpenID Connect): JWTs that it signs, by keys that it publishes.
 
 A token must be signed by a published key with that key's algorithm, be of the issuer and for the audience that the
-operator has set, be valid now, and name a user.  What was verified is cached until it expires.
+operator has set, be valid now, and name a user.  What was verified is cached until it expires, and what was refused,
+apart from it, for OIDC_REFUSED_SECONDS or until the keys change.
 
 *Keys.*  They are a file, or a document at a URL: the one that is set, or the one that the issuer names under
 `/.well-known/openid-configuration`.  They are fetched when the first token arrives, again when they are older than
@@ -13,6 +14,7 @@ nothing.  When a fetch fails, the old keys stay in force, with an error in the l
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import re
@@ -35,8 +37,10 @@ from sarit.security.limits import (
     OIDC_FETCH_SECONDS,
     OIDC_LEEWAY_SECONDS,
     OIDC_REFRESH_SECONDS,
+    OIDC_REFUSED_SECONDS,
 )
 from sarit.security.permissions import ADMIN_ROLE, Caller
+from sarit.security.users import is_user_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +49,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.security")
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._@\-]{1,128}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 _DISCOVERY: Final = "/.well-known/openid-configuration"
 
@@ -89,7 +92,7 @@ class OidcConfig:
             if not all(claim.split(".")):
                 raise Invalid(f"{option} {claim!r} is not a claim: write its name, or a path as realm_access.roles")
         for theirs, ours in self.roles:
-            if not theirs or _NAME.fullmatch(ours) is None:
+            if not theirs or not is_user_name(ours):
                 raise Invalid(f"--oidc-roles {theirs}={ours}: write NAME=ROLE, as data-team=analyst")
 
 
@@ -113,6 +116,7 @@ class OidcTokens:
         self._tried: float | None = None  # when the last fetch began
         self._fetch: asyncio.Task[None] | None = None
         self._cached: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
+        self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()  # why, and until when
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
 
     def __repr__(self) -> str:
@@ -133,28 +137,62 @@ class OidcTokens:
         """Verify by these keys from now on; what a removed key signed is refused."""
         if not keys.same_as(self._keys):
             self._cached.clear()
+            self._refused.clear()
             _log.info("the identity provider %s has %d keys", self._config.issuer, len(keys))
         self._keys = keys
 
+    def known(self, token: str, now: float) -> Caller | None:
+        """Who has a token that was verified before.  Raises Unauthenticated: it was refused a moment ago."""
+        index = self._index(token)
+        if (refused := self._refused.get(index)) is not None:
+            if self._env.clock.monotonic() < refused[1]:
+                raise Unauthenticated(refused[0])
+            del self._refused[index]
+        if (found := self._cached.get(index)) is not None:
+            if now < found[1]:
+                self._cached.move_to_end(index)
+                self._refresh_if_old()
+                return found[0]
+            del self._cached[index]
+        return None
+
+    def claimed_name(self, token: str) -> str:
+        """The name that a token says, not verified; empty: none that a user can have."""
+        try:
+            payload = token.split(".")[1]
+            claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        except (IndexError, ValueError, RecursionError):
+            return ""
+        name = _claim(claims, self._config.name_claim) if isinstance(claims, dict) else None
+        return name if isinstance(name, str) and is_user_name(name) else ""
+
     async def caller(self, token: str, now: float) -> tuple[Caller, float]:
-        """See `BearerTokens`."""
+        """Verify a token: who has it, and until when.  Raises Unauthenticated, Unavailable."""
         if self._fetched is None:
             await self._fetch_if_due()
             if not len(self._keys):
                 raise Unavailable("the keys of the identity provider are not known yet: try again")
-        elif self._env.clock.monotonic() - self._fetched >= OIDC_REFRESH_SECONDS:
-            self._begin_fetch()  # nobody waits for it
-        index = blake2b(token.encode(), key=self._key, digest_size=LOGIN_KEY_BYTES).digest()
-        if (found := self._cached.get(index)) is not None:
-            if now < found[1]:
-                self._cached.move_to_end(index)
-                return found
-            del self._cached[index]
-        made = caller_of(await self._verified(token), self._config, now)
+        self._refresh_if_old()
+        index = self._index(token)
+        try:
+            made = caller_of(await self._verified(token), self._config, now)
+        except Unauthenticated as error:
+            self._refused[index] = str(error), self._env.clock.monotonic() + OIDC_REFUSED_SECONDS
+            if len(self._refused) > MAX_CACHED_LOGINS:
+                self._refused.popitem(last=False)
+            raise
         self._cached[index] = made
         if len(self._cached) > MAX_CACHED_LOGINS:
             self._cached.popitem(last=False)
         return made
+
+    def _index(self, token: str) -> bytes:
+        return blake2b(token.encode(), key=self._key, digest_size=LOGIN_KEY_BYTES).digest()
+
+    def _refresh_if_old(self) -> None:
+        """Begin a fetch that nobody waits for, if the keys are old."""
+        if self._fetched is not None and self._env.clock.monotonic() - self._fetched >= OIDC_REFRESH_SECONDS:
+            self._begin_fetch()
 
     async def _verified(self, token: str) -> Mapping[str, Any]:
         import jwt
@@ -252,7 +290,7 @@ def caller_of(claims: Mapping[str, Any], config: OidcConfig, now: float) -> tupl
     if begins - OIDC_LEEWAY_SECONDS > now:
         raise Unauthenticated("the token is not valid yet")
     name = _claim(claims, config.name_claim)
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+    if not isinstance(name, str) or not is_user_name(name):
         raise Unauthenticated(f"the token has no name of a user in the claim {config.name_claim!r}")
     return Caller(name, _roles(_claim(claims, config.roles_claim), dict(config.roles))), expires + OIDC_LEEWAY_SECONDS
 
@@ -268,7 +306,7 @@ def _roles(found: Any, mapped: Mapping[str, str]) -> frozenset[str]:
             continue
         if name in mapped:
             roles.add(mapped[name])
-        elif _NAME.fullmatch(name) and name != ADMIN_ROLE:
+        elif is_user_name(name) and name != ADMIN_ROLE:
             # Who administers the provider's other services does not so administer this one: --oidc-roles says it.
             roles.add(name)
     return frozenset(roles)

@@ -38,6 +38,11 @@ class User:
     roles: frozenset[str] = frozenset()
 
 
+def is_user_name(name: str) -> bool:
+    """Whether a user can have that name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def parse_users(text: str, path: str) -> dict[str, User]:
     """The users in a file, by name.  Raises Invalid with file and line."""
     users: dict[str, User] = {}
@@ -48,7 +53,7 @@ def parse_users(text: str, path: str) -> dict[str, User]:
         name, _, rest = line.partition(":")
         hashed, _, roles = rest.partition(":")
         where = f"{path}, line {number}"
-        if _NAME.fullmatch(name) is None:
+        if not is_user_name(name):
             raise Invalid(f"{where}: {name!r} is not the name of a user (letters, digits, '.', '_', '@' and '-')")
         if not hashed.startswith("$argon2"):
             raise Invalid(f"{where}: user {name} has no argon2 hash of a password: use `sarit user add`")
@@ -75,7 +80,7 @@ def format_users(users: Iterable[User]) -> str:
 
 def add_user(users: Mapping[str, User], name: str, password: str, roles: Iterable[str] = ()) -> dict[str, User]:
     """The users with one more.  Raises Exists, Invalid."""
-    if _NAME.fullmatch(name) is None:
+    if not is_user_name(name):
         raise Invalid(f"{name!r} is not the name of a user: letters, digits, '.', '_', '@' and '-', at most 128")
     if name in users:
         raise Exists(f"user {name} is there already: change the password with `sarit user passwd`")

@@ -16,7 +16,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from sarit.core.errors import Invalid, Unauthenticated, Unavailable
 from sarit.env.real import real_env
 from sarit.security.jwks import parse_keys
-from sarit.security.limits import OIDC_FETCH_INTERVAL_SECONDS, OIDC_LEEWAY_SECONDS, OIDC_REFRESH_SECONDS
+from sarit.security.limits import (
+    MAX_FAILED_LOGINS_OF_HOST,
+    OIDC_FETCH_INTERVAL_SECONDS,
+    OIDC_LEEWAY_SECONDS,
+    OIDC_REFRESH_SECONDS,
+    OIDC_REFUSED_SECONDS,
+)
 from sarit.security.login import OWN_NAME, Logins, basic
 from sarit.security.oidc import OidcConfig, OidcTokens, keys_url, role_pairs
 from sarit.security.permissions import Caller
@@ -341,3 +347,54 @@ def test_token_cannot_take_the_name_of_a_user_of_the_file():
             await tokens.close()
 
     asyncio.run(main())
+
+
+async def _with_logins(main, monkeypatch, clock):
+    """`main(logins, verified)`; `verified`: the tokens whose signature was looked at."""
+    env = replace(real_env(), clock=clock)
+    tokens = OidcTokens(env, CONFIG, Provider().read)
+    logins = Logins(env, {}, tokens)
+    verified: list[str] = []
+    verify = tokens._verified
+    monkeypatch.setattr(tokens, "_verified", lambda text: verified.append(text) or verify(text))
+    try:
+        await main(logins, verified)
+    finally:
+        await logins.close()
+        await tokens.close()
+
+
+def test_refused_tokens_of_a_network_cost_bounded_work(monkeypatch, caplog):
+    async def main(logins, verified):
+        mine = token()
+        await logins.caller(f"Bearer {mine}", "1.1.1.1:1")
+        for number in range(3 * MAX_FAILED_LOGINS_OF_HOST):
+            with pytest.raises(Unauthenticated):
+                await logins.caller(f"Bearer {token(sub=f'u{number}', aud='other')}", f"1.1.1.1:{number}")
+        assert len(verified) == 1 + MAX_FAILED_LOGINS_OF_HOST
+        with pytest.raises(Unauthenticated, match="too many wrong tokens"):
+            await logins.caller(f"Bearer {token(sub='dave')}", "1.1.1.1:1")
+        # Who was right before, with the same token and with the next one; and others elsewhere.
+        await logins.caller(f"Bearer {mine}", "1.1.1.1:2")
+        await logins.caller(f"Bearer {token(jti='next')}", "1.1.1.1:2")
+        await logins.caller(f"Bearer {token(sub='dave')}", "2.2.2.2:1")
+
+    asyncio.run(_with_logins(main, monkeypatch, Clock()))
+    assert len(caplog.records) <= 3
+
+
+def test_same_refused_token_is_looked_at_once_in_a_while_and_does_not_count(monkeypatch):
+    clock = Clock()
+
+    async def main(logins, verified):
+        bad = token(aud="other")
+        for _ in range(3 * MAX_FAILED_LOGINS_OF_HOST):
+            with pytest.raises(Unauthenticated, match="[Aa]udience"):
+                await logins.caller(f"Bearer {bad}", "1.1.1.1:1")
+        assert len(verified) == 1
+        clock.now += OIDC_REFUSED_SECONDS
+        with pytest.raises(Unauthenticated, match="[Aa]udience"):
+            await logins.caller(f"Bearer {bad}", "1.1.1.1:1")
+        assert len(verified) == 2
+
+    asyncio.run(_with_logins(main, monkeypatch, clock))
