@@ -103,6 +103,23 @@ def test_audit_log_notes_refusals_and_grants_without_secrets(tmp_path):
     assert "Basic" not in text
 
 
+def test_audit_log_of_a_flood_stays_small_and_names_what_was_left_out(tmp_path):
+    async def main() -> None:
+        async with secured(tmp_path, write_files(tmp_path)) as node:
+            access = node.node.security._access
+            assert access is not None
+            for number in range(5000):
+                with pytest.raises(sarit.Unauthenticated):
+                    await access.caller("createScope", f"Kind{number} " + "x" * 10_000, f"10.0.0.1:{number}")
+
+    asyncio.run(main())
+    path = tmp_path / "audit.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sum(line.get("left_out", 0) + 1 for line in lines if line["from"].startswith("10.0.0.1:")) >= 5000
+    assert path.stat().st_size < 10_000
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_token_of_a_provider_logs_in_with_its_roles_and_a_file_of_it_is_read_again(tmp_path):
     keys = tmp_path / "provider.json"
     keys.write_bytes(document(published("ES256"), published("EdDSA")))

@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
 from sarit.core.repeated_log import RepeatedLog
+from sarit.env.rotating_file import RotatingFile
 from sarit.env.small_files import read_small_file
 from sarit.security.audit import Audit, AuditLog, NoAudit
-from sarit.security.limits import DEFAULT_TOKEN_SECONDS, MIN_TOKEN_SECONDS, SECURITY_FILES_INTERVAL_SECONDS
+from sarit.security.limits import (
+    AUDIT_FILE_BYTES,
+    AUDIT_FILES_KEPT,
+    DEFAULT_TOKEN_SECONDS,
+    MIN_TOKEN_SECONDS,
+    SECURITY_FILES_INTERVAL_SECONDS,
+)
 from sarit.security.oidc import OidcConfig, OidcTokens
 from sarit.security.tokens import TokenKeys, parse_keys
 from sarit.security.users import User, parse_users
@@ -101,7 +108,7 @@ class Security:
         self._provider: OidcTokens | None = None
         self._task: asyncio.Task[None] | None = None
         self._repeated: RepeatedLog | None = None  # once it follows the files
-        self._audit: Audit | None = None
+        self._audit: AuditLog | None = None
         self._client_context: ssl.SSLContext | None = None  # towards processes of this installation
         self._own_context: ssl.SSLContext | None = None  # towards this process
 
@@ -137,6 +144,8 @@ class Security:
             await self._logins.close()
         if self._provider is not None:
             await self._provider.close()
+        if self._audit is not None:
+            await self._audit.close()
 
     def logins(self, env: Env) -> Logins | None:
         """The log-ins of the process, for gRPC and HTTP; None where nobody logs in."""
@@ -193,9 +202,10 @@ class Security:
         return lambda peer: TokenChecks(self._current_keys, env.clock, audit, peer)
 
     def _audit_of(self, env: Env) -> Audit:
+        if self.config.audit is None:
+            return NoAudit()
         if self._audit is None:
-            path = self.config.audit
-            self._audit = NoAudit() if path is None else AuditLog(_audit_logger(path), env.clock.wall_ms)
+            self._audit = AuditLog(env, _audit_file(self.config.audit))
         return self._audit
 
     def _current_keys(self) -> TokenKeys:
@@ -241,6 +251,8 @@ class Security:
         while True:
             await asyncio.sleep(SECURITY_FILES_INTERVAL_SECONDS)
             self.follow()
+            if self._audit is not None:
+                self._audit.tick()
 
 
 def _server_tls(config: SecurityConfig) -> ServerTls | None:
@@ -303,17 +315,8 @@ def _stamp(path: str | None) -> tuple[int, int] | None:
     return None
 
 
-def _audit_logger(path: str) -> logging.Logger:
-    logger = logging.getLogger("sarit.audit")
-    logger.propagate = False
-    logger.setLevel(logging.INFO)
+def _audit_file(path: str) -> RotatingFile:
     try:
-        handler = logging.FileHandler(path, delay=False)
+        return RotatingFile(path, AUDIT_FILE_BYTES, AUDIT_FILES_KEPT)
     except OSError as error:
         raise Invalid(f"the audit log cannot be written: {error.strerror}: {path}") from None
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    for old in logger.handlers[:]:
-        logger.removeHandler(old)
-        old.close()
-    logger.addHandler(handler)
-    return logger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sarit.core.limits import KIB
+from sarit.core.limits import KIB, MIB
 
 MIN_TOKEN_KEY_BYTES: Final = 32
 DEFAULT_TOKEN_SECONDS: Final = 600
@@ -37,13 +37,22 @@ OIDC_LEEWAY_SECONDS: Final = 30
 OIDC_REFRESH_SECONDS: Final = 300.0
 # The least time between two fetches, whatever keys tokens name.
 OIDC_FETCH_INTERVAL_SECONDS: Final = 15.0
-# How long a refused token is refused without a look at it.
+# How long a refused token is refused without being verified.
 OIDC_REFUSED_SECONDS: Final = 5.0
 OIDC_FETCH_SECONDS: Final = 10.0
 MAX_OIDC_KEYS: Final = 64
 MAX_OIDC_DOCUMENT_BYTES: Final = 256 * KIB
 MIN_RSA_KEY_BITS: Final = 2048
 MAX_OIDC_ROLES: Final = 256
+# The audit log: characters of a field, lines of refusals that are alike, and how many kinds of these are known.
+MAX_AUDIT_CHARACTERS: Final = 256
+AUDIT_REPEATED_SECONDS: Final = 60.0
+MAX_AUDIT_REASONS: Final = 1000
+AUDIT_QUEUE_BYTES: Final = 8 * MIB
+AUDIT_CLOSE_SECONDS: Final = 5.0
+# Its file, and the older ones that are kept beside it.
+AUDIT_FILE_BYTES: Final = 64 * MIB
+AUDIT_FILES_KEPT: Final = 8
 # How often the files of users, keys and certificates are read again, if they have changed.
 SECURITY_FILES_INTERVAL_SECONDS: Final = 5.0
 # A token is renewed when so much of its life has passed.

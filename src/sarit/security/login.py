@@ -139,7 +139,7 @@ class Logins:
                 self._token_guesses.take_back(made)
             if caller.name in self._users or caller.name == OWN_NAME:
                 # Otherwise whoever chooses their name at the provider could take that of a user here.
-                raise Unauthenticated(f"{caller.name} is the name of a user of this server: a token cannot take it")
+                raise Unauthenticated(f"a token cannot take the name of a user of this server: {caller.name}")
         except Unauthenticated as error:
             self._repeated.warning(("token", network), f"a token from {network} was refused: {error}")
             raise

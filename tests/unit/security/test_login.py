@@ -277,14 +277,14 @@ def test_cancelled_and_refused_tries_are_not_counted(checks):
     _run(main)
 
 
-def test_who_was_right_before_gets_through_a_crowd_from_many_networks(checks, monkeypatch):
+def test_who_was_right_before_gets_through_many_others_of_other_networks(checks, monkeypatch):
     """All places are taken by others, and each change of the users makes the password be checked again."""
 
     async def main(logins):
         await logins.caller(basic("alice", "right"), "1.1.1.1:1")
         for turn in range(3):
             logins.replace_users(_changed(logins._users))
-            crowd = [
+            others = [
                 asyncio.ensure_future(logins.caller(basic(f"u{number}", "x"), f"2.{turn}.1.{number}:1"))
                 for number in range(MAX_PASSWORD_CHECKS * 4)
             ]
@@ -292,22 +292,22 @@ def test_who_was_right_before_gets_through_a_crowd_from_many_networks(checks, mo
             spent = len(checks)
             assert (await logins.caller(basic("alice", "right"), "1.1.1.1:2")).name == "alice"
             assert checks[spent:].index("alice") <= 1, "it was the next one"
-            answers = await asyncio.gather(*crowd, return_exceptions=True)
+            answers = await asyncio.gather(*others, return_exceptions=True)
             assert any(type(answer) is Unavailable for answer in answers)
 
     _run(main)
 
 
-def test_crowd_of_one_network_gives_its_places_to_others(checks):
+def test_busy_network_gives_its_places_to_others(checks):
     async def main(logins):
-        crowd = [
+        others = [
             asyncio.ensure_future(logins.caller(basic(f"u{number}", "x"), "2001:db8::1:1"))
             for number in range(MAX_PASSWORD_CHECKS * 2)
         ]
         await asyncio.sleep(0)
         assert (await logins.caller(basic("bob", "right"), "3.3.3.3:1")).name == "bob"
         assert checks.index("bob") <= 3
-        await asyncio.gather(*crowd, return_exceptions=True)
+        await asyncio.gather(*others, return_exceptions=True)
 
     _run(main)
 

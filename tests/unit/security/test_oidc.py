@@ -336,9 +336,9 @@ def test_token_cannot_take_the_name_of_a_user_of_the_file():
         logins = Logins(env, {"root": User("root", "$argon2id$", frozenset({"admin"}))}, tokens)
         try:
             assert (await logins.caller(f"Bearer {token()}", "p:1")).name == "carol"
-            with pytest.raises(Unauthenticated, match="cannot take it"):
+            with pytest.raises(Unauthenticated, match="cannot take the name"):
                 await logins.caller(f"bearer {token(sub='root')}", "p:1")
-            with pytest.raises(Unauthenticated, match="cannot take it"):
+            with pytest.raises(Unauthenticated, match="cannot take the name"):
                 await logins.caller(f"Bearer {token(sub=OWN_NAME)}", "p:1")
             with pytest.raises(Unauthenticated, match="wrong"):
                 await logins.caller(basic("carol", "anything"), "p:1")
@@ -350,7 +350,7 @@ def test_token_cannot_take_the_name_of_a_user_of_the_file():
 
 
 async def _with_logins(main, monkeypatch, clock):
-    """`main(logins, verified)`; `verified`: the tokens whose signature was looked at."""
+    """`main(logins, verified)`; `verified`: the tokens whose signature was verified."""
     env = replace(real_env(), clock=clock)
     tokens = OidcTokens(env, CONFIG, Provider().read)
     logins = Logins(env, {}, tokens)
@@ -383,7 +383,7 @@ def test_refused_tokens_of_a_network_cost_bounded_work(monkeypatch, caplog):
     assert len(caplog.records) <= 3
 
 
-def test_same_refused_token_is_looked_at_once_in_a_while_and_does_not_count(monkeypatch):
+def test_same_refused_token_is_verified_once_in_a_while_and_does_not_count(monkeypatch):
     clock = Clock()
 
     async def main(logins, verified):

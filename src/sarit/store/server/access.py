@@ -95,8 +95,10 @@ class TokenChecks:
         if need is None:
             return None
         permission, segments = need
+        who = ""
         try:
             grant = self._grant(command.token)  # type: ignore[attr-defined]
+            who = grant.user
             for segment in segments(command):
                 resource = resource_of(segment)
                 if not grant.allows(resource, permission):
@@ -104,7 +106,7 @@ class TokenChecks:
         except TokenRefused as error:
             what = type(command).__name__
             self._audit.note(
-                who="", what=what, resource=segments(command)[0], peer=self._peer, allowed=False, why=str(error)
+                who=who, what=what, resource=segments(command)[0], peer=self._peer, allowed=False, why=str(error)
             )
             code = TOKEN_EXPIRED if error.expired else _REFUSED
             return wire.AuthTokenCheckFailed(command.request_id, str(error), code)  # type: ignore[attr-defined]
