@@ -42,7 +42,7 @@ async def serving(directory: Path, times: Times | None = None, *, writes: bool =
     health.store = node.store
     health.ready()
     callers = Callers(Gate(), client)
-    console = Console(callers, StandaloneView(node, health), env, writes=writes)
+    console = Console(callers, StandaloneView(node, health), env, frozenset(), writes=writes)
     try:
         yield Serving(node, client, console)
     finally:

@@ -142,6 +142,9 @@ def test_services_select_the_pods_and_their_ports() -> None:
             (container,) = chosen[0]["spec"]["template"]["spec"]["containers"]
             names = {port["name"] for port in container["ports"]}
             assert {port["targetPort"] for port in service["spec"]["ports"]} <= names
+            if service["spec"].get("clusterIP") != "None":
+                wanted = {name, f"{name}.streams", f"{name}.streams.svc", f"{name}.streams.svc.cluster.local"}
+                assert {f"--http-name={each}" for each in wanted} <= set(container["args"])
         for each in sets:
             assert ("Service", each["spec"]["serviceName"]) in found
 

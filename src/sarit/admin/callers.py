@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from sarit.admin.limits import HTTP_CALLER_IDLE_SECONDS, MAX_HTTP_CALLERS
+from sarit.admin.limits import HTTP_CALLER_IDLE_SECONDS, MAX_HTTP_CALLERS, MAX_HTTP_CALLERS_OF_USER
 from sarit.client.core.login import BearerToken, UserPassword
 from sarit.core.errors import Forbidden, SaritError, Unauthenticated, Unavailable
 from sarit.security.permissions import ADMIN_ROLE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -153,7 +153,7 @@ class Callers:
         self._everybody = Asker(None, everybody)
         self._connect = connect
         self._most = most
-        self._askers: dict[bytes, Asker] = {}  # by the hash of their log-in, in the order of their last request
+        self._askers: dict[bytes, Asker] = {}  # by the hash of their credentials, in the order of their last request
         self._locks: dict[bytes, asyncio.Lock] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -188,7 +188,8 @@ class Callers:
             asker.used_at = asyncio.get_running_loop().time()
 
     async def _asker(self, caller: Caller, authorization: str) -> Asker:
-        key = hashlib.sha256(authorization.encode()).digest()
+        credentials = credentials_of(authorization)
+        key = _key_of(credentials)
         lock = self._locks.setdefault(key, asyncio.Lock())
         try:
             async with lock:
@@ -197,9 +198,9 @@ class Callers:
                     self._end(found)
                     found = None
                 if found is None:
-                    self._evict_if_full()
+                    self._evict_if_full(caller)
                     assert self._connect is not None
-                    found = Asker(caller, await self._connect(credentials_of(authorization)))
+                    found = Asker(caller, await self._connect(credentials))
                 found.used_at = asyncio.get_running_loop().time()
                 self._askers[key] = found
                 self._check_later()
@@ -208,15 +209,23 @@ class Callers:
             if not lock.locked():
                 self._locks.pop(key, None)
 
-    def _evict_if_full(self) -> None:
-        if len(self._askers) < self._most:
-            return
-        for key, asker in self._askers.items():
-            if not asker.requests:
-                del self._askers[key]
-                self._end(asker)
+    def _evict_if_full(self, caller: Caller) -> None:
+        """Make room for one more client of a caller.  Raises Unavailable."""
+        own = [
+            key for key, asker in self._askers.items() if asker.caller is not None and asker.caller.name == caller.name
+        ]
+        if len(own) >= MAX_HTTP_CALLERS_OF_USER:
+            self._evict(own, f"requests with {len(own)} log-ins of {caller.name} are under way, which is the limit")
+        elif len(self._askers) >= self._most:
+            self._evict(list(self._askers), f"requests of {self._most} users are under way, which is the limit")
+
+    def _evict(self, keys: Sequence[bytes], why_not: str) -> None:
+        """End the one that was used least of those without a request.  Raises Unavailable."""
+        for key in keys:
+            if not self._askers[key].requests:
+                self._end(self._askers.pop(key))
                 return
-        raise Unavailable(f"requests of {self._most} users are under way, which is the limit: try again")
+        raise Unavailable(f"{why_not}: try again")
 
     def _end(self, asker: Asker) -> None:
         task = asyncio.ensure_future(asker.close())
@@ -254,3 +263,8 @@ def credentials_of(authorization: str) -> Credentials:
         return BearerToken(value.strip())
     user, _, password = base64.b64decode(value.strip()).decode().partition(":")
     return UserPassword(user, password)
+
+
+def _key_of(credentials: Credentials) -> bytes:
+    """Return the hash of credentials: one user with one password has one client, however the header is written."""
+    return hashlib.sha256(credentials.authorization().encode(errors="replace")).digest()

@@ -10,8 +10,11 @@ Paths that are added by `serve` are answered 503 until then.  A handler runs on 
 compute for some milliseconds at most between two awaits.  A streaming response may last for ever
 (`text/event-stream`); everything else is bounded by `limits.py`:
 
-- connections: those beyond MAX_HTTP_CONNECTIONS are closed at once; those without a request end;
-- a request: the size of its head and of its body (413); the time until its response begins (503);
+- connections: one that begins no request ends; at MAX_HTTP_CONNECTIONS each new one takes the place of one without a
+  request under way, of the host that has most of these; where all have one, HTTP_RESERVED_CONNECTIONS more are
+  answered to probes;
+- a request: its head (`request_heads.py`), the size of its body (413), the time until its response begins (503), and,
+  where nobody logs in, the name in `Host` (`hosts.py`);
 - a response: the time in which the client takes each part of it.
 
 Whoever breaks these bounds is in the log once a minute, by host and reason.
@@ -24,29 +27,34 @@ import json
 import logging
 import socket
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from h11 import ERROR
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from sarit.admin.hosts import host_refusal
 from sarit.admin.limits import (
     HTTP_BACKLOG,
     HTTP_CLOSE_SECONDS,
+    HTTP_FIRST_REQUEST_SECONDS,
     HTTP_IDLE_SECONDS,
     HTTP_REQUEST_SECONDS,
+    HTTP_RESERVED_CONNECTIONS,
     HTTP_SEND_SECONDS,
     MAX_HTTP_BODY_BYTES,
     MAX_HTTP_CONNECTIONS,
     MAX_HTTP_HEAD_BYTES,
 )
+from sarit.admin.request_heads import RequestHeads
 from sarit.core.admission import Admission
+from sarit.core.errors import Invalid
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.tls_server import Handshakes, serve_tls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -58,15 +66,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.admin")
 
+_PROBES: Final = frozenset(("/livez", "/readyz"))
+_BAD_REQUEST: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Content-Length: %d\r\n\r\n%s"
+)
+
 
 class AdminServer:
     """Serves routes at one address."""
 
-    def __init__(self, routes: Sequence[BaseRoute], max_connections: int = MAX_HTTP_CONNECTIONS) -> None:
+    def __init__(
+        self, routes: Sequence[BaseRoute], names: frozenset[str] | None = None, *,
+        max_connections: int = MAX_HTTP_CONNECTIONS,
+    ) -> None:  # fmt: skip
+        """`names`: under which a request may ask, besides localhost and addresses; None: under every name."""
         self.complete = False  # whether all routes are there
         self._app = Starlette(routes=list(routes), exception_handlers={404: self._not_found, 413: _too_large})
-        self._bounded = _Bounded(self._app, self._begun)
+        self._bounded = _Bounded(self._app, names, self._begin)
         self._connections: dict[Any, _Connection] = {}  # by the client's address
+        # Those without a request under way, by host; the one that is longest without is the first of its host.
+        self._waiting: dict[str, dict[_Connection, None]] = {}
         self._admission = Admission(max_connections)
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
         self._server: asyncio.Server | TlsServer | None = None
@@ -102,9 +122,9 @@ class AdminServer:
         loop = asyncio.get_running_loop()
         address = _address(host)
         self._server = (
-            await loop.create_server(self._connection, address, port, backlog=HTTP_BACKLOG)
+            await loop.create_server(self._made, address, port, backlog=HTTP_BACKLOG)
             if tls is None
-            else await serve_tls(self._connection, Handshakes(tls, http=True), address, port, HTTP_BACKLOG)
+            else await serve_tls(self._made, Handshakes(tls, http=True), address, port, HTTP_BACKLOG)
         )
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self.port
@@ -131,27 +151,52 @@ class AdminServer:
         """Log that a connection from a host was ended, once a minute for each reason."""
         self._repeated.warning((host, reason), f"an HTTP connection from {host} was closed: it {reason}")
 
-    def opened(self, connection: _Connection) -> None:
-        """A connection is open."""
-        self._connections[connection.client] = connection
-
-    def closed(self, connection: _Connection) -> None:
-        """A connection was closed."""
-        self._connections.pop(connection.client, None)
-
-    def _connection(self) -> asyncio.Protocol:
+    def open(self, connection: _Connection) -> bool:
+        """Give a new connection a place, if need be that of another one.  False: there is none, and it must end."""
         if not self._admission.admits(len(self._connections)):
             if self._admission.should_report():
                 _log.error(
-                    "%d HTTP connections are open, which is the limit: new ones are closed", self._admission.most
+                    "%d HTTP connections are open, which is the limit: those without a request give way to new ones",
+                    self._admission.most,
                 )
-            return _ClosedAtOnce()
-        return _Connection(self, self._make())
+            if self._waiting:
+                host = max(self._waiting, key=lambda each: len(self._waiting[each]))
+                next(iter(self._waiting[host])).abort()
+            elif len(self._connections) < self._admission.most + HTTP_RESERVED_CONNECTIONS:
+                connection.probes_only = True
+            else:
+                return False
+        self._connections[connection.client] = connection
+        self.waits(connection)
+        return True
 
-    def _begun(self, scope: Scope) -> None:
+    def waits(self, connection: _Connection) -> None:
+        """Note that a connection has no request under way."""
+        self._waiting.setdefault(connection.host, {})[connection] = None
+
+    def closed(self, connection: _Connection) -> None:
+        """Forget a connection that was closed."""
+        if self._connections.get(connection.client) is connection:
+            del self._connections[connection.client]
+        self._waits_no_more(connection)
+
+    def _waits_no_more(self, connection: _Connection) -> None:
+        of_host = self._waiting.get(connection.host)
+        if of_host is not None and connection in of_host:
+            del of_host[connection]
+            if not of_host:
+                del self._waiting[connection.host]
+
+    def _begin(self, scope: Scope) -> _Connection | None:
+        """Note that a request begins; its connection."""
         connection = self._connections.get(scope["client"])
         if connection is not None:
             connection.requests += 1
+            self._waits_no_more(connection)
+        return connection
+
+    def _made(self) -> asyncio.Protocol:
+        return _Connection(self, self._make())
 
     async def _not_found(self, request: Request, error: Exception) -> Response:
         if not self.complete:
@@ -160,30 +205,49 @@ class AdminServer:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection that ends when it begins no request."""
+    """A connection that ends when it begins no request, or one whose head is not certain."""
 
     def __init__(self, server: AdminServer, inner: Any) -> None:
         self._server = server
         self._inner = inner
+        self._heads = RequestHeads()
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
         self.client: Any = None
+        self.host = "?"
         self.requests = 0  # begun
+        self.probes_only = False
         self._received = False  # something since the last check that saw a request
+        self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         found = transport.get_extra_info("peername")
-        self.client = (str(found[0]), int(found[1])) if found else None
-        self._server.opened(self)
+        if found:
+            self.client, self.host = (str(found[0]), int(found[1])), str(found[0])
         self._inner.connection_made(transport)
-        self._check_in(self.requests)
+        if not self._server.open(self):
+            self.abort()
+            return
+        self._check_in(HTTP_FIRST_REQUEST_SECONDS)
 
     def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
         self._received = True
-        self._inner.data_received(data)
-        if self._inner.conn.their_state is ERROR:
-            self._report(f"sent no HTTP, or a head of more than {MAX_HTTP_HEAD_BYTES} bytes")
+        try:
+            pieces = self._heads.feed(data)
+        except Invalid as error:
+            self._refuse(str(error))
+            return
+        for piece in pieces:
+            if not self._transport.is_closing():
+                self._inner.data_received(piece)
+
+    @property
+    def closes(self) -> bool:
+        """Whether the response under way is the last one of this connection."""
+        return self._heads.chunked or self.probes_only
 
     def eof_received(self) -> bool | None:
         return cast("bool | None", self._inner.eof_received())
@@ -204,45 +268,60 @@ class _Connection(asyncio.Protocol):
         """Close it after the response under way, if there is one."""
         self._inner.shutdown()
 
+    def wait_for_request(self) -> None:
+        """Note that the response under way has ended."""
+        if not self._ended and not self._transport.is_closing():
+            self._server.waits(self)
+
     def abort(self) -> None:
         """Close it at once."""
+        self._ended = True
+        self._server.closed(self)
         self._transport.abort()
 
-    def _check_in(self, requests: int) -> None:
-        self._timer = asyncio.get_running_loop().call_later(HTTP_IDLE_SECONDS, self._check, requests)
+    def _refuse(self, reason: str) -> None:
+        self._server.report(self.host, reason)
+        self._ended = True
+        if self._busy:  # the answer would be taken for that of the request before
+            self.abort()
+            return
+        body = f"400 Bad Request: the client {reason}\n".encode()
+        self._transport.write(_BAD_REQUEST % (len(body), body))
+        self._transport.close()
 
-    def _check(self, requests: int) -> None:
+    @property
+    def _busy(self) -> bool:
         cycle = self._inner.cycle
-        busy = cycle is not None and not cycle.response_complete
-        if busy or self.requests != requests:
+        return cycle is not None and not cycle.response_complete
+
+    def _check_in(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._check, self.requests, seconds)
+
+    def _check(self, requests: int, seconds: float) -> None:
+        if self._busy or self.requests != requests:
             self._received = False
-            self._check_in(self.requests)
+            self._check_in(HTTP_IDLE_SECONDS)
             return
         if self._received:  # otherwise it was idle, as browsers keep them
-            self._report(f"sent a part of a request, and not the rest in {HTTP_IDLE_SECONDS:g} s")
-        self._transport.abort()
-
-    def _report(self, reason: str) -> None:
-        self._server.report(self.client[0] if self.client else "?", reason)
-
-
-class _ClosedAtOnce(asyncio.Protocol):
-    """Closes a connection over the bound."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+            self._server.report(self.host, f"sent a part of a request, and not the rest in {seconds:g} s")
+        self.abort()
 
 
 class _Bounded:
     """Bounds each request of an application in size and time."""
 
-    def __init__(self, app: ASGIApp, begun: Any) -> None:
+    def __init__(
+        self, app: ASGIApp, names: frozenset[str] | None, begin: Callable[[Scope], _Connection | None]
+    ) -> None:
         self._app = app
-        self._begun = begun
+        self._names = names
+        self._begin = begin
         self.closing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._begun(scope)
+        connection = self._begin(scope)
+        refused = self._refusal(scope, connection)
+        app = self._app if refused is None else refused
         started = False
         size = 0
 
@@ -258,7 +337,8 @@ class _Bounded:
             nonlocal started
             if not started:
                 started = True
-                message = {**message, "headers": [*message.get("headers", ()), (b"date", _now())]}
+                closes = [(b"connection", b"close")] if connection is not None and connection.closes else []
+                message = {**message, "headers": [*message.get("headers", ()), (b"date", _now()), *closes]}
             # Nothing bounds the time between two parts: a stream waits for what happens.
             timer.reschedule(None)
             async with asyncio.timeout(HTTP_SEND_SECONDS):
@@ -266,7 +346,7 @@ class _Bounded:
 
         try:
             async with asyncio.timeout(HTTP_REQUEST_SECONDS) as timer:
-                await self._app(scope, bounded_receive, bounded_send)
+                await app(scope, bounded_receive, bounded_send)
         except asyncio.CancelledError:
             if not self.closing:
                 raise
@@ -278,6 +358,22 @@ class _Bounded:
                 error = {"error": f"no answer within {HTTP_REQUEST_SECONDS:g} s"}
                 await send({"type": "http.response.start", "status": 503, "headers": headers})
                 await send({"type": "http.response.body", "body": json.dumps(error).encode()})
+        finally:
+            if connection is not None:
+                connection.wait_for_request()
+
+    def _refusal(self, scope: Scope, connection: _Connection | None) -> Response | None:
+        """The answer to a request that is not served; None: serve it."""
+        if scope["path"] in _PROBES:
+            return None
+        if connection is not None and connection.probes_only:
+            error = {"error": f"{MAX_HTTP_CONNECTIONS} connections have a request under way, which is the limit"}
+            return JSONResponse(error, 503, {"Retry-After": "1"})
+        host = Headers(scope=scope).get("host")
+        # HTTP/1.0 has none; browsers do not speak it.
+        if self._names is None or host is None or (wrong := host_refusal(host, self._names)) is None:
+            return None
+        return JSONResponse({"error": wrong}, 421)
 
 
 async def _too_large(_: Request, __: Exception) -> Response:

@@ -313,7 +313,7 @@ def click_value(option: click.Option, value: object, *, strict: bool = True) -> 
         if strict and not isinstance(value, bool):
             raise ValueError(f"{_toml(value)} is not true or false")
         return value
-    if option.nargs == 1:
+    if option.nargs == 1 and not option.multiple:
         return _scalar(option, value, strict=strict)
     if not isinstance(value, list):
         if strict:

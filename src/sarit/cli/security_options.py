@@ -100,10 +100,19 @@ _OPTIONS = (
     click.option(
         "--open-metrics/--no-open-metrics", help="Metrics and details of health for who does not log in, too."
     ),
+    click.option(
+        "--http-name",
+        "http_names",
+        type=Line(),
+        multiple=True,
+        metavar="NAME",
+        help="A name under which the HTTP port may be asked, besides addresses, localhost, this machine's and "
+        "--advertise; more than once, in the file a list, in the variable with blanks between.",
+    ),
     click.option("--audit-log", type=_FILE, metavar="FILE", help="Note who asked for what, and whether they might."),
 )
 _NAMES = ("tls_cert", "tls_key", "tls_ca", "tls_client_certs", "users", "token_keys", "token_ttl", "audit_log",
-          "console", "open_metrics")  # fmt: skip
+          "console", "open_metrics", "http_names")  # fmt: skip
 _OIDC_NAMES = (
     "oidc_issuer", "oidc_audience", "oidc_keys", "oidc_ca", "oidc_name_claim", "oidc_roles_claim", "oidc_roles",
 )  # fmt: skip
@@ -143,6 +152,7 @@ def security_of(given: Mapping[str, Any]) -> SecurityConfig:
         audit=path("audit_log"),
         console=given["console"],
         open_metrics=given["open_metrics"],
+        http_names=tuple(given["http_names"]),
     )
 
 

@@ -6,6 +6,7 @@ which tests start hundreds, does not pay for it."""
 
 from __future__ import annotations
 
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
 class Admin:
     """The HTTP port of one process; without a port it does nothing."""
 
-    def __init__(self, health: Health, host: str, port: int | None, security: Security, env: Env) -> None:
-        """`port`: 0 picks a free one; None: no HTTP."""
+    def __init__(
+        self, health: Health, host: str, port: int | None, security: Security, env: Env, advertised: str | None = None
+    ) -> None:
+        """`port`: 0 picks a free one; None: no HTTP.  `advertised`: the name that clients get, if it is another one."""
         self.health = health
         self.metrics = Metrics(health.clock)
         self._host = host
+        self._names = host_names(host, advertised, *security.config.http_names)
         self._port = port
         self._security = security
         self._env = env
@@ -76,7 +80,7 @@ class Admin:
             *gate.behind(health_routes(self.health), gate.sees_health),
             *gate.behind(levels, gate.is_admin),
             *gate.behind(metrics.routes(scrape), gate.sees_metrics),
-        ])  # fmt: skip
+        ], None if gate.has_users else self._names)  # fmt: skip
         self.metrics.start()
         with naming_port("--http-port", self._host, self._port):
             await self._server.start(self._host, self._port, security.server_tls)
@@ -109,7 +113,7 @@ class Admin:
             from sarit.admin.console import Console
 
             writes = self._security.config.console != "read-only"
-            self._console = Console(self._callers, view, self._env, writes=writes)
+            self._console = Console(self._callers, view, self._env, self._names, writes=writes)
             server.add(self._console.routes())
 
     async def _connect(self, controller: str, credentials: Credentials | None) -> Client:
@@ -131,10 +135,17 @@ class Admin:
             await self._client.close()
 
 
+def host_names(*hosts: str | None) -> frozenset[str]:
+    """Return the names under which the HTTP port may be asked: these hosts, and the names of this machine."""
+    return frozenset(name.lower().rstrip(".") for name in (*hosts, socket.gethostname(), socket.getfqdn()) if name)
+
+
 @asynccontextmanager
-async def admin_port(health: Health, host: str, port: int | None, security: Security, env: Env) -> AsyncIterator[Admin]:
+async def admin_port(
+    health: Health, host: str, port: int | None, security: Security, env: Env, advertised: str | None = None
+) -> AsyncIterator[Admin]:
     """The HTTP port of a process, as long as the block lasts.  Raises as `Admin.open`."""
-    admin = Admin(health, host, port, security, env)
+    admin = Admin(health, host, port, security, env, advertised)
     try:
         await admin.open()
         yield admin

@@ -282,14 +282,14 @@ class ControllerPart:
         self._controller.change_times(live.times)
 
     def _view(self, port: int) -> NodeView:
-        from sarit.node.console_view import host_names, tiers_of
+        from sarit.node.console_view import tiers_of
         from sarit.node.placed_view import ControllerParts, PlacedView, fixed
 
         config, stores = self._config, self._stores.addresses()
         parts = ControllerParts(
             "processes", self._controller, self._stores, lambda: fixed(config.containers, stores),
             lambda: {"controller": f"{config.host}:{port}"}, {tier.name: tier.place for tier in tiers_of(config)},
-            config.options, host_names(config.host, config.advertised_host),
+            config.options,
         )  # fmt: skip
         return PlacedView(parts, self._admin.health)
 
@@ -417,7 +417,7 @@ async def _run(spec: ChildSpec, reports: int) -> int:
         security = Security(spec.config.security)
         env = real_env(security.server_tls, security.client_tls(), spec.config.traces, f"sarit-{spec.name}")
         health, config = Health(spec.name, env.clock), spec.config
-        async with admin_port(health, config.host, config.http_port, security, env) as admin:
+        async with admin_port(health, config.host, config.http_port, security, env, config.advertised_host) as admin:
             part: Part
             if spec.number is None:
                 part = ControllerPart(spec, env, admin, security, parent.node_stores)

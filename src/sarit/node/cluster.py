@@ -486,7 +486,7 @@ def _run(config: ProcessConfig, name: str, make: Any, reload: Reload | None) -> 
 
     async def main() -> None:
         env = real_env(security.server_tls, security.client_tls(), config.traces, name.replace("the ", "sarit-"))
-        admin = Admin(Health(name, env.clock), config.host, config.http_port, security, env)
+        admin = Admin(Health(name, env.clock), config.host, config.http_port, security, env, config.advertised_host)
         await _serve(make(env, security), admin, env, reload)
 
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)

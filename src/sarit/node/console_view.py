@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import fields
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -64,11 +63,6 @@ def settings_of(config: Any, prefix: str = "") -> list[Setting]:
         else:
             found.append(Setting(name, hidden_in(name, value)))
     return found
-
-
-def host_names(*hosts: str | None) -> frozenset[str]:
-    """Names under which browsers may reach a process that listens on these hosts, and this machine's."""
-    return frozenset(name.lower().rstrip(".") for name in (*hosts, socket.gethostname(), socket.getfqdn()) if name)
 
 
 async def open_transactions(
@@ -159,15 +153,9 @@ class StandaloneView:
         self._node = node
         self._health = health
         self._began_ms = node.env.clock.wall_ms()
-        config = node.config
-        self._names = host_names(config.host, config.advertised_host)
 
     def __repr__(self) -> str:
         return f"<StandaloneView of {self._node!r}>"
-
-    def names(self) -> frozenset[str]:
-        """See `NodeView`."""
-        return self._names
 
     async def overview(self) -> Overview:
         """See `NodeView`."""

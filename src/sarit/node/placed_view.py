@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sarit.admin.console.view import ContainerView, Overview, Setting, StoreView, TierView
 from sarit.core.errors import SaritError
 from sarit.env.background import gather
-from sarit.node.console_view import DAMAGED, hidden_in, host_names, open_transactions, reason_text, shown_settings
+from sarit.node.console_view import DAMAGED, hidden_in, open_transactions, reason_text, shown_settings
 from sarit.node.limits import STORE_SIGN_OF_LIFE_SECONDS
 from sarit.wire.commands import GetRates
 
@@ -97,7 +97,7 @@ def summary(placement: Placement, answering: frozenset[str]) -> tuple[list[Conta
 
 @dataclass(frozen=True, slots=True)
 class ControllerParts:
-    """What a controller has, for the console.  `tiers`: where data is, by name.  `names`: see `NodeView`."""
+    """What a controller has, for the console.  `tiers`: where data is, by name."""
 
     kind: str
     controller: Controller
@@ -106,7 +106,6 @@ class ControllerParts:
     addresses: Callable[[], Mapping[str, str]]
     tiers: Mapping[str, str]
     options: Sequence[ShownOption]
-    names: frozenset[str]
 
 
 class PlacedView:
@@ -119,10 +118,6 @@ class PlacedView:
 
     def __repr__(self) -> str:
         return f"<PlacedView of {self._parts.controller!r}>"
-
-    def names(self) -> frozenset[str]:
-        """See `NodeView`."""
-        return self._parts.names
 
     async def overview(self) -> Overview:
         """See `NodeView`."""
@@ -166,6 +161,5 @@ def view_of_cluster(
         lambda: {f"controller {number}": f"{host}:{port}"
                  for number, (host, port) in enumerate(controller.members.addresses(), 1)},
         {"log": meta.log, "chunks": meta.storage, "index": meta.index}, config.options,
-        host_names(config.host, config.advertised_host),
     )  # fmt: skip
     return PlacedView(parts, health)

@@ -57,7 +57,7 @@ class SecurityConfig:
     `users`, `oidc`: who may log in; with either, and `token_keys`, every request is checked.
     `token_seconds`: how long a token is valid.
     `audit`: the file of decisions.  `console`: on, read-only or off.  `open_metrics`: metrics and health for
-    who does not log in, too."""
+    who does not log in, too.  `http_names`: more names under which the HTTP port may be asked."""
 
     certificate: str | None = None
     key: str | None = None
@@ -70,6 +70,7 @@ class SecurityConfig:
     audit: str | None = None
     console: str = "on"
     open_metrics: bool = False
+    http_names: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises Invalid for settings that contradict each other."""

@@ -238,7 +238,9 @@ async def _serve(config: NodeConfig, env: Env, security: Security, reload: Reloa
     try:
         async with AsyncExitStack() as closing:
             await closing.enter_async_context(service_manager(health, env.clock))
-            admin = await closing.enter_async_context(admin_port(health, config.host, config.http_port, security, env))
+            admin = await closing.enter_async_context(
+                admin_port(health, config.host, config.http_port, security, env, config.advertised_host)
+            )
             logs = None  # in the directory
             if config.log_url is not None:
                 logs = await closing.enter_async_context(

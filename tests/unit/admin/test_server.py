@@ -5,11 +5,13 @@ import json
 import logging
 from contextlib import suppress
 
+import pytest
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from sarit.admin import server as server_module
 from sarit.admin.server import AdminServer
+from tests.limits import HANG_SECONDS
 
 
 async def hello(request):
@@ -66,6 +68,13 @@ def run(test, **options):
     asyncio.run(main())
 
 
+async def _ended(reader) -> bool:
+    """Whether the port closes a connection."""
+    with suppress(ConnectionResetError):
+        return await asyncio.wait_for(reader.read(), HANG_SECONDS) == b""
+    return True
+
+
 def test_route_is_answered_with_a_date():
     async def test(server):
         answer = await ask(server.port, get("/hello"))
@@ -114,16 +123,23 @@ def test_request_without_an_answer_is_ended(monkeypatch):
     run(test)
 
 
-def test_connection_that_begins_no_request_is_closed_and_a_stream_is_not(monkeypatch):
-    monkeypatch.setattr(server_module, "HTTP_IDLE_SECONDS", 0.2)
+@pytest.mark.parametrize("requests_before", [0, 1])
+def test_connection_that_begins_no_request_is_closed_and_a_stream_is_not(monkeypatch, requests_before):
+    # The first request has a time of its own; the other bound is out of reach.
+    bounds = {"HTTP_FIRST_REQUEST_SECONDS": 0.2 if requests_before == 0 else 0.5, "HTTP_IDLE_SECONDS": 0.2}
+    for name, seconds in bounds.items():
+        monkeypatch.setattr(server_module, name, seconds if requests_before or "FIRST" in name else 1000)
 
     async def test(server):
         streaming, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(get("/endless").replace("\n", "\r\n").encode() + b"\r\n\r\n")
         await streaming.readuntil(b"begun")
         reader, other = await asyncio.open_connection("127.0.0.1", server.port)
+        for _ in range(requests_before):
+            other.write(b"GET /hello HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            await reader.readuntil(b"hello")
         other.write(b"GET /hel")
-        assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert await _ended(reader)
         other.close()
         assert not streaming.at_eof()
         writer.close()
@@ -131,16 +147,116 @@ def test_connection_that_begins_no_request_is_closed_and_a_stream_is_not(monkeyp
     run(test)
 
 
-def test_connections_beyond_the_bound_are_closed(caplog):
+def test_idle_connection_gives_way_to_a_new_one_at_the_bound(caplog):
     async def test(server):
-        first = await asyncio.open_connection("127.0.0.1", server.port)
-        second = await asyncio.open_connection("127.0.0.1", server.port)
-        assert await asyncio.wait_for(second[0].read(), 10) == b""
-        first[1].close()
-        second[1].close()
+        idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+        # The one that was first, and not the one that asks.
+        assert (await ask(server.port, get("/hello"))).endswith("hello")
+        assert await _ended(idle[0][0])
+        assert not idle[1][0].at_eof()
+        for _, writer in idle:
+            writer.close()
+
+    run(test, max_connections=2)
+    assert "2 HTTP connections are open, which is the limit" in caplog.text
+
+
+def test_connection_of_the_host_with_most_idle_ones_gives_way(monkeypatch):
+    ended = []
+
+    class Waiting:
+        def __init__(self, host, number):
+            self.host, self.client, self.probes_only = host, (host, number), False
+
+        def abort(self):
+            ended.append(self.client)
+            server.closed(self)
+
+    server = AdminServer(ROUTES, max_connections=4)
+    for host, number in (("kubelet", 1), ("attacker", 1), ("attacker", 2), ("attacker", 3), ("prometheus", 1)):
+        assert server.open(Waiting(host, number))
+    assert server.open(Waiting("attacker", 4))
+    assert ended == [("attacker", 1), ("attacker", 2)]
+
+
+def test_probes_are_answered_while_every_connection_has_a_request_under_way(monkeypatch):
+    monkeypatch.setattr(server_module, "HTTP_RESERVED_CONNECTIONS", 1)
+
+    async def test(server):
+        server.add([Route("/livez", hello), Route("/readyz", hello)])
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(get("/endless").replace("\n", "\r\n").encode() + b"\r\n\r\n")
+        await reader.readuntil(b"begun")
+        for probe in ("/livez", "/readyz", "/livez"):
+            answer = await ask(server.port, get(probe).replace("\nConnection: close", ""))
+            assert answer.endswith("hello")
+            assert "connection: close" in answer
+        assert (await ask(server.port, get("/hello"))).startswith("HTTP/1.1 503 ")
+        writer.close()
 
     run(test, max_connections=1)
-    assert "1 HTTP connections are open, which is the limit" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
+        "POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 5\r\n\r\n12345",
+        "POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\n12345",
+        "POST /length HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "GET /hello HTTP/1.1\nHost: x\n\n",
+        "GET /hello HTTP/1.1\r\nHost: x\nMore: y\r\n\r\n",
+        "GET /hello HTTP/1.1\r\nHost: x\rMore: y\r\n\r\n",
+        f"GET /hello HTTP/1.1\r\nHost: x\r\nMore: {'*' * 40_000}\r\n\r\n",
+    ],
+)
+def test_head_that_two_readers_could_understand_differently_is_refused(head):
+    async def test(server):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        # A whole request before it, which passes.
+        writer.write(b"POST /length HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\n\r\nabc")
+        await reader.readuntil(b"\r\n\r\n3")
+        writer.write(head.encode())
+        answer = await asyncio.wait_for(reader.read(), HANG_SECONDS)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.count(b"HTTP/1.1 ") == 1
+        writer.close()
+
+    run(test)
+
+
+def test_chunked_request_is_the_last_one_of_its_connection():
+    async def test(server):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        head = b"POST /length HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head + b"3\r\nabc\r\n0\r\n\r\nGET /hello HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), HANG_SECONDS)
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert answer.endswith(b"\r\n\r\n3")
+        writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "status"),
+    [
+        ("attacker.example", "/hello", 421), ("attacker.example:9091", "/unknown", 421),
+        ("attacker.example", "/livez", 404), ("attacker.example", "/readyz", 404),
+        ("127.0.0.1:9091", "/hello", 200), ("[::1]", "/hello", 200), ("localhost", "/hello", 200),
+        ("SARIT.example.:80", "/hello", 200), ("sarit.example.attacker.example", "/hello", 421),
+    ],
+)  # fmt: skip
+def test_name_that_an_attacker_may_resolve_to_this_machine_is_refused(host, path, status):
+    async def test(server):
+        server.complete = True
+        answer = await ask(server.port, get(path).replace("Host: x", f"Host: {host}"))
+        assert answer.startswith(f"HTTP/1.1 {status} ")
+        if status == 421:
+            assert "--http-name" in answer
+
+    run(test, names=frozenset({"sarit.example"}))
 
 
 def test_stop_ends_streams_without_a_word_in_the_log(caplog):
@@ -180,7 +296,7 @@ def test_bytes_that_are_no_http_and_long_heads_get_a_400_and_one_line_in_the_log
 
 
 def test_request_that_comes_a_byte_at_a_time_is_ended(monkeypatch, caplog):
-    monkeypatch.setattr(server_module, "HTTP_IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(server_module, "HTTP_FIRST_REQUEST_SECONDS", 0.2)
 
     async def test(server):
         for _ in range(2):

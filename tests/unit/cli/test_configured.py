@@ -79,7 +79,7 @@ def test_wrong_value_in_a_variable_is_refused_with_its_name_and_what_is_allowed(
 @pytest.mark.parametrize("place", ["top", "table"])
 def test_wrong_value_in_the_file_is_refused_with_line_and_key(command, option, kind, place, run_configs, tmp_path):
     path = tmp_path / "sarit.toml"
-    text = json.dumps(WRONG if option.nargs == 1 else wrong_list(option))
+    text = json.dumps(WRONG if option.nargs == 1 and not option.multiple else wrong_list(option))
     value = {"text": text, "date": "2026-01-02", "table": "{ x = 1 }"}[kind]
     path.write_text(f"# first line\n{f'[{command}]' if place == 'table' else ''}\n{key_of(option)} = {value}\n")
     output = invoke(command, "--config", str(path), *needed(command, option))
@@ -206,6 +206,18 @@ def test_wrong_advertised_address_is_refused(command, text):
 
 def test_process_of_a_cluster_advertises_one_port():
     assert "is no address: write HOST, or HOST:PORT" in invoke("store", "--advertise", "n1:1:2", "--cluster", CLUSTER)
+
+
+def test_list_has_all_three_forms(run_configs, tmp_path):
+    file = tmp_path / "sarit.toml"
+    file.write_text('data-dir = "/srv/data"\nhttp-name = ["a.example", "b.example"]\n')
+    base = ["standalone", "--config", str(file)]
+    for options, env in (([], {}), ([], {"SARIT_HTTP_NAME": "c.example d.example"}), (["--http-name", "e"], {})):
+        assert CliRunner().invoke(cli, [*base, *options], env=env).exit_code == 0
+    names = [config.security.http_names for config in run_configs]
+    assert names == [("a.example", "b.example"), ("c.example", "d.example"), ("e",)]
+    file.write_text('data-dir = "/srv/data"\nhttp-name = "a.example"\n')
+    assert "2: http-name: a.example is not a list" in invoke(*base)
 
 
 def test_default_file_is_read_when_it_is_there_and_dev_null_is_none(run_configs, monkeypatch, tmp_path):

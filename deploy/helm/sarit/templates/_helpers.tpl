@@ -54,6 +54,18 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{- define "sarit.httpNames" -}}
+{{- $root := index . "root" -}}
+{{- range $service := index . "services" -}}
+{{- range $name := list $service (printf "%s.%s" $service $root.Release.Namespace) (printf "%s.%s.svc" $service $root.Release.Namespace) (printf "%s.%s.svc.%s" $service $root.Release.Namespace $root.Values.clusterDomain) }}
+- --http-name={{ $name }}
+{{- end -}}
+{{- end -}}
+{{- range $name := $root.Values.httpNames }}
+- --http-name={{ $name }}
+{{- end -}}
+{{- end -}}
+
 {{- define "sarit.environment" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}

@@ -3,8 +3,7 @@
 Without users, whoever reaches its port may use it; with users, who has logged in (`sessions.py`).  But a browser that
 may use it also shows pages of others, and none of those may.  Three checks, each before a handler runs:
 
-1. `Host` is an address, localhost or a name of the node.  A name that an attacker resolves to this machine (DNS
-   rebinding) is refused, because a page of that name would count as ours.
+1. `Host` is an address, localhost or a name of the node (`admin/hosts.py`).
 2. `Sec-Fetch-Site` and `Origin`, where a browser sends them, say that the request comes from a page of ours.
 3. A request that may change something has a token, which only a page of ours could read, in a header, which only a
    script can set.  Browsers send no such request of another site without asking first, and nobody answers that.
@@ -15,12 +14,13 @@ Every answer forbids to run or show anything of another origin, to be framed, an
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
+
+from sarit.admin.hosts import host_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,34 +48,11 @@ _HEADERS: Final[Mapping[str, str]] = {
 }
 
 
-def host_name(host: str) -> str:
-    """The name or address in a `Host` header, in lower case; "" when it is none."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
-
-
-def is_own_host(host: str, names: frozenset[str]) -> bool:
-    """Whether a `Host` header names this node: an address, localhost, or one of `names` (lower case)."""
-    name = host_name(host)
-    if name == "localhost" or name.endswith(".localhost") or name in names:
-        return True
-    try:
-        # An address is nothing that a name server of somebody else could change.
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 def refusal(method: str, headers: Headers, names: frozenset[str], token: str, writes: bool) -> tuple[int, str] | None:
     """Status and reason to refuse a request with; None: it may go on."""
     host = headers.get("host", "")
-    if not is_own_host(host, names):
-        return 421, (
-            f"the host {host[:100]!r} is no name of this node: use its address, or the name that --advertise gives"
-        )
+    if (wrong := host_refusal(host, names)) is not None:
+        return 421, wrong
     site = headers.get("sec-fetch-site", "same-origin")
     mode = headers.get("sec-fetch-mode", "")
     if site not in _OWN_SITE and mode != "navigate":
@@ -98,7 +75,7 @@ class Guard:
     `rules`: of a request, the token that a change must have, and whether there may be changes."""
 
     def __init__(
-        self, app: ASGIApp, names: Callable[[], frozenset[str]], rules: Callable[[Scope], tuple[str, bool]], *,
+        self, app: ASGIApp, names: frozenset[str], rules: Callable[[Scope], tuple[str, bool]], *,
         cached: bool = False,
     ) -> None:  # fmt: skip
         self._app = app
@@ -120,7 +97,7 @@ class Guard:
                 headers["cache-control"] = self._cache
             await send(message)
 
-        found = refusal(scope["method"], Headers(scope=scope), self._names(), *self._rules(scope))
+        found = refusal(scope["method"], Headers(scope=scope), self._names, *self._rules(scope))
         if found is None:
             await self._app(scope, receive, with_headers)
         else:

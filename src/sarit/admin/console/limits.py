@@ -9,6 +9,7 @@ from sarit.core.limits import KIB, MIB
 CONSOLE_TOKEN_BYTES: Final = 32
 # Log-ins of browsers: at most so many, each for so long at most, and so long without a request.
 CONSOLE_MAX_SESSIONS: Final = 256
+CONSOLE_MAX_SESSIONS_OF_USER: Final = 16
 CONSOLE_SESSION_SECONDS: Final = 12 * 3600.0
 CONSOLE_SESSION_IDLE_SECONDS: Final = 3600.0
 # Lists: names are read as far as a page needs them, and searched in memory; a page of them is shown.
@@ -21,6 +22,7 @@ CONSOLE_MAX_PAGE_ROWS: Final = 200
 CONSOLE_ASKED_AT_ONCE: Final = 16
 # What lasts: server-sent events, over all pages that are open.
 CONSOLE_MAX_LIVE: Final = 64
+CONSOLE_MAX_LIVE_OF_USER: Final = 16
 CONSOLE_KEEP_ALIVE_SECONDS: Final = 10.0
 CONSOLE_OVERVIEW_SECONDS: Final = 2.0
 # Live tails: what is scanned and shown in one interval; behind by more than so long, a tail skips to the end.

@@ -21,7 +21,7 @@ from sarit.admin.console.limits import CONSOLE_KEEP_ALIVE_SECONDS, CONSOLE_OVERV
 from sarit.admin.console.names import NameLists
 from sarit.admin.console.samplers import Samplers
 from sarit.admin.console.sessions import Sessions, cookie_of, random_text, set_cookie
-from sarit.admin.console.sse import Live
+from sarit.admin.console.sse import Live, Places
 from sarit.admin.console.streams import StreamCalls
 from sarit.admin.console.tables import TableCalls
 from sarit.admin.console.tail import EventCalls
@@ -48,22 +48,26 @@ _LOG_OUT: Final = "/console/api/log-out"
 
 
 class Console:
-    """One console.  `writes` False: it shows everything and changes nothing.
+    """One console.  `names`: under which browsers may reach it, besides localhost and addresses.  `writes` False: it
+    shows everything and changes nothing.
 
     Where callers log in, each has calls of their own (`_Calls`), made by their client: the controller decides."""
 
-    def __init__(self, callers: Callers, node: NodeView, env: Env, *, writes: bool = True) -> None:
+    def __init__(
+        self, callers: Callers, node: NodeView, env: Env, names: frozenset[str], *, writes: bool = True
+    ) -> None:
         self.token = random_text(env)  # where nobody logs in; else each session has its own
         self.sessions = Sessions(env)
         self._callers = callers
         self._node = node
         self._env = env
+        self._names = names
         self._writes = writes
-        self._live = Live()
+        self._places = Places()
         self._calls: dict[Asker, _Calls] = {}
 
     def __repr__(self) -> str:
-        return f"<Console, {self._live!r}>"
+        return f"<Console, {self._places!r}>"
 
     def routes(self) -> list[BaseRoute]:
         """The page at `/`, its files and its calls."""
@@ -76,7 +80,7 @@ class Console:
         ]
 
     def _guarded(self, app: Any, *, cached: bool = False) -> Guard:
-        return Guard(app, self._node.names, self._rules, cached=cached)
+        return Guard(app, self._names, self._rules, cached=cached)
 
     def _rules(self, scope: Scope) -> tuple[str, bool]:
         if scope["path"] == _LOG_IN:
@@ -135,7 +139,7 @@ class Console:
             # Without a challenge: the browser would ask by itself, and keep the password.
             return refused(error, challenge=False)
         self.sessions.end(_cookie(request.scope))
-        return self._with_cookie(request, {"user": user}, self.sessions.begin(authorization))
+        return self._with_cookie(request, {"user": user}, self.sessions.begin(authorization, user))
 
     def _with_cookie(self, request: Request, document: Any, value: str) -> Response:
         scope = request.scope
@@ -168,7 +172,7 @@ class Console:
     def _calls_of(self, asker: Asker) -> _Calls:
         found = self._calls.get(asker)
         if found is None:
-            found = self._calls[asker] = _Calls(asker, self._node, self._live, self._session)
+            found = self._calls[asker] = _Calls(asker, self._node, self._places, self._session)
 
             async def close() -> None:
                 await self._calls.pop(asker).close()
@@ -185,12 +189,12 @@ class _Calls:
     """The calls of one caller; `session`: what `/session` answers."""
 
     def __init__(
-        self, asker: Asker, node: NodeView, live: Live, session: Callable[[Request, Asker], Any]
+        self, asker: Asker, node: NodeView, places: Places, session: Callable[[Request, Asker], Any]
     ) -> None:  # fmt: skip
         client, clock = asker.client, asker.client.session.env.clock
         self._asker = asker
         self._node = node
-        self._live = live
+        live = self._live = Live(places, None if asker.caller is None else asker.caller.name)
         self._session_of = session
         lists = self.lists = NameLists(client, clock)
         self.events = EventCalls(client, clock, live)

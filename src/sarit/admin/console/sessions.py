@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 
 from sarit.admin.console.limits import (
     CONSOLE_MAX_SESSIONS,
+    CONSOLE_MAX_SESSIONS_OF_USER,
     CONSOLE_SESSION_IDLE_SECONDS,
     CONSOLE_SESSION_SECONDS,
     CONSOLE_TOKEN_BYTES,
@@ -31,6 +32,7 @@ class Session:
     """A browser that has logged in; `authorization`: as the header of a request; `token`: for its changes."""
 
     authorization: str
+    user: str
     token: str
     began: float
     used: float
@@ -48,13 +50,22 @@ class Sessions:
     def __repr__(self) -> str:
         return f"<Sessions, {len(self._sessions)} open>"
 
-    def begin(self, authorization: str) -> str:
-        """A new one; the value of its cookie.  The one that was used least ends when there are too many."""
+    def begin(self, authorization: str, user: str) -> str:
+        """Begin a session, and return the value of its cookie.
+
+        When there are too many, the least recently used one ends: of this user, or of the user with most sessions."""
         now, cookie = self._env.clock.monotonic(), random_text(self._env)
-        self._sessions[_key(cookie)] = Session(authorization, random_text(self._env), now, now)
-        if len(self._sessions) > self._most:
-            self._sessions.popitem(last=False)[1].ended = True
+        self._sessions[_key(cookie)] = Session(authorization, user, random_text(self._env), now, now)
+        counts = Counter(session.user for session in self._sessions.values())
+        if counts[user] > CONSOLE_MAX_SESSIONS_OF_USER:
+            self._end_oldest(user)
+        elif len(self._sessions) > self._most:
+            self._end_oldest(counts.most_common(1)[0][0])
         return cookie
+
+    def _end_oldest(self, user: str) -> None:
+        key = next(key for key, session in self._sessions.items() if session.user == user)
+        self._sessions.pop(key).ended = True
 
     def find(self, cookie: str) -> Session | None:
         """The one of a cookie, if it has not ended."""

@@ -112,9 +112,6 @@ class OpenTransaction:
 class NodeView(Protocol):
     """What the console asks of the process that it runs in.  Calls raise the kinds of `core.errors`."""
 
-    def names(self) -> frozenset[str]:
-        """Host names under which browsers may reach it, besides localhost and addresses."""
-
     async def overview(self) -> Overview:
         """The node now.  Raises Unavailable (what it needs to ask for it)."""
 

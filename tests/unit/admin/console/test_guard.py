@@ -3,7 +3,8 @@
 import pytest
 from starlette.datastructures import Headers
 
-from sarit.admin.console.guard import is_own_host, refusal
+from sarit.admin.console.guard import refusal
+from sarit.admin.hosts import is_own_host
 
 NAMES = frozenset({"sarit.example"})
 TOKEN = "t" * 43
