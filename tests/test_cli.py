@@ -69,15 +69,20 @@ def test_keys_from_lines_and_json_everywhere(node, tmp_path):
 
 def test_bytes_that_are_no_text_survive(node):
     command = [SARIT, "write", "raw/bytes", "--create", "--controller", node.controller]
-    fork_server.run(command, input=b"\xff\x00 \r\r\nplain", timeout=HANG_SECONDS)
-    first, second = sarit(node, "read", "raw/bytes", "--format", "json")[0].splitlines()
-    assert base64.b64decode(json.loads(first)["event_base64"]) == b"\xff\x00 \r"
-    assert json.loads(second) == {"event": "plain"}
+    done = fork_server.run(command, input=b"\xff\x00 \r\r\nplain", timeout=HANG_SECONDS)
+    assert b"events that end with a CR, as their lines did: 1; --crlf leaves it out" in done.stderr
+    fork_server.run([*command, "--crlf"], input=b"a\r\nb\n", timeout=HANG_SECONDS)
+    first, *others = sarit(node, "read", "raw/bytes", "--format", "json")[0].splitlines()
+    assert base64.b64decode(json.loads(first)["event_base64"]) == b"\xff\x00 \r\r"
+    assert [json.loads(line) for line in others] == [{"event": "plain"}, {"event": "a"}, {"event": "b"}]
+    fork_server.run([*command, "--format", "json"], input=b'{"event": "c\\nd"}', timeout=HANG_SECONDS)
+    shown = fork_server.run([SARIT, "read", "raw/bytes", "--controller", node.controller], timeout=HANG_SECONDS)
+    assert b"events of more than one line: 1; --format json" in shown.stderr
     command = [SARIT, "write", "raw/bytes", "--key-separator", "|", "--controller", node.controller]
     done = fork_server.run(command, input=b"a|1\n\xff|2\n", check=False, timeout=HANG_SECONDS)
     assert done.returncode == 1
     assert b"line 2" in done.stderr
-    assert sarit(node, "read", "raw/bytes", "--format", "json")[0].splitlines()[2:] == ['{"event": "1"}']
+    assert sarit(node, "read", "raw/bytes", "--format", "json")[0].splitlines()[5:] == ['{"event": "1"}']
 
 
 def test_errors_say_what_to_do(node):
@@ -124,9 +129,9 @@ def test_json_documents_of_read_can_be_written_with_keys_and_bytes(node):
         ("plain", "not a JSON document"),
         ("[1]", "not a JSON object"),
         ('{"event": "a", "event_base64": "YQ=="}', "not a JSON object with either"),
-        ('{"event": 5}', "must be strings"),
+        ('{"event": 5}', "give a text"),
         ('{"event_base64": "?"}', "cannot be decoded"),
-        ('{"event": "a", "key": 3}', "must be strings"),
+        ('{"event": "a", "key": 3}', "give a text"),
     ],
 )
 def test_json_line_that_is_no_event_is_named_with_its_number(node, line, reason):

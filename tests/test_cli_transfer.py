@@ -14,6 +14,7 @@ import pytest
 
 import sarit
 from sarit.cli.transfer import importing, raw_format
+from sarit.cli.transfer.limits import MAX_LINE_BYTES
 from sarit.cli.transfer.rows import Row
 from sarit.core.errors import Invalid
 from tests import fork_server
@@ -177,11 +178,11 @@ def test_bad_files_are_refused_with_their_place(node, client, tmp_path) -> None:
     pq.write_table(pa.table({"other": [1]}), tmp_path / "other.parquet")
     pq.write_table(pa.table({"event": [1]}), tmp_path / "number.parquet")
     for name, content, words in (
-        ("a.jsonl", b'{"event": "x"}\n{"event": 7}\n', b'line 2: it cannot be decoded: "event" is 7'),
+        ("a.jsonl", b'{"event": "x"}\n{"event": 7}\n', b'line 2: its "event" is 7: give a text'),
         ("b.jsonl", b'{"event": "x"}\n{"eve', b"line 2: it is not a JSON document"),
         ("b.jsonl", b'{"event": "x"}\n{"eve', b"the file may be cut off"),
         ("c.jsonl", b'[1]\n', b"line 1: it is not a JSON object"),
-        ("d.jsonl", b'{"event_base64": "?"}\n', b"line 1: it cannot be decoded"),
+        ("d.jsonl", b'{"event_base64": "?"}\n', b'line 1: its "event_base64" cannot be decoded'),
         ("e.jsonl", b'{"event": "x", "segment": "a"}\n', b"give a whole number"),
         ("f.jsonl", b'{"event": "x", "envelope": true, "event_time": "noon"}\n', b"line 1: "),
         ("g.jsonl", b"\xff\n", b"line 1: it is not a JSON document"),
@@ -202,6 +203,14 @@ def test_bad_files_are_refused_with_their_place(node, client, tmp_path) -> None:
     assert b"a.jsonl: line 2: " in done.stderr
     assert b"0 events before it are in the stream" in done.stderr
     assert events_of(client, "x/none") == []
+    (tmp_path / "good.jsonl.progress").write_text("{}")
+    done = run(node, "import", tmp_path / "good.jsonl", "x/bad", code=1)
+    assert b"is of an export that is not complete" in done.stderr
+    (tmp_path / "long.jsonl").write_bytes(b'{"event": "' + b"x" * MAX_LINE_BYTES + b'"}\n')
+    assert b"line 1: longer than 64 MiB, which no event is" in refusal(tmp_path / "long.jsonl")
+    (tmp_path / "long.jsonl").rename(tmp_path / "long")
+    for more in ((), ("--format", "json")):
+        assert b"a line is longer than 64 MiB" in run(node, "write", "x/bad", tmp_path / "long", *more, code=1).stderr
     assert b"give --as" in run(node, "import", tmp_path / "good.parquet" / "..", "x/none", code=2).stderr
     assert b"does not exist" in run(node, "export", "x/nothing", tmp_path / "n.jsonl", code=1).stderr
     assert not (tmp_path / "n.jsonl").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROS_PER_MILLI: Final = 1000
+_MAX_TIME_TEXT: Final = 64
+_FINER: Final = re.compile(r"[.,]\d{6}0*[1-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +31,6 @@ class EnvelopeParts:
 
     event_time: int | None
     headers: tuple[tuple[str, bytes], ...]
-
-    def envelope(self, event: bytes, key: str | None) -> Envelope:
-        """The envelope of a line."""
-        return Envelope(event, key=key, event_time=self.event_time, headers=self.headers)
-
-    def of_document(self, event: bytes, key: str | None, found: dict[str, Any]) -> Envelope:
-        """The envelope of a JSON document: its "event_time" and "headers" come before those of the options.
-
-        Raises Invalid."""
-        time, headers = self.event_time, self.headers
-        if found.get("event_time") is not None:
-            time = time_of(found["event_time"])
-        if found.get("headers") is not None:
-            headers = tuple(_header_of(one) for one in _listed(found["headers"]))
-        return Envelope(event, key=key, event_time=time, headers=headers)
 
 
 def envelope_parts(envelope: bool, headers: Sequence[str], event_time: str | None) -> EnvelopeParts | None:
@@ -68,8 +56,10 @@ def time_of(value: object) -> int:
     """Microseconds since 1970 of a time as people write it, or as `sarit read` shows it.  Raises Invalid."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > _MAX_TIME_TEXT:
         raise Invalid('its event_time is no time: give "2026-01-31T12:00:00Z", or microseconds since 1970')
+    if _FINER.search(value):
+        raise Invalid(f"its event_time {value!r} has more digits than microseconds: an envelope cannot keep them")
     try:
         # To the microsecond, which `parse_time` cuts off.
         moment = datetime.fromisoformat(value)
@@ -104,9 +94,11 @@ def _one_line(text: str) -> bytes:
 
 
 def document(event: bytes) -> dict[str, Any]:
-    """An event as a JSON document, as `sarit write --envelope --format json` takes it.  Raises as `line`."""
-    found = Envelope.parse(event) if Envelope.is_envelope(event) else Envelope(event)
-    shown: dict[str, Any] = bytes_field("event", found.payload)
+    """An event as a JSON document, from which its very bytes can be made again.  Raises as `line`."""
+    if not Envelope.is_envelope(event):
+        return {**bytes_field("event", event), "envelope": False}
+    found = Envelope.parse(event)
+    shown: dict[str, Any] = {**bytes_field("event", found.payload), "envelope": True}
     if found.key is not None:
         shown["key"] = found.key
     if found.event_time is not None:
@@ -130,19 +122,3 @@ def shown(event: bytes, *, as_json: bool) -> bytes:
         return json.dumps(document(event)).encode() if as_json else line(event)
     except Corrupt as error:
         raise Invalid(f"{error}; without --envelope the bytes are shown as they are") from None
-
-
-def _listed(headers: object) -> list[Any]:
-    if isinstance(headers, list):
-        return headers
-    raise Invalid('its headers are no list: give [{"name": "n", "value": "v"}]')
-
-
-def _header_of(found: object) -> tuple[str, bytes]:
-    if isinstance(found, dict) and isinstance(found.get("name"), str):
-        value, encoded = found.get("value"), found.get("value_base64")
-        if isinstance(value, str):
-            return found["name"], value.encode()
-        if isinstance(encoded, str):
-            return found["name"], base64.b64decode(encoded, validate=True)
-    raise Invalid('a header is no object with "name" and either "value" or "value_base64"')

@@ -12,13 +12,16 @@ import select
 import signal
 import stat
 import sys
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import click
 
+from sarit.cli.transfer.limits import MAX_LINE_BYTES
+from sarit.core.errors import Invalid
 from sarit.core.limits import (
     FILE_WRITE_BYTES,
     INTERRUPT_POLL_SECONDS,
+    MIB,
     PIPE_WRITE_BYTES,
     REPEATED_SIGNAL_SECONDS,
     STDIN_READ_BYTES,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 T = TypeVar("T")
+TOO_LONG: Final = f"longer than {MAX_LINE_BYTES // MIB} MiB, which no event is: is the file of another format?"
 
 
 class Interrupts:
@@ -91,8 +95,11 @@ def end_interrupted(advice: str = "") -> NoReturn:
 
 
 def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
-    """Whole lines, without their ends, as they come; the last one may have no end.  Raises KeyboardInterrupt."""
+    """Whole lines, without their ends, as they come; the last one may have no end.
+
+    Raises KeyboardInterrupt, and Invalid for a line that is longer than any event."""
     half: list[bytes] = []
+    size = 0
 
     def read() -> bytes:
         while True:
@@ -104,9 +111,12 @@ def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
     while data := interrupts.wait(read):
         first, *others = data.split(b"\n")
         half.append(first)
+        size += len(first)
+        if size > MAX_LINE_BYTES:
+            raise Invalid(f"a line is {TOO_LONG}")
         if others:
             *whole, rest = [b"".join(half), *others]
-            half = [rest]
+            half, size = [rest], len(rest)
             yield whole
     if last := b"".join(half):
         yield [last]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -72,6 +73,7 @@ def read(
     that was printed, whatever ended the reading: Ctrl-C, a closed pipe, an error.
     """
     stopped: BaseException | None = None
+    several = _SeveralLines()
     end = None if follow else "tail"
     with (
         sarit.connect(controller) as client,
@@ -80,10 +82,16 @@ def read(
     ):
         cut = reader.position()
         try:
-            for cut in _printed(reader, interrupts, limit, _form(envelope, as_json=output == "json")):  # noqa: B007
+            form = _form(envelope, as_json=output == "json")
+            for cut in _printed(reader, interrupts, limit, form, several if output != "json" else None):  # noqa: B007
                 pass
         except (KeyboardInterrupt, SaritError, OSError) as error:
             stopped = error
+        if several.events:
+            click.echo(
+                f"sarit: events of more than one line: {several.events:,}; --format json shows where each ends",
+                err=True,
+            )
         if print_cut:
             click.echo(cuts.to_text(cut), err=True)
     if isinstance(stopped, KeyboardInterrupt):
@@ -100,8 +108,19 @@ def _cut_of(client: Client, name: StreamName, start: str) -> StreamCut | str:
     return start
 
 
+@dataclass(slots=True)
+class _SeveralLines:
+    """Events that were printed as several lines each."""
+
+    events: int = 0
+
+
 def _printed(
-    reader: EventReader, interrupts: Interrupts, limit: int | None, form: Callable[[bytes], bytes] | None
+    reader: EventReader,
+    interrupts: Interrupts,
+    limit: int | None,
+    form: Callable[[bytes], bytes] | None,
+    several: _SeveralLines | None,
 ) -> Iterator[StreamCut]:
     """Print events.  Yields the cut after the printed events after each batch, before anything is raised."""
     sys.stdout.flush()
@@ -123,6 +142,8 @@ def _printed(
             failure = error
         done = events[: out.whole_lines]
         count += len(done)
+        if several is not None:
+            several.events += sum(b"\n" in event for event in done)
         after = cut.positions[found.segment] + sum(map(len, done)) + EVENT_HEADER_BYTES * len(done)
         yield StreamCut(cut.stream, {**cut.positions, found.segment: after})
         if failure is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from sarit.cli.envelopes import envelope_parts
 from sarit.cli.names import STREAM
 from sarit.cli.options import controller_option, count_of, format_option, show
 from sarit.cli.pipes import Interrupts, end_interrupted, lines
+from sarit.cli.transfer.rows import Document, Row, from_json
 from sarit.core.errors import Invalid, SaritError
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from sarit.cli.envelopes import EnvelopeParts
     from sarit.client.blocking.streams import EventWriter
-    from sarit.core.envelope import Envelope
     from sarit.core.names import StreamName
 
 
@@ -50,6 +48,8 @@ if TYPE_CHECKING:
 @click.option(
     "--event-time", metavar="TIME", help='With --envelope: the time of all events, as "now" or "2026-01-31T12:00:00Z".'
 )
+@click.option("--crlf", is_flag=True, help="Lines end with CR LF: the CR is no part of the event.")
+@click.option("--drop-unknown", is_flag=True, help="Leave out fields of JSON documents that an event cannot have.")
 @click.option("--create", is_flag=True, help="Create scope and stream when they are missing.")
 @controller_option
 @format_option
@@ -63,6 +63,8 @@ def write(
     envelope: bool,
     headers: tuple[str, ...],
     event_time: str | None,
+    crlf: bool,
+    drop_unknown: bool,
     create: bool,
     controller: str,
     output: str,
@@ -70,30 +72,24 @@ def write(
     """Write each line of FILE (default: standard input) to SCOPE/STREAM as one event.
 
     With --format json a line is a JSON document, as `sarit read --format json` prints it: the event as "event", or
-    as "event_base64" when it is not UTF-8 text, and its routing key, if it has one, as "key".  With --envelope it may
-    have an "event_time", and "headers" as a list of objects with "name" and "value".
+    as "event_base64" when it is not UTF-8 text, and its routing key, if it has one, as "key".  An envelope has an
+    "envelope" that is true, or --envelope is given; then it may have an "event_time", and "headers" as a list of
+    objects with "name" and "value".  With "envelope": false an event is written as it is.
 
     Ends when all events are durable, and prints their number.  Ctrl-C stops reading and writes the lines that were
     read; a second one does not wait for them.  Started with SIGINT ignored, as by nohup or in the background of a
     script, it goes on ignoring it.
     """
-    if key is not None and key_separator is not None:
-        raise click.UsageError("--key or --key-separator, not both")
-    as_json = (shape or ("json" if output == "json" else "lines")) == "json"
-    if as_json and key_separator is not None:
-        raise click.UsageError('a JSON document has its key as "key": give --input lines to use --key-separator')
-    if key_optional and key_separator is None:
-        raise click.UsageError("--key-optional needs --key-separator")
+    as_json = _as_json(shape, output, key, key_separator, key_optional)
     parts = envelope_parts(envelope, headers, event_time)
     separator = key_separator.encode() if key_separator else None
     count = _Count()
 
-    def event_of(line: bytes) -> tuple[bytes | Envelope, str | None]:
+    def event_of(line: bytes) -> Row:
         number = count.read + 1
         if as_json:
-            return _document(line, key, number, parts)
-        event, own_key = _event(line, key, separator, number, optional=key_optional)
-        return event if parts is None else parts.envelope(event, own_key), own_key
+            return _document(line, key, number, parts, drop_unknown=drop_unknown)
+        return _event(line.removesuffix(b"\r") if crlf else line, key, separator, number, parts, key_optional)
 
     with sarit.connect(controller) as client, Interrupts(again=True) as interrupts:
         if create:
@@ -114,6 +110,11 @@ def write(
             text += f"; the outcome of {unknown} more is unknown"
         try:
             show(output, report, text)
+            if count.with_cr and not (crlf or as_json):
+                click.echo(
+                    f"sarit: events that end with a CR, as their lines did: {count.with_cr:,}; --crlf leaves it out",
+                    err=True,
+                )
         except OSError:  # the pipe is closed or the disk is full: report first what ended the writing
             if stopped is None:
                 raise
@@ -124,12 +125,25 @@ def write(
         raise stopped
 
 
+def _as_json(shape: str | None, output: str, key: str | None, separator: str | None, optional: bool) -> bool:
+    """Whether lines are JSON documents.  Raises UsageError for options that contradict each other."""
+    if key is not None and separator is not None:
+        raise click.UsageError("--key or --key-separator, not both")
+    as_json = (shape or ("json" if output == "json" else "lines")) == "json"
+    if as_json and separator is not None:
+        raise click.UsageError('a JSON document has its key as "key": give --input lines to use --key-separator')
+    if optional and separator is None:
+        raise click.UsageError("--key-optional needs --key-separator")
+    return as_json
+
+
 @dataclass(slots=True)
 class _Count:
-    """Events: passed to the writer, and known to be acknowledged."""
+    """Events that were passed to the writer, and those known to be acknowledged."""
 
     read: int = 0
     durable: int = 0
+    with_cr: int = 0  # lines that end with CR LF
 
     def reached(self, events: int) -> None:
         self.durable = max(self.durable, events)
@@ -140,16 +154,17 @@ def _copy(
     writer: EventWriter,
     interrupts: Interrupts,
     count: _Count,
-    event_of: Callable[[bytes], tuple[bytes | Envelope, str | None]],
+    event_of: Callable[[bytes], Row],
 ) -> BaseException | None:
     """Write the lines of `file`; the error that ended it early, if any.  Raises the writer's failure."""
     with _progress(file) as bar:
         try:
             for batch in lines(file.fileno(), interrupts):
                 for line in batch:
-                    event, key = event_of(line)
-                    writer.write(event, key)
+                    row = event_of(line)
+                    writer.write(row.event, row.routing_key)
                     count.read += 1
+                    count.with_cr += line.endswith(b"\r")
                 writer.when_durable(partial(count.reached, count.read))
                 bar.update(sum(map(len, batch)) + len(batch))
         except Invalid as error:
@@ -162,17 +177,20 @@ def _copy(
 
 
 def _event(
-    line: bytes, key: str | None, separator: bytes | None, number: int, *, optional: bool
-) -> tuple[bytes, str | None]:
-    event = line.removesuffix(b"\r")
-    if separator is None:
-        return event, key
-    head, found, tail = event.partition(separator)
-    if found:
-        return tail, _key(head, number)
-    if optional:
-        return event, None
-    raise _bad_line(number, f"it has no key separator {separator.decode()!r}; --key-optional takes such lines")
+    line: bytes, key: str | None, separator: bytes | None, number: int, parts: EnvelopeParts | None, optional: bool
+) -> Row:
+    """The event of a line.  Raises Invalid."""
+    if separator is not None:
+        head, found, tail = line.partition(separator)
+        if not found and not optional:
+            raise _bad_line(number, f"it has no key separator {separator.decode()!r}; --key-optional takes such lines")
+        line, key = (tail, _key(head, number)) if found else (line, None)
+    if parts is None:
+        return Row(line, None, key)
+    try:
+        return Document(line, key).row(parts)
+    except Invalid as error:
+        raise _bad_line(number, str(error)) from None
 
 
 def _key(text: bytes, number: int) -> str:
@@ -182,31 +200,10 @@ def _key(text: bytes, number: int) -> str:
         raise _bad_line(number, "its key is not UTF-8") from None
 
 
-def _document(
-    line: bytes, key: str | None, number: int, parts: EnvelopeParts | None
-) -> tuple[bytes | Envelope, str | None]:
-    """Event and key of a JSON document.  Raises Invalid."""
+def _document(line: bytes, key: str | None, number: int, parts: EnvelopeParts | None, *, drop_unknown: bool) -> Row:
+    """The event of a JSON document.  Raises Invalid."""
     try:
-        found = json.loads(line)
-    except ValueError:
-        raise _bad_line(number, "it is not a JSON document; --input lines takes lines as they are") from None
-    if not isinstance(found, dict) or ("event" in found) == ("event_base64" in found):
-        raise _bad_line(number, 'it is not a JSON object with either "event" or "event_base64"')
-    event, own_key = found.get("event", found.get("event_base64")), found.get("key", key)
-    if not isinstance(event, str) or not (own_key is None or isinstance(own_key, str)):
-        raise _bad_line(number, "its event and its key must be strings")
-    try:
-        data = event.encode() if "event" in found else base64.b64decode(event, validate=True)
-        if own_key is not None:
-            own_key.encode()
-    except ValueError as error:
-        raise _bad_line(number, f"its event or key cannot be decoded: {error}") from None
-    if parts is None:
-        return data, own_key
-    try:
-        return parts.of_document(data, own_key, found), own_key
-    except ValueError as error:
-        raise _bad_line(number, f"a header cannot be decoded: {error}") from None
+        return from_json(line, drop_unknown=drop_unknown, key=key).row(parts)
     except Invalid as error:
         raise _bad_line(number, str(error)) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -12,10 +13,16 @@ import click
 
 from sarit.cli.names import STREAM
 from sarit.cli.options import controller_option, count_of
-from sarit.cli.pipes import end_interrupted
+from sarit.cli.pipes import TOO_LONG, end_interrupted
 from sarit.cli.transfer import parquet_format, raw_format
 from sarit.cli.transfer.exporting import format_of
-from sarit.cli.transfer.limits import FILE_BEGIN_BYTES, IMPORT_BATCH_BYTES, IMPORT_BATCH_EVENTS, IMPORT_READ_BYTES
+from sarit.cli.transfer.limits import (
+    FILE_BEGIN_BYTES,
+    IMPORT_BATCH_BYTES,
+    IMPORT_BATCH_EVENTS,
+    IMPORT_READ_BYTES,
+    MAX_LINE_BYTES,
+)
 from sarit.cli.transfer.progress import Noted, Shown
 from sarit.cli.transfer.rows import from_json
 from sarit.client.core.values import TransactionStatus
@@ -35,10 +42,14 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(exists=True, allow_dash=True))
 @click.argument("name", type=STREAM)
 @click.option("--as", "form", type=click.Choice(["jsonl", "parquet", "raw"]), help="The format, if the name is silent.")
+@click.option("--drop-unknown", is_flag=True, help="Leave out fields and columns that an event cannot have.")
 @click.option("--create", is_flag=True, help="Create scope and stream when they are missing.")
 @click.option("--progress", type=click.Path(dir_okay=False), help="The file of progress.  [default: FILE.import]")
 @controller_option
-def import_(file: str, name: StreamName, form: str | None, create: bool, progress: str | None, controller: str) -> None:
+def import_(
+    file: str, name: StreamName, form: str | None, drop_unknown: bool, create: bool, progress: str | None,
+    controller: str,
+) -> None:  # fmt: skip
     """Write the events of FILE to SCOPE/STREAM; "-" is standard input.
 
     FILE is what `sarit export` writes; lines and Parquet files of other programs need an event alone.  Events go by
@@ -50,16 +61,20 @@ def import_(file: str, name: StreamName, form: str | None, create: bool, progres
     """
     chosen = format_of(file, form)
     try:
-        events = asyncio.run(_import(file, name, chosen, create, progress, controller))
+        rows = _rows(file, chosen, drop_unknown=drop_unknown)
+        events = asyncio.run(_import(file, name, chosen, rows, create, progress, controller))
     except KeyboardInterrupt:
         again = progress or file != "-"
         end_interrupted("the import is not complete; the same command goes on where it was" if again else "")
     click.echo(f"{count_of(events, 'event')} of {file} in {name}", err=True)
 
 
-async def _import(file: str, name: StreamName, form: str, create: bool, progress: str | None, controller: str) -> int:
+async def _import(
+    file: str, name: StreamName, form: str, rows: Iterator[Row], create: bool, progress: str | None, controller: str
+) -> int:
     from sarit.client import aio
 
+    _check_complete(file)
     path = progress or (None if file == "-" else f"{file.rstrip('/')}.import")
     described = {"stream": str(name), "file": _described(file), "format": form}
     noted = Noted(None if path is None else Path(path), described)
@@ -72,7 +87,7 @@ async def _import(file: str, name: StreamName, form: str, create: bool, progress
         done = await _settled(writer, before, noted) if before else 0
         if done:
             click.echo(f"sarit: going on after {count_of(done, 'event')}", err=True)
-        count = await _copy(writer, _rows(file, form), done, noted, _size(file))
+        count = await _copy(writer, rows, done, noted, _size(file))
     noted.remove()
     return count
 
@@ -134,16 +149,25 @@ def _batch(rows: Iterator[Row]) -> list[Row]:
     return out
 
 
-def _rows(file: str, form: str) -> Iterator[Row]:
+def _check_complete(file: str) -> None:
+    exported = f"{file.rstrip('/')}.progress"
+    if file != "-" and Path(exported).exists():
+        raise Invalid(
+            f"{file} is of an export that is not complete, as {exported} says: repeat that export until it is done, or "
+            "delete that file to import what there is"
+        )
+
+
+def _rows(file: str, form: str, *, drop_unknown: bool = False) -> Iterator[Row]:
     """The rows of a file.  Raises Invalid, which names the file and the place."""
     try:
         if form == "parquet":
             if file == "-":
                 raise Invalid("Parquet cannot be read from a pipe: name the file")
-            yield from parquet_format.rows(file)
+            yield from parquet_format.rows(file, drop_unknown=drop_unknown)
             return
         with _opened(file) as source:
-            yield from raw_format.rows(source) if form == "raw" else _lines(source)
+            yield from raw_format.rows(source) if form == "raw" else _lines(source, drop_unknown=drop_unknown)
     except Invalid as error:
         raise Invalid(f"{file}: {error}") from None
 
@@ -152,12 +176,14 @@ def _opened(file: str) -> BinaryIO:
     return sys.stdin.buffer if file == "-" else Path(file).open("rb", buffering=IMPORT_READ_BYTES)
 
 
-def _lines(source: BinaryIO) -> Iterator[Row]:
-    for number, line in enumerate(source, 1):
+def _lines(source: BinaryIO, *, drop_unknown: bool) -> Iterator[Row]:
+    for number, line in enumerate(iter(partial(source.readline, MAX_LINE_BYTES + 1), b""), 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise Invalid(f"line {number}: {TOO_LONG}")
         if not line.strip():
             continue
         try:
-            yield from_json(line)
+            yield from_json(line, drop_unknown=drop_unknown).row()
         except Invalid as error:
             cut_off = "" if line.endswith(b"\n") else "; it is the last line, and has no end: the file may be cut off"
             raise Invalid(f"line {number}: {error}{cut_off}") from None

@@ -9,12 +9,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.cli.transfer.rows import Row, envelope_of
-from sarit.core.envelope import Envelope
+from sarit.cli.transfer.rows import FIELDS, Document, check_known, envelope_of, flag_of, key_of, segment_of
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sarit.cli.transfer.rows import Row
 
 PART_NAMES: Final = "part-*.parquet"
 _BATCH_ROWS: Final = 10_000
@@ -74,33 +75,38 @@ def write_part(path: Path, rows: list[Row]) -> None:
         os.close(directory)
 
 
-def rows(path: str) -> Iterator[Row]:
+def rows(path: str, *, drop_unknown: bool = False) -> Iterator[Row]:
     """The rows of a file, or of all files of a directory.  Raises Invalid, which says where."""
     whole = Path(path)
     files = sorted(whole.glob("*.parquet")) if whole.is_dir() else [whole]
     if not files:
         raise Invalid(f"there are no Parquet files in {path}")
     for file in files:
-        yield from _rows_of(file)
+        yield from _rows_of(file, drop_unknown=drop_unknown)
 
 
-def _rows_of(path: Path) -> Iterator[Row]:
+def _rows_of(path: Path, *, drop_unknown: bool) -> Iterator[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     at = 0
     try:
         with pq.ParquetFile(path) as file:
-            if "event" not in file.schema_arrow.names:
-                raise Invalid(f"{path.name} has no column event: it has {', '.join(file.schema_arrow.names)}")
-            for batch in file.iter_batches(_BATCH_ROWS):
+            names = file.schema_arrow.names
+            if "event" not in names:
+                raise Invalid(f"{path.name} has no column event: it has {', '.join(names)}")
+            if len(set(names)) < len(names):
+                raise Invalid(f"{path.name} has two columns of one name: {', '.join(names)}")
+            if not drop_unknown:
+                check_known(names, FIELDS)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=[name for name in FIELDS if name in names]):
                 # As numbers: not every time is one of Python's.
                 if "event_time" in batch.schema.names:
                     place = batch.schema.names.index("event_time")
                     times = batch.column(place).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
                     batch = batch.set_column(place, "event_time", times)
                 for found in batch.to_pylist():
-                    yield _row(found)
+                    yield _document(found).row()
                     at += 1
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         raise Invalid(f"{path.name}, row {at}: {error}") from None
@@ -108,13 +114,19 @@ def _rows_of(path: Path) -> Iterator[Row]:
         raise Invalid(f"{path.name}, row {at}: {error}") from None
 
 
-def _row(found: dict[str, Any]) -> Row:
-    event, key = found["event"], found.get("key")
+def _document(found: dict[str, Any]) -> Document:
+    event = found["event"]
     if isinstance(event, str):
         event = event.encode()
-    if not isinstance(event, bytes) or not (key is None or isinstance(key, str)):
-        raise Invalid("its event is no binary or text, or its key is no text")
-    if found.get("envelope"):
-        headers = [(header["name"], header["value"]) for header in found.get("headers") or ()]
-        event = bytes(Envelope(event, key=key, event_time=found.get("event_time"), headers=headers))
-    return Row(event, found.get("segment"), key)
+    if not isinstance(event, bytes):
+        raise Invalid("its event is no binary or text")
+    headers = found.get("headers")
+    if headers is not None and not (
+        isinstance(headers, list) and all(isinstance(one, dict) and one.keys() == {"name", "value"} for one in headers)
+    ):
+        raise Invalid("its headers are no list of structs with a name and a value")
+    return Document(
+        event, key_of(found.get("key")), found.get("event_time"),
+        tuple((one["name"], one["value"]) for one in headers or ()),
+        flag_of(found.get("envelope")), segment_of(found.get("segment")),
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """One event in a file: its parts, from which its very bytes can be made again.
 
-An event in an envelope is shown by its parts if they make the same bytes again, and as it is otherwise.
+An event in an envelope is shown by its parts if they make the same bytes again, and as it is otherwise.  Whoever reads
+such parts keeps all of them, or refuses them: `Document` holds what was given, a line of JSON or a row of Parquet.
 """
 
 from __future__ import annotations
@@ -8,11 +9,23 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.cli.envelopes import bytes_field, document, time_of
+from sarit.core.bounded_json import parse_json
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Corrupt, Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sarit.cli.envelopes import EnvelopeParts
+
+FIELDS: Final = ("event", "key", "event_time", "headers", "envelope", "segment")
+_FIELDS_OF_A_LINE: Final = frozenset((*FIELDS, "event_base64"))
+_FIELDS_OF_A_HEADER: Final = frozenset(("name", "value", "value_base64"))
+_SHOWN: Final = 60
+_INT64: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,35 @@ class Row:
         if self.key is not None or self.segment is None:
             return self.key
         return f"segment {self.segment}"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says of one event.  `envelope`: whether the event is one; None: the file does not say."""
+
+    payload: bytes
+    key: str | None = None
+    event_time: int | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    envelope: bool | None = None
+    segment: int | None = None
+
+    def row(self, parts: EnvelopeParts | None = None) -> Row:
+        """The event, and where it belongs.  `parts`: make an envelope also where the file does not say.
+
+        Raises Invalid for parts that the event cannot hold."""
+        if self.envelope or (parts is not None and self.envelope is None):
+            if self.envelope is None and Envelope.is_envelope(self.payload):
+                raise Invalid("its event is an envelope already: leave --envelope away to write it as it is")
+            time, headers = self.event_time, self.headers
+            if parts is not None:
+                time, headers = parts.event_time if time is None else time, headers or parts.headers
+            made = bytes(Envelope(self.payload, key=self.key, event_time=time, headers=headers))
+            return Row(made, self.segment, self.key)
+        if self.event_time is not None or self.headers:
+            what = "event_time" if self.event_time is not None else "headers"
+            raise Invalid(f'its "{what}" is of an envelope, and "envelope" is not true: set that, or leave it out')
+        return Row(self.payload, self.segment, self.key)
 
 
 def envelope_of(event: bytes) -> Envelope | None:
@@ -52,51 +94,114 @@ def row_of(event: bytes, segment: int | None) -> Row:
 
 def to_json(row: Row) -> bytes:
     """A line, without its end."""
-    if envelope_of(row.event) is not None:
-        shown = {**document(row.event), "envelope": True}
-        if _event_of(shown) != row.event:  # a time that has no text
-            shown = bytes_field("event", row.event)
-    else:
-        shown = bytes_field("event", row.event)
+    plain = Envelope.is_envelope(row.event) and envelope_of(row.event) is None  # begins like one, and is none
+    shown = {**bytes_field("event", row.event), "envelope": False} if plain else document(row.event)
     if row.segment is not None:
         shown["segment"] = row.segment
     return json.dumps(shown, ensure_ascii=False).encode()
 
 
-def from_json(line: bytes) -> Row:
-    """A row of a line.  Raises Invalid."""
+def from_json(line: bytes, *, drop_unknown: bool = False, key: str | None = None) -> Document:
+    """What a line says.  `drop_unknown`: leave out fields that an event cannot have; `key`: of lines without one.
+
+    Raises Invalid."""
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        found = parse_json(line, object_pairs_hook=_object)
+    except ValueError as error:
         raise Invalid(f"it is not a JSON document: {error}") from None
     if not isinstance(found, dict) or ("event" in found) == ("event_base64" in found):
         raise Invalid('it is not a JSON object with either "event" or "event_base64"')
-    segment, key = found.get("segment"), found.get("key")
-    if not (segment is None or (isinstance(segment, int) and not isinstance(segment, bool))):
-        raise Invalid(f'its "segment" is {segment!r}: give a whole number')
-    if not (key is None or isinstance(key, str)):
-        raise Invalid(f'its "key" is {key!r}: give a text')
-    try:
-        if key is not None:
-            key.encode()
-        return Row(_event_of(found), segment, key)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"it cannot be decoded: {error}") from None
-
-
-def _event_of(found: dict[str, Any]) -> bytes:
-    payload = _bytes_of(found, "event")
-    if found.get("envelope") is not True:
-        return payload
-    headers = [(one["name"], _bytes_of(one, "value")) for one in found.get("headers", ())]
+    if not drop_unknown:
+        check_known(found, _FIELDS_OF_A_LINE)
     time = found.get("event_time")
-    return bytes(
-        Envelope(payload, key=found.get("key"), event_time=None if time is None else time_of(time), headers=headers)
+    return Document(
+        _bytes_of(found, "event"),
+        key_of(found.get("key", key)),
+        None if time is None else time_of(time),
+        _headers_of(found.get("headers"), drop_unknown=drop_unknown),
+        flag_of(found.get("envelope")),
+        segment_of(found.get("segment")),
     )
+
+
+def check_known(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises Invalid for names that mean nothing here: what they hold would be lost without a word."""
+    if unknown := sorted(set(names) - set(known)):
+        raise Invalid(
+            f"an event has no {', '.join(map(shown, unknown[:3]))}: known are {', '.join(FIELDS)}; "
+            "--drop-unknown leaves others out"
+        )
+
+
+def key_of(found: object) -> str | None:
+    """A routing key.  Raises Invalid."""
+    if found is None:
+        return None
+    if not isinstance(found, str):
+        raise Invalid(f'its "key" is {shown(found)}: give a text')
+    _encoded(found, "key")
+    return found
+
+
+def segment_of(found: object) -> int | None:
+    """The number of a segment.  Raises Invalid."""
+    if found is None or (isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _INT64):
+        return found
+    raise Invalid(f'its "segment" is {shown(found)}: give a whole number')
+
+
+def flag_of(found: object) -> bool | None:
+    """Whether an event is an envelope.  Raises Invalid."""
+    if found is None or isinstance(found, bool):
+        return found
+    raise Invalid(f'its "envelope" is {shown(found)}: give true or false')
+
+
+def shown(value: object) -> str:
+    """A value in a message, cut."""
+    text = ascii(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{shown(max(names, key=names.count))} is in it twice")
+    return found
+
+
+def _headers_of(found: object, *, drop_unknown: bool) -> tuple[tuple[str, bytes], ...]:
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise Invalid('its headers are no list: give [{"name": "n", "value": "v"}]')
+    made = []
+    for one in found:
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str) or ("value" in one) == (
+            "value_base64" in one
+        ):  # fmt: skip
+            raise Invalid('a header is no object with "name" and either "value" or "value_base64"')
+        if not drop_unknown and not one.keys() <= _FIELDS_OF_A_HEADER:
+            raise Invalid('a header has more than "name" and "value" or "value_base64"; --drop-unknown leaves it out')
+        made.append((one["name"], _bytes_of(one, "value")))
+    return tuple(made)
 
 
 def _bytes_of(found: dict[str, Any], name: str) -> bytes:
     text = found[name] if name in found else found[f"{name}_base64"]
     if not isinstance(text, str):
-        raise ValueError(f'"{name}" is {text!r}: give a text')
-    return text.encode() if name in found else base64.b64decode(text, validate=True)
+        raise Invalid(f'its "{name}" is {shown(text)}: give a text')
+    if name in found:
+        return _encoded(text, name)
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise Invalid(f'its "{name}_base64" cannot be decoded: {error}') from None
+
+
+def _encoded(text: str, name: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f'its "{name}" cannot be decoded: it has half a character') from None
