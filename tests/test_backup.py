@@ -280,6 +280,10 @@ def test_bad_places_and_directories_are_refused(written, tmp_path):
     (foreign / "x").mkdir(parents=True)
     (foreign / "x/y.chunk").write_text("of somebody else")
     assert "is not empty and no backup place" in run("backup", "create", foreign, "--data-dir", data, code=1)
+    (tmp_path / "etc/passwd").mkdir(parents=True)
+    for refused in (("create", tmp_path / "etc", "--data-dir", data), ("list", tmp_path / "etc")):
+        assert "is not empty and not Sarit's (it holds passwd)" in run("backup", *refused, code=1)
+    assert [path.name for path in (tmp_path / "etc").iterdir()] == ["passwd"]
     assert "must be elsewhere" in run("backup", "create", data / "backups", "--data-dir", data, code=1)
     assert "is not a data directory" in run("backup", "create", place, "--data-dir", tmp_path, code=1)
     stopped = tmp_path / "stopped"
@@ -292,7 +296,8 @@ def test_bad_places_and_directories_are_refused(written, tmp_path):
     assert "there is no backup 7" in run("restore", place, "--data-dir", tmp_path / "n", "--backup", "7", code=1)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
-    assert "is not empty" in run("restore", place, "--data-dir", tmp_path / "full", code=1)
+    assert "is not empty and not Sarit's" in run("restore", place, "--data-dir", tmp_path / "full", code=1)
+    assert "is not empty: restore into" in run("restore", place, "--data-dir", data, code=1)
     # The storage of the node that was backed up.
     storage = f"file://{data}/chunks"
     assert "belongs to the node" in run("restore", place, "--data-dir", tmp_path / "m", "--storage", storage, code=1)

@@ -64,6 +64,18 @@ def test_full_disk_and_few_descriptors_fail_with_advice(small_disk):  # noqa: F8
     assert [path.name for path in small_disk.iterdir()] == ["other"], "no probe is left"
 
 
+def test_directories_of_somebody_else_fail(tmp_path):
+    (tmp_path / "etc/passwd").mkdir(parents=True)
+    storage = f"file://{tmp_path}/etc"
+    ports = ("--controller-port", 0, "--store-port", 0)
+    found, code = doctor("--data-dir", tmp_path / "etc", "--storage", storage, *ports)
+    assert code == 1
+    for check in ("data directory", "long-term storage"):
+        assert found[check]["level"] == "FAIL"
+        assert "is not empty and not Sarit's (it holds passwd)" in found[check]["text"]
+    assert [path.name for path in (tmp_path / "etc").iterdir()] == ["passwd"]
+
+
 @pytest.mark.parametrize(
     ("options", "level", "text"),
     [

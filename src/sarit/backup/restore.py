@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.backup.pacing import for_each
 from sarit.core.errors import Invalid
+from sarit.env.own_directory import names_in, require_own_directory
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.log.local import LocalLogProvider
 from sarit.node.ownership import NODE_ID_CHARACTERS, DirectoryClaim, claim_long_term_storage, write_description
-from sarit.node.pieces import CHUNKS_FOLDER, INDEX_FOLDER, LOG_FOLDER, RESTORING, SQLITE, index_file
+from sarit.node.pieces import CHUNKS_FOLDER, INDEX_FOLDER, LOG_FOLDER, RESTORING, SQLITE, index_file, is_data_directory
 from sarit.node.settings import NodeConfig
 from sarit.node.volume import fit_to_volume
 from sarit.storage.names import container_prefix
@@ -108,9 +109,10 @@ async def restore_index(
 def _claim_directory(env: Env, manifest: Manifest, directory: str, storage_url: str | None) -> tuple[File, str]:
     """Lock an empty directory, or one of a restore of the same backup.  Raises Invalid."""
     files = env.files
+    require_own_directory(files, directory, is_data_directory)
     files.make_dirs(directory)
     path = f"{directory}/{RESTORING}"
-    present = files.list(directory)
+    present = names_in(files, directory)
     if present and not files.exists(path) and present != ["lock"]:
         raise Invalid(f"{directory} is not empty: restore into a directory that does not exist yet")
     lock_path = f"{directory}/lock"

@@ -16,9 +16,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
+from sarit.env.own_directory import names_in, require_own_directory
 from sarit.node.cluster_settings import META, ClusterMeta, decode_meta
 from sarit.node.limits import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
 from sarit.node.ownership import claim_owner_chunk, storage_owner
+from sarit.node.pieces import is_index_directory
 from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ async def _refuse_others(registers: Registers, env: Env, asked: ClusterMeta, sto
     own = before.cluster if before is not None else ""
     directory = asked.log_directory
     if directory is not None and env.files.exists(directory):
-        names = env.files.list(directory)
+        names = names_in(env.files, directory)
         mark = _read_mark(env.files, f"{directory}/{MARK_FILE}") if MARK_FILE in names else ""
         if not own.startswith(mark):
             raise Invalid(f"{directory} is the log of the cluster {mark}, not of a new one: choose another --log")
@@ -76,6 +78,8 @@ async def _refuse_others(registers: Registers, env: Env, asked: ClusterMeta, sto
             f"--storage {asked.storage} belongs to {owner}, another cluster or node: they would delete each other's "
             "chunks; give each a place of its own"
         )
+    if asked.index_directory is not None:
+        require_own_directory(env.files, asked.index_directory, is_index_directory)
     return before is None
 
 
@@ -157,7 +161,7 @@ def mark_log(files: Files, meta: ClusterMeta) -> None:
         found = _read_mark(files, path) if marked else ""
         # A power cut may have left a part of it.
         if found != meta.cluster and meta.cluster.startswith(found):
-            if [name for name in files.list(directory) if name != MARK_FILE]:
+            if [name for name in names_in(files, directory) if name != MARK_FILE]:
                 raise Invalid(f"--log {meta.log}: there are files in it; a new cluster needs an empty directory")
             file = files.open(path, "write" if marked else "create")
             try:

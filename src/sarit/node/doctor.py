@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import MIB
+from sarit.env.own_directory import require_own_directory
 from sarit.node.limits import (
     CLOCK_WARNING_SECONDS,
     DOCTOR_SECONDS,
@@ -29,6 +30,7 @@ from sarit.node.limits import (
     SLOW_SYNC_SECONDS,
     USUAL_DESCRIPTORS,
 )
+from sarit.node.pieces import is_data_directory
 from sarit.node.standalone import EVERY_ADDRESS, bound_address
 from sarit.store.flow_control.free_space import log_file_bytes, require_space, reserve_bytes
 
@@ -161,6 +163,11 @@ def check_memory(config: NodeConfig, machine_bytes: int) -> Finding:
 def check_directory(directory: str, config: NodeConfig, env: Env) -> list[Finding]:
     """The volume of a data directory: space, and how long a sync takes."""
     files, there = env.files, directory
+    try:
+        if directory == config.data_dir:  # that of a cluster's log is marked, and examined with the cluster
+            require_own_directory(files, directory, is_data_directory)
+    except (Invalid, OSError) as error:
+        return [Finding("data directory", FAIL, str(error), "choose another --data-dir")]
     while not files.exists(there) and os.path.dirname(there) != there:
         there = os.path.dirname(there)
     try:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from sarit.core.errors import Invalid, Unavailable
 from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
 from sarit.node.limits import BOOKIES_WAIT_SECONDS, LOG_SESSION_SECONDS
+from sarit.node.pieces import LOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,6 +40,11 @@ class BookKeeperPlace:
     def name(self) -> str:
         """What a data directory remembers of it: servers of ZooKeeper may change."""
         return f"bookkeeper:{self.root}"
+
+
+def log_name(url: str | None) -> str:
+    """What the description of a data directory says of its log."""
+    return LOG_FOLDER if url is None else parse_log_url(url).name
 
 
 def parse_log_url(url: str) -> BookKeeperPlace:

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import MAX_UNSEEN_OWNERSHIP_TOKENS, RETAINED_OWNERSHIP_TOKENS
-from sarit.node.log_place import parse_log_url
+from sarit.env.own_directory import require_own_directory
+from sarit.node.log_place import log_name
 from sarit.node.pieces import (
     CHUNKS_FOLDER,
     LAST_START,
@@ -40,6 +41,7 @@ from sarit.node.pieces import (
     count_containers,
     find_missing,
     find_traces,
+    is_data_directory,
     refusal,
 )
 from sarit.storage.names import container_prefix
@@ -94,10 +96,11 @@ class DirectoryClaim:
 def claim_directory(config: NodeConfig, env: Env, index: str | None = None) -> DirectoryClaim:
     """Lock the data directory; check its description and that it is complete, or describe a new one.
 
-    `index`: of a simulation.  Blocks.  Raises Unavailable (another node runs on it), Invalid (it was made with other
-    settings, or is not complete)."""
+    `index`: of a simulation.  Blocks.  Raises Unavailable (another node runs on it), Invalid (it is not a node's, was
+    made with other settings, or is not complete)."""
     files, directory = env.files, config.data_dir
     index = index or config.index_url or SQLITE
+    require_own_directory(files, directory, is_data_directory)
     files.make_dirs(directory)
     lock_path = f"{directory}/lock"
     lock = files.open(lock_path, "write" if files.exists(lock_path) else "create")
@@ -142,7 +145,7 @@ def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> Di
     """Check the description of the directory.  Raises Invalid."""
     files, directory = env.files, config.data_dir
     storage = config.storage_url or CHUNKS_FOLDER
-    log = log_name(config)
+    log = log_name(config.log_url)
     files.sync_dir(directory)  # the process that wrote the description may have ended before it did
     meta = read_description(files, directory)
     complete = bool(meta["complete"])
@@ -168,11 +171,6 @@ def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> Di
 
 def _index_option(index: object) -> str:
     return "without --index-storage" if index == SQLITE else f"with --index-storage {index}"
-
-
-def log_name(config: NodeConfig) -> str:
-    """What the description of a data directory says of its log."""
-    return LOG_FOLDER if config.log_url is None else parse_log_url(config.log_url).name
 
 
 def read_description(files: Files, directory: str) -> dict[str, Any]:
@@ -218,7 +216,7 @@ def write_description(config: NodeConfig, env: Env, node: str, index: str, *, co
         "complete": complete,
     }
     if config.log_url is not None:
-        meta["log"] = log_name(config)
+        meta["log"] = log_name(config.log_url)
     meta["check"] = _check(meta)
     _replace_file(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
     return node

@@ -25,6 +25,21 @@ OWNER_CHUNK_WRITTEN: Final = "storage-marked"
 RESTORING: Final = "restoring"
 # What `DATA/meta` says of indexes in the directory; else it has the URL of `--index-storage`.
 SQLITE: Final = "sqlite"
+# Names that no other program gives: one of them makes a directory Sarit's, whatever else is in it.
+_MARKS: Final = frozenset({"meta", LAST_START, OWNER_CHUNK_WRITTEN, RESTORING})
+_PIECES: Final = frozenset(
+    {LOG_FOLDER, INDEX_FOLDER, CHUNKS_FOLDER, "lock", *_MARKS, *(f"{name}.new" for name in _MARKS)}
+)
+
+
+def is_data_directory(names: Sequence[str]) -> bool:
+    """Whether a directory with these names is one of a node, or of a start that did not get far."""
+    return not _MARKS.isdisjoint(names) or _PIECES.issuperset(names)
+
+
+def is_index_directory(names: Sequence[str]) -> bool:
+    """Whether a directory with these names holds indexes alone."""
+    return all(name.startswith("container-") for name in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
 from sarit.core.limits import CHUNK_PIECE_BYTES
+from sarit.env.own_directory import require_own_directory
 from sarit.storage.checksums import too_short
 from sarit.storage.chunk_file import ChunkFile, Pieces
-from sarit.storage.incoming import Claim, claim, sweep
+from sarit.storage.incoming import INCOMING, Claim, claim, sweep
 from sarit.storage.names import check_name, check_prefix
 
 if TYPE_CHECKING:
@@ -185,9 +186,12 @@ class DirectoryChunks:
         return f"<DirectoryChunks {self._root} {'open' if self._claim else 'closed'} loads {loads}>"
 
     async def start(self) -> None:
-        """Make the directory if it is missing, claim it, sweep dead claims.  Raises Unavailable."""
+        """Make the directory if it is missing, claim it, sweep dead claims.
+
+        Raises Invalid (it holds what is not Sarit's), Unavailable."""
 
         def call() -> Claim:
+            require_own_directory(self._files, self._root, self._is_own)
             # Claimed first: `sweep` skips this claim, because its lock is taken.
             ours = claim(self._files, self._root, self._random)
             sweep(self._files, self._root)
@@ -197,6 +201,19 @@ class DirectoryChunks:
             self._claim = await self._writers[0].run(call)
         except OSError as error:
             raise unavailable(error, f"chunk directory {self._root}") from error
+
+    def _is_own(self, names: Sequence[str]) -> bool:
+        """Whether the root was opened before, or has chunks that were copied to it without `.incoming`."""
+        if INCOMING in names:
+            return True
+        # Whoever writes to an empty place writes its mark first: a chunk below a folder.
+        return any(chunk.endswith(SUFFIX) for name in names for chunk in self._inside(name))
+
+    def _inside(self, name: str) -> list[str]:
+        try:
+            return self._files.list(f"{self._root}/{name}")
+        except OSError:  # a file, or a folder of somebody else
+            return [name]
 
     async def write(
         self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
@@ -343,7 +360,7 @@ async def open_directory(
     readers: int = READERS,
     open_files: int = MAX_OPEN_FILES_PER_READER,
 ) -> DirectoryChunks:
-    """Open the chunks under the absolute path `root`.  Raises Unavailable."""
+    """Open the chunks under the absolute path `root`.  Raises Invalid (it is not Sarit's), Unavailable."""
     chunks = DirectoryChunks(root, env, writers=writers, readers=readers, open_files=open_files)
     try:
         await chunks.start()

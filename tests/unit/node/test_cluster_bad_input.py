@@ -72,6 +72,21 @@ def test_log_with_files_of_anybody_is_refused_and_nothing_is_written(tmp_path):
     asyncio.run(main())
 
 
+def test_index_among_files_of_somebody_else_is_refused(tmp_path):
+    async def main():
+        env = real_env()
+        registers = MemoryCoordination().client("a", env.clock)
+        (tmp_path / "index").mkdir()
+        (tmp_path / "index" / "passwd").touch()
+        storage = await open_storage(f"file://{tmp_path}/chunks", env)
+        with pytest.raises(Invalid, match="is not empty and not Sarit's .it holds passwd"):
+            await init_cluster(registers, env, meta(tmp_path), storage)
+        assert await registers.get(META) is None
+        await storage.close()
+
+    asyncio.run(main())
+
+
 def test_two_clusters_on_one_place_in_storage_are_refused_and_nothing_is_written(tmp_path):
     async def main():
         async with made_cluster(tmp_path) as (env, registers, storage, made):

@@ -34,6 +34,35 @@ def start(directory, storage, url="s3://bucket/prefix") -> DirectoryClaim:
     return claimed
 
 
+@pytest.mark.parametrize("names", [["passwd"], ["lib", "log"], [".bashrc", "lock"], ["index", "index.html"]])
+def test_directory_that_is_not_empty_and_not_a_nodes_is_refused_and_left_as_it_was(tmp_path, names):
+    """The data of a node was put into /etc."""
+    for name in names:
+        (tmp_path / name).mkdir()
+    with pytest.raises(Invalid, match=f"{tmp_path} is not empty and not Sarit's .it holds .*: name an empty directory"):
+        claim_directory(NodeConfig(str(tmp_path), accept_data_loss=True), real_env())
+    with pytest.raises(Invalid, match=f"{tmp_path} is not empty and not Sarit's .it holds .*: name an empty directory"):
+        ON_A_LOOP.run(open_storage(f"file://{tmp_path}", real_env()))
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_new_volume_and_a_start_that_did_not_get_far_are_no_foreign_directories(tmp_path):
+    (tmp_path / "lost+found").mkdir()
+    for name in ("lock", "meta.new"):
+        (tmp_path / name).touch()
+    storage = MemoryChunks()
+    first = start(tmp_path, storage)
+    (tmp_path / "notes").touch()
+    assert start(tmp_path, storage).node == first.node
+
+
+def test_chunks_that_were_copied_without_hidden_files_are_no_foreign_directory(tmp_path):
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "owner.chunk").touch()
+    (tmp_path / "c0000").mkdir()
+    ON_A_LOOP.run(ON_A_LOOP.run(open_storage(f"file://{tmp_path}", real_env())).close())
+
+
 def test_unavailable_storage_prevents_only_the_first_start(tmp_path, caplog):
     for _ in range(2):
         with pytest.raises(Unavailable):

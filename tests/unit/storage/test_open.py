@@ -21,7 +21,7 @@ def opened(url: str, environ=None) -> str:
 def test_open_storage_by_scheme(tmp_path):
     assert opened(f"file://{tmp_path}/a%20b/").startswith(f"<DirectoryChunks {tmp_path}/a b ")
     assert (tmp_path / "a b").is_dir()
-    assert opened(f"file://localhost{tmp_path}").startswith(f"<DirectoryChunks {tmp_path} ")
+    assert opened(f"file://localhost{tmp_path}/b").startswith(f"<DirectoryChunks {tmp_path}/b ")
     assert opened("memory://").startswith("<ObjectChunks memory://")
     assert opened("s3://bucket/deep/prefix", {"AWS_REGION": "eu-west-1"}).startswith(
         "<ObjectChunks s3://bucket/deep/prefix"
