@@ -5,6 +5,7 @@
 | `retention-early` | something was truncated that the policy retains: it is too young, or too near the tail |
 | `retention-subscriber` | something was truncated that a subscriber had not released, without a forced maximum |
 | `retention-late` | more is retained than the policy allows, long after the faults ended |
+| `retention-held` | long after it was released, something is retained that the policy and all subscribers let go |
 | `head-fell` | the head of the stream went back |
 
 The head is observed now and then: each answer was right at some moment between `begun` and `ended`.
@@ -56,6 +57,8 @@ class RetentionHistory:
     events: dict[tuple[int, int], float] = field(default_factory=dict)
     releases: dict[str, list[tuple[float, Cut]]] = field(default_factory=dict)
     retained_at_end: tuple[int, int] = (0, 0)
+    # A cut that all subscribers have released, after which the policy's minimum is left; and the head long after.
+    released_at_end: tuple[Cut, Cut] | None = None
 
     def event(self, segment: int, offset: int, sent: float) -> None:
         """An event is at this place; it was written at `sent` or later."""
@@ -72,6 +75,10 @@ def check(history: RetentionHistory) -> list[Violation]:
     retained, most = history.retained_at_end
     if retained > most:
         out.append(Violation("retention-late", f"{retained} bytes are retained, at most {most} are expected"))
+    if history.released_at_end is not None:
+        released, head = history.released_at_end
+        if head != released:
+            out.append(Violation("retention-held", f"the stream begins at {head}; all had released {released}"))
     return out
 
 

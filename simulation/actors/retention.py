@@ -121,7 +121,25 @@ class RetentionActors:
         self.history.retained_at_end = (retained, most)
         if self.history.heads[-1].cut != self.history.heads[0].cut:
             self.cluster.trace.probe("retention_truncated")
+        if self.subscribed and self.kind != "seconds":
+            await self._release_the_rest(client)
         await client.close()
+
+    async def _release_the_rest(self, client: Client) -> None:
+        """Release all but somewhat more than the limit, and write no more: the stream must begin there.
+
+        The released cut is in the middle of what was written at once, so rarely has the controller recorded it."""
+        before = await client.stream_cut_tail(STREAM)
+        await self._write_some(client, self.limit + self.limit // _PIECES_IN_LIMIT)
+        released = dict((await client.stream(STREAM).next_cut(before, 1)).positions)
+        await self._release(client, released)
+        wanted = {segment.packed: offset for segment, offset in released.items()}
+        for _ in range(_CONVERGE_ROUNDS):
+            await asyncio.sleep(_CONVERGE_SECONDS)
+            await self.observe_head(client)
+            self.history.released_at_end = (wanted, self.history.heads[-1].cut)
+            if self.history.heads[-1].cut == wanted:
+                break
 
     # -- actors -----------------------------------------------------------------------------------
 

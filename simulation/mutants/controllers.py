@@ -11,7 +11,7 @@ from sarit.controller import keys
 from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.catalog import Catalog
 from sarit.controller.model import codec, retention, watermarks
-from sarit.controller.model.cuts import upper_bound
+from sarit.controller.model.cuts import lower_bound, upper_bound
 from sarit.controller.streams import Streams
 from sarit.controller.transactions.commit_worker import CommitWorkers, LiveTransactions
 from sarit.controller.transactions.transactions import Transactions
@@ -52,6 +52,26 @@ def retention_maximum_not_enforced() -> Iterator[None]:
 
     def wrong(policy: Any, tail: Any, cuts: Any, released: Any, epochs: Any) -> Any:
         return right(replace(policy, maximum=0), tail, cuts, released, epochs)
+
+    with patched(retention, retention.truncation, wrong):
+        yield
+
+
+@mutant(
+    "retention",
+    found_by="tests/unit/controller/test_retention.py::test_by_size_stream_begins_where_its_readers_released",
+)
+@contextmanager
+def retention_at_recorded_cuts_only() -> Iterator[None]:
+    """Retention by size truncates at what subscribers have released only behind a recorded cut that leaves enough."""
+    right = retention.truncation
+
+    def wrong(policy: Any, tail: Any, cuts: Any, released: Any, epochs: Any) -> Any:
+        found = right(policy, tail, cuts, released, epochs)
+        alone = right(policy, tail, cuts, None, epochs)
+        if released is None or found is None or found != released.cut:
+            return found
+        return None if alone is None else lower_bound(epochs, [alone, found])
 
     with patched(retention, retention.truncation, wrong):
         yield

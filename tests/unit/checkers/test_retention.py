@@ -94,3 +94,11 @@ def test_retention_above_policy_for_long_is_found() -> None:
     assert kinds(made) == ["retention-late"]
     made.retained_at_end = (100, 100)
     assert not kinds(made)
+
+
+def test_released_data_that_stays_is_found() -> None:
+    made = history(BY_SIZE)
+    made.released_at_end = ({0: 50}, {0: 40})
+    assert kinds(made) == ["retention-held"]
+    made.released_at_end = ({0: 50}, {0: 50})
+    assert not kinds(made)

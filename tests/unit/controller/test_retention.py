@@ -111,6 +111,37 @@ def test_subscribers_protect_data_up_to_the_maximum():
     run(main())
 
 
+def test_by_size_stream_begins_where_its_readers_released():
+    """Two events of 17 bytes come between two evaluations: the readers release the first, and no cut was recorded."""
+
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c, keeping(RetentionType.SIZE, 10, (1 << 63) - 1))
+        await c.groups.create("s", "g", group(streams=(STREAM,)))
+        await pass_by(world, c, 60, 0)
+        await pass_by(world, c, 60, 34)
+        assert world.segments.segments[segment(0)].start == 0
+        await c.groups.record_cut(STREAM, "s/g", 0, "id", {0: 17})
+        await pass_by(world, c, 60, 0)
+        assert world.segments.segments[segment(0)].start == 17
+        await c.streams.scale(STREAM, [0], halves(0.0, 1.0))
+        first, second = (SegmentId(1, number).packed for number in (1, 2))
+        for number in (1, 2):
+            world.segments.append(segment(number, 1), "x", 20)
+        await c.groups.record_cut(STREAM, "s/g", 0, "id", {first: 12, second: 17})
+        await pass_by(world, c, 60, 0)
+        assert [world.segments.segments[segment(number, 1)].start for number in (1, 2)] == [12, 17]
+        assert segment(0) not in world.segments.segments
+        await c.groups.record_cut(STREAM, "s/g", 0, "id", {first: 14, second: 17})
+        await pass_by(world, c, 60, 0)
+        # 9 bytes would be left.
+        assert [world.segments.segments[segment(number, 1)].start for number in (1, 2)] == [12, 17]
+        world.check()
+
+    run(main())
+
+
 def test_a_wall_clock_that_jumps_truncates_nothing():
     async def main():
         world = World()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sarit.controller.ports import Segments
     from sarit.controller.streams import Streams
     from sarit.core.names import StreamName
+    from sarit.core.policies import RetentionPolicy
     from sarit.env.ports import Env
 
 _log = logging.getLogger("sarit.controller")
@@ -56,7 +57,7 @@ class Retention:
         found = await self._catalog.find(name)
         if found is None or found.record.config.retention.type is RetentionType.NONE:
             return False
-        record = found.record
+        record, policy = found.record, found.record.config.retention
         if record.state is not State.ACTIVE:
             return record.state is not State.DELETING
         stored = await self._stored(name)
@@ -71,7 +72,7 @@ class Retention:
         # Each removal names the version that was read: a cut stored since stays.
         await self._forget(name, obsolete)
         tail = await self._tail(name, record, known, cuts[-1] if cuts else None)
-        if retention.is_due(record.config.retention, cuts[-1] if cuts else None, tail):
+        if retention.is_due(policy, cuts[-1] if cuts else None, tail):
             await self._store(name, tail)
         # Before the truncation: while truncations are refused, each evaluation adds a cut.
         thinned = {cut.time_ms for cut in retention.surplus(cuts)}
@@ -79,12 +80,13 @@ class Retention:
         # What is no cut of this stream counts as nothing released: it protects all data.
         valid = [cut if is_cut(known, cut) else {} for cut in released]
         bound = retention.released_by_all(head, valid, epochs)
+        freed = None if bound is None else await self._measured(name, policy, bound, [*cuts, tail], known)
 
         async def unchanged() -> bool:
             # A later subscription changes the record of the stream, too.
             return await self._released(name) == released
 
-        target = retention.truncation(record.config.retention, tail, cuts, bound, epochs)
+        target = retention.truncation(policy, tail, cuts, freed, epochs)
         if target is not None and target != head and follows(known, head, target):
             with suppress(Invalid):  # another call truncated it further
                 await self._streams.truncate(name, target, unchanged)
@@ -140,14 +142,31 @@ class Retention:
         active = [s.segment for s in record.current.segments]
         end = dict(zip(active, await gather_all([self._length(name, s) for s in active]), strict=True))
         start = streams.head(record) if last is None else last.cut
-        ranges = known_segments(record.epochs) | dict(known)
-        ended = to_measure(ranges, start, end)
-        lengths = dict(zip(ended, await gather_all([self._length(name, s) for s in ended]), strict=True))
-        size = bytes_between(ranges, start, end, lengths)
+        size = await self._between(name, known_segments(record.epochs) | dict(known), start, end)
         if last is None:
             return CutRecord(self._now_ms(), size, end)
         # Times rise strictly, also when another controller with another clock stored the last one.
         return CutRecord(max(self._now_ms(), last.time_ms + 1), last.size + size, end)
+
+    async def _measured(
+        self,
+        name: StreamName,
+        policy: RetentionPolicy,
+        cut: Cut,
+        recorded: Sequence[CutRecord],
+        known: Mapping[int, SegmentRange],
+    ) -> retention.Released:
+        """Count the bytes of a stream before a released cut, if its policy is by size.  `recorded`: up to the tail."""
+        if policy.type is not RetentionType.SIZE:
+            return retention.Released(cut)
+        after = retention.nearest_at_or_after(cut, recorded, known)
+        return retention.Released(cut, after.size - await self._between(name, known, cut, after.cut))
+
+    async def _between(self, name: StreamName, known: Mapping[int, SegmentRange], start: Cut, end: Cut) -> int:
+        """Count the bytes from one cut to a later one."""
+        ended = to_measure(known, start, end)
+        lengths = dict(zip(ended, await gather_all([self._length(name, s) for s in ended]), strict=True))
+        return bytes_between(known, start, end, lengths)
 
     async def _length(self, name: StreamName, segment: int) -> int:
         """The length of a segment in bytes; 0 when it was deleted in between."""

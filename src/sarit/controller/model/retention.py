@@ -1,20 +1,30 @@
 """Decisions on retention: at which recorded cut, or at which cut of its readers, a stream may be truncated.
 
 Cuts are recorded periodically at the tail.  A stream truncated at a cut *retains* the time or the bytes since that cut.
-A policy retains at least its limit and, when it has a maximum, at most that:
+A policy retains at least its limit and, when it has a maximum, at most that.  Without subscribers, the last recorded
+cut that retains the limit is the one.  Subscribed reader groups protect what they have not released, all of them:
 
-* A truncation never leaves less than the limit.
-* Subscribed reader groups protect what they have not released, all of them.
-* Data above the maximum is dropped anyway; its readers get a truncation error.
+| | by size | by time |
+|---|---|---|
+| from what they released on, less than the limit is left | the last recorded cut that retains the limit | the same |
+| more than the maximum is left | the first recorded cut within the maximum | the same |
+| between | what they released | what they released |
 
-Where positions overlap in part, the earlier one counts in each part of the key space.  Source: controller.md par. 6,
-Pravega `StreamMetadataTasks`; there a subscriber that has released nothing yet protects nothing.
+By size the bytes from the released cut on are counted, so no recorded cut is needed near it.  By time only recorded
+cuts have an age: the released cut counts as young if it is after the last one that retains the limit, and as too old
+if it is before the last one at the maximum.  Where two cuts overlap, the earlier one counts in each part of the key
+space, but what is surely above the maximum is dropped; its readers get a truncation error.
+
+Source: controller.md par. 6, Pravega `StreamMetadataTasks`.  There a subscriber that has released nothing yet protects
+nothing, and by time a released cut that overlaps a recorded one may hold back data above the maximum.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import reduce
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.model.cuts import follows, lower_bound
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sarit.controller.model.cuts import Cut
-    from sarit.controller.model.epochs import Epoch
+    from sarit.controller.model.epochs import Epoch, SegmentRange
     from sarit.controller.model.records import CutRecord
 
 # The number of cuts within a limit, about ...
@@ -62,33 +72,55 @@ def surplus(cuts: Sequence[CutRecord]) -> list[CutRecord]:
     return list(cuts[1 : len(cuts) // 2 : 2]) if len(cuts) > MAX_CUTS else []
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What all subscribers of a stream have released: a cut, and the bytes of the stream before it.
+
+    `size` counts as in a recorded cut.  A policy by time never asks for it."""
+
+    cut: Cut
+    size: int = 0
+
+
 def truncation(
-    policy: RetentionPolicy, tail: CutRecord, cuts: Sequence[CutRecord], released: Cut | None, epochs: Sequence[Epoch]
+    policy: RetentionPolicy,
+    tail: CutRecord,
+    cuts: Sequence[CutRecord],
+    released: Released | None,
+    epochs: Sequence[Epoch],
 ) -> Cut | None:
-    """The cut to truncate the stream at; None for none.
+    """Choose the cut to truncate the stream at; None for none.
 
-    `tail`: its end, now.  `cuts`: recorded so far, in order, none before the present head.  `released`: what all its
-    subscribers have released, None when it has none.  `epochs`: all, from the first segment's of these on."""
-    known = known_segments(epochs)
-
-    def retained(cut: CutRecord) -> int:
-        return tail.time_ms - cut.time_ms if policy.type is RetentionType.TIME else tail.size - cut.size
-
-    # In order of time, so the last is the one that retains least.
-    enough = [cut for cut in cuts if retained(cut) >= policy.limit]
-    if policy.type is RetentionType.NONE or not enough:
+    `tail`: its end, now.  `cuts`: recorded so far, in order, none before the present head.  `released`: of its
+    subscribers, None when it has none.  `epochs`: all, from the first segment's of these on."""
+    if policy.type is RetentionType.NONE:
         return None
-    target: Cut = dict(enough[-1].cut)
-    if released is not None:
-        target = _earlier(target, released, epochs)
-    over = [cut for cut in cuts if policy.maximum and retained(cut) > policy.maximum]
-    if over:  # data before the last of these must go; the first cut within the maximum serves, too
-        within = [cut for cut in enough if retained(cut) <= policy.maximum]
-        forced = within[0] if within else over[-1]
-        # Only if that goes further than what was released: the readers keep what the maximum permits.
-        if not follows(known, forced.cut, target):
-            return dict(forced.cut)
-    return target
+    limit, maximum = policy.limit, policy.maximum or inf
+    by_time = policy.type is RetentionType.TIME
+    kept = [(tail.time_ms - cut.time_ms if by_time else tail.size - cut.size, cut.cut) for cut in cuts]
+    # In order, so the last is the one that retains least.
+    enough = [(retained, cut) for retained, cut in kept if retained >= limit]
+    latest = enough[-1][1] if enough else None
+    if released is None:
+        return None if latest is None else dict(latest)
+    # The first within the maximum; when there is none, the one that exceeds it least.
+    forced = next((entry for entry in enough if entry[0] <= maximum), enough[-1] if enough else None)
+    if by_time:
+        over = [cut for retained, cut in enough if retained >= maximum]
+        if forced is not None and over and not follows(known := known_segments(epochs), over[-1], released.cut):
+            # Beside a cut that overlaps the released one there is younger data, which is not forced.
+            return dict(forced[1] if follows(known, released.cut, over[-1]) else over[-1])
+    elif (left := tail.size - released.size) >= limit:
+        return dict(forced[1] if forced is not None and maximum <= left and forced[0] < left else released.cut)
+    return None if latest is None else _earlier(latest, released.cut, epochs)
+
+
+def nearest_at_or_after(cut: Cut, cuts: Sequence[CutRecord], known: Mapping[int, SegmentRange]) -> CutRecord:
+    """Find the first recorded cut that is nowhere before `cut`; the last one when there is none.
+
+    Only the segments between the two are measured for the bytes before `cut`, not those of the whole stream."""
+    place = bisect_left(cuts, True, key=lambda recorded: follows(known, cut, recorded.cut))
+    return cuts[min(place, len(cuts) - 1)]
 
 
 def released_by_all(head: Cut, released: Sequence[Mapping[int, int]], epochs: Sequence[Epoch]) -> Cut | None:
