@@ -38,6 +38,7 @@ def get(address, path):
 def test_node_that_serves_is_alive_and_ready(tmp_path):
     with RunningNode(tmp_path / "data", "--http-port", "0") as node:
         assert get(node.http, "/livez") == (200, "ok\n")
+        assert get(node.http, "/ping") == (200, "ok\n")
         assert get(node.http, "/readyz") == (200, {"status": "ready", "reasons": []})
         status, found = get(node.http, "/healthz")
         assert (status, found["state"], found["ready"]) == (200, "ready", True)

@@ -72,6 +72,7 @@ def test_wrong_passwords_over_http_lock_as_those_over_grpc(runner, http):
 def test_metrics_and_details_need_a_log_in_and_probes_do_not(runner, http):
     async def main() -> None:
         assert (await _get(http, "/livez")).status_code == 200
+        assert (await _get(http, "/ping")).status_code == 200
         assert (await _get(http, "/readyz")).json() == {"status": "ready"}
         assert (await _get(http, "/readyz", _ALICE)).json() == {"status": "ready", "reasons": []}
         for path in ("/healthz", "/metrics", "/v1/health", "/admin/log-level"):

@@ -13,10 +13,10 @@ import pytest
 from sarit.cli.dev_ca import make_certificates
 from sarit.core.errors import Invalid
 from sarit.node.security import Security
-from sarit.security.limits import MIN_TOKEN_SECONDS
 from tests.limits import HANG_SECONDS
 from tests.security.running import PASSWORD, secured, write_files
 
+_TOKEN_SECONDS = 30
 PROGRAM = Path(__file__).with_name("official_client.py")
 RENEWING = Path(__file__).with_name("official_renewal.py")
 
@@ -70,13 +70,13 @@ def test_official_client_with_a_wrong_password_is_refused_at_once(tmp_path):
 @pytest.mark.long
 def test_official_reader_and_writer_go_on_after_their_tokens_expired(tmp_path):
     async def main() -> None:
-        config = replace(write_files(tmp_path), token_seconds=MIN_TOKEN_SECONDS)
+        config = replace(write_files(tmp_path), token_seconds=_TOKEN_SECONDS)
         async with secured(tmp_path, config) as node:
-            seconds = str(MIN_TOKEN_SECONDS + 15)
+            seconds = str(_TOKEN_SECONDS + 15)
             code, output = await _run(node.address, "root", PASSWORD, seconds, program=RENEWING)
             assert code == 0, output
             written, read = output.split()[-2:]
-            assert int(written) == int(read) > MIN_TOKEN_SECONDS
+            assert int(written) == int(read) > _TOKEN_SECONDS
 
     asyncio.run(main())
 

@@ -2,7 +2,7 @@
 
 | path | answers |
 |---|---|
-| `/livez` | 200 while the event loop turns |
+| `/livez` | 200 while the event loop turns; `/ping`, the path of Pravega, too |
 | `/readyz` | 200 when all parts serve; else 503, with the reasons as JSON.  `?exclude=CODE,CODE` leaves out some |
 | `/healthz` | 200 with everything that is known, as JSON |
 """
@@ -47,7 +47,7 @@ def routes(health: HealthPort, gate: Gate) -> list[BaseRoute]:
         return JSONResponse(report(health), headers=_FRESH)
 
     details = gate.behind([Route("/healthz", everything)], gate.sees_health)
-    return [Route("/livez", live), Route("/readyz", ready), *details]
+    return [Route("/livez", live), Route("/ping", live), Route("/readyz", ready), *details]
 
 
 _FRESH = {"Cache-Control": "no-store"}

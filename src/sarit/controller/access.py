@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Forbidden, Unauthenticated
-from sarit.core.names import SYSTEM_SCOPE, TABLE_SUFFIX
+from sarit.core.names import MARK_PREFIX, SYSTEM_SCOPE, TABLE_SUFFIX
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.security.audit import Audit, NoAudit
 from sarit.security.permissions import (
@@ -151,7 +151,14 @@ def _of_stream(permission: Callable[[Any], Permission], *, token: bool = False) 
     return Need(permission, _stream, _name if token else None)
 
 
-_LISTED_STREAMS: Final = ("streams", lambda _, item: owner_resource(item.scope, item.stream))
+def _listed_stream(info: pb.StreamInfo) -> str:
+    # In lists, as in Pravega, the stream of marks has its own name: who may read a stream does not see it.
+    if info.stream.startswith(MARK_PREFIX):
+        return stream_resource(info.scope, info.stream)
+    return owner_resource(info.scope, info.stream)
+
+
+_LISTED_STREAMS: Final = ("streams", lambda _, item: _listed_stream(item))
 
 NEEDS: Final[Mapping[str, Need]] = {
     # Clients look for controllers before they log in.
@@ -208,7 +215,7 @@ NEEDS: Final[Mapping[str, Need]] = {
     "streamConfigs": Need(
         _read,
         _scope,
-        listed=("streams", lambda _, item: owner_resource(item.streamInfo.scope, item.streamInfo.stream)),
+        listed=("streams", lambda _, item: _listed_stream(item.streamInfo)),
         go_on=lambda request, reply: setattr(request, "after", reply.streams[-1].streamInfo.stream),
     ),
     "scalingEvents": _of_stream(_read),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from sarit.controller import keys
 from sarit.controller.model import codec, groups
@@ -28,29 +29,31 @@ if TYPE_CHECKING:
 
     from sarit.controller.catalog import Catalog
     from sarit.controller.streams import Streams
+    from sarit.env.ports import Env
 
 
 class Groups:
     """Workflows on reader groups."""
 
-    def __init__(self, catalog: Catalog, streams: Streams) -> None:
+    def __init__(self, catalog: Catalog, streams: Streams, env: Env) -> None:
         self._catalog = catalog
         self._streams = streams
+        self._env = env
         self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
     async def create(self, scope: str, group: str, wanted: GroupRecord) -> GroupRecord:
         """The configuration in force: the existing one, when the group exists.
 
-        Raises Invalid (its name, or a stream's), NotFound (scope)."""
+        A group without an id (0-0) gets a random one.  Raises Invalid (its name, or a stream's), NotFound (scope)."""
         if not is_user_name(group):
             raise Invalid(f"{group!r} is not a reader group name")
         groups.check_names(wanted)
+        new = groups.create(wanted, str(UUID(bytes=self._env.random.bytes(16), version=4)))
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._complete_pending(scope, group)
                 if found is not None:
                     return found[0]
-                new = groups.create(wanted)
                 update = TableUpdate(keys.group_key(group), codec.encode_group(new), NOT_EXISTS)
                 try:
                     await self._catalog.update(scope, [update])
@@ -136,8 +139,10 @@ class Groups:
                 raise LookupError(subscriber)
             if present.generation != generation:
                 raise Conflict(f"subscriber {subscriber} is of generation {present.generation}")
-            if not await self._streams.is_cut(name, cut):
-                raise Invalid(f"the segments of the cut do not cover stream {name} exactly once")
+            if not await self._streams.is_cut(name, cut, present.cut):
+                raise Invalid(
+                    f"the segments of the cut do not cover stream {name} once, or it lies before the released one"
+                )
             noted = codec.encode_subscriber(replace(present, cut=dict(cut)))
             with suppress(Conflict):
                 await self._catalog.update(name.scope, [TableUpdate(key, noted, value.version)])

@@ -78,7 +78,7 @@ class Controller:
         # `quotas.apply` is set by who runs it: without it quotas are not followed.
         self.quotas = QuotaTable(tables, self.catalog, segments, env, assignment)
         self.streams.admit = self.quotas.admit
-        self.groups = Groups(self.catalog, self.streams)
+        self.groups = Groups(self.catalog, self.streams, env)
         self.tables = KeyValueTables(self.catalog, runner, env)
         self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)
         self.transactions = Transactions(self.catalog, self.streams, runner, env)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from sarit.controller import keys
 from sarit.controller.catalog import Found
 from sarit.controller.model import codec, streams
-from sarit.controller.model.cuts import is_cut, segments_between
+from sarit.controller.model.cuts import follows, is_cut, segments_between
 from sarit.controller.model.effects import RemoveMark
 from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, known_segments, successors
 from sarit.controller.model.records import State, StreamRecord
@@ -117,9 +117,10 @@ class Streams:
         """Replace the configuration, and the segments when it requires another number of them.
 
         Raises NotFound, Sealed, Invalid, QuotaExceeded."""
+        found = await self.catalog.require(name)
+        streams.require_unsealed(found.record)  # whatever the configuration is
         for tag in config.tags:
             keys.tag_prefix(tag)
-        found = await self.catalog.require(name)
         await self.admit(name.scope, 0, config.scaling.min_segments - len(found.record.current.segments))
         await self._index_retention(name, config)
         await self.change(name, lambda record, _: streams.update(record, config, self._env.clock.wall_ms()))
@@ -157,6 +158,7 @@ class Streams:
     ) -> None:
         """Drop everything before a cut.  Raises NotFound, Sealed, Invalid; Conflict as `change`."""
         record = await self.ready(name)
+        streams.require_unsealed(record)  # whatever the cut is
         # The offset of a segment that is created after this check would not be checked.
         if newer := [s for s in cut if creation_epoch(s) > record.current.number]:
             raise Invalid(f"stream {name} has no segment {SegmentId.unpack(newer[0])}")
@@ -291,12 +293,16 @@ class Streams:
         except KeyError:
             raise NotFound(f"stream {name} never had a segment {SegmentId.unpack(segment)}") from None
 
-    async def is_cut(self, name: StreamName, cut: Mapping[int, int]) -> bool:
-        """Whether segments of the stream cover its key space exactly once.  Raises NotFound."""
+    async def is_cut(self, name: StreamName, cut: Mapping[int, int], after: Mapping[int, int] | None = None) -> bool:
+        """Whether segments of the stream cover its key space exactly once, nowhere before the cut `after`.
+
+        Raises NotFound."""
         record = await self.ready(name)
         if min(cut, default=-1) < 0:
             return False
-        return is_cut(known_segments(await self.catalog.epochs_of(name, record, list(cut))), cut)
+        after = after or {}
+        known = known_segments(await self.catalog.epochs_of(name, record, [*cut, *after]))
+        return is_cut(known, cut) and (not is_cut(known, after) or follows(known, after, cut))
 
     async def segments_between(self, name: StreamName, start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
         """Segments from one cut to another; empty means the head or the tail.  Raises NotFound, Invalid."""

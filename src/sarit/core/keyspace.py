@@ -2,7 +2,8 @@
 
 A stream's active segments tile the space: sorted, the first range begins at 0.0, the last ends at 1.0, and each
 begins with *the same double* as the one before ends.  Bounds are therefore computed once and shared, never compared
-with a tolerance.
+with a tolerance.  Clients compute bounds, too, and not as we do: Pravega's are `x * (1.0 / n)`.  So the bounds that a
+client asks for are first replaced by those that there are (`snapped`).
 
 A range is written [low, high), but a key exactly on a bound belongs to the *lower* range, as in the official clients:
 they search by high bound, and the smallest one that is not below the key wins.  The key 0.0 belongs
@@ -16,16 +17,17 @@ Source: naming.md par. 3, Pravega `HashHelper`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import mmh3
 
 from sarit.core.errors import Invalid
+from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 V = TypeVar("V")
 
@@ -33,6 +35,8 @@ _EVENT_ROUTER_SEED: Final = 1741865571
 _LOW_64_BITS: Final = (1 << 64) - 1
 _UNUSED_BITS: Final = 12
 _FRACTION: Final = 2.0**-52
+# Bounds that differ by less are the same, computed in different ways.
+BOUND_TOLERANCE: Final = 1e-9
 
 
 def hash_key(key: str) -> float:
@@ -96,6 +100,30 @@ def merged(ranges: Iterable[KeyRange]) -> list[KeyRange]:
         else:
             runs.append(part)
     return runs
+
+
+def snapped(asked: Iterable[tuple[float, float]], bounds: Iterable[float]) -> list[KeyRange]:
+    """Make ranges of the bounds that a client asks for, each replaced by the nearest of `bounds`, 0 and 1 if near.
+
+    Near is what rounding explains, and a quarter of the range at most.  Bounds that are nobody's yet are replaced by an
+    earlier one of `asked` in the same way.  Raises Invalid, also for more ranges than a stream has segments."""
+    known = sorted({0.0, 1.0, *bounds})
+    out = list[KeyRange]()
+    for low, high in asked:
+        if len(out) == MAX_SEGMENTS_PER_STREAM:
+            raise Invalid(f"a stream has {MAX_SEGMENTS_PER_STREAM} segments at most, and more ranges are asked for")
+        near = min(BOUND_TOLERANCE, (high - low) / 4)
+        out.append(KeyRange(_nearest(known, low, near), _nearest(known, high, near)))
+        for bound in (out[-1].low, out[-1].high):
+            if known[bisect_left(known, bound)] != bound:  # 1.0 is there, so there is a next one
+                insort(known, bound)
+    return out
+
+
+def _nearest(known: Sequence[float], bound: float, near: float) -> float:
+    at = bisect_left(known, bound)
+    found = min(known[max(0, at - 1) : at + 1], key=lambda other: abs(other - bound))
+    return found if abs(found - bound) <= near else bound
 
 
 def tiles(ranges: Iterable[KeyRange]) -> bool:

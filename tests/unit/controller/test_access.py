@@ -21,14 +21,14 @@ RULES = Rules([Rule("user:reader", "prn::/scope:app*", READ)])
 KEYS = TokenKeys([b"k" * 64])
 
 
-def carry_out(call: str, request: Any, reply: Any = None) -> Any:
+def carry_out(call: str, request: Any, reply: Any = None, rules: Rules = RULES) -> Any:
     async def serve(_: Any) -> Any:
         return reply
 
     async def main() -> Any:
         env = real_env()
         access = Access(env, Logins(env, {}), lambda: KEYS, 60)
-        access.use(RULES)
+        access.use(rules)
         try:
             return await access.carry_out(call, serve, request, READER, "peer")
         finally:
@@ -70,3 +70,21 @@ def test_token_of_a_reader_changes_the_stream_of_its_group_alone(stream, given):
     resource = stream_resource("app", stream)
     assert grant.allows(resource, READ)
     assert grant.allows(resource, UPDATE) is (given is UPDATE)
+
+
+@pytest.mark.parametrize("call", ["listStreamsInScope", "listStreamsInScopeForTag"])
+@pytest.mark.parametrize(
+    ("rules", "seen"),
+    [
+        (["stream:s", "stream:t", "reader-group:g"], ["_RGg", "s", "t"]),
+        (["stream:s", "stream:_MARKs"], ["_MARKs", "s"]),
+        (["stream:*"], ["_MARKs", "_MARKt", "s", "t"]),
+        (["*"], ["_MARKs", "_MARKt", "_RGg", "s", "t"]),
+    ],
+)
+def test_stream_of_marks_is_listed_for_who_may_read_that_name(call, rules, seen):
+    names = ["_MARKs", "_MARKt", "_RGg", "s", "t"]
+    reply = pb.StreamsInScopeResponse(streams=[info(name) for name in names])
+    given = Rules([Rule("*", "prn::/scope:app", READ), *(Rule("*", f"prn::/scope:app/{rule}", READ) for rule in rules)])
+    request = pb.StreamsInScopeRequest(scope=pb.ScopeInfo(scope="app"))
+    assert [found.stream for found in carry_out(call, request, reply, given).streams] == seen

@@ -209,6 +209,31 @@ def test_scale_and_its_check():
     run(main())
 
 
+def test_scale_with_bounds_as_pravega_computes_them():
+    async def main():
+        async with api() as c:
+            entry = pb.ScaleRequest.KeyRangeEntry
+            fifths = pb.StreamConfig(streamInfo=INFO, scalingPolicy=pb.ScalingPolicy(minNumSegments=5))
+            await c.updateStream(fifths)
+            third = (await c.getCurrentSegments(INFO)).segmentRanges[2]
+            assert (third.minKey, third.maxKey) == (0.4, 0.6)
+            asked = [entry(start=0.4, end=0.5), entry(start=0.5, end=3 * (1.0 / 5))]
+            assert asked[1].end != 0.6
+            request = pb.ScaleRequest(
+                streamInfo=INFO, sealedSegments=[third.segmentId.segmentId], newKeyRanges=asked
+            )  # fmt: skip
+            scaled = await c.scale(request)
+            assert scaled.status == pb.ScaleResponse.STARTED
+            assert [(r.minKey, r.maxKey) for r in scaled.segments] == [(0.4, 0.5), (0.5, 0.6)]
+            assert await c.scale(request) == scaled, "repeated, since its answer was lost"
+            active = [r.segmentId.segmentId for r in (await c.getCurrentSegments(INFO)).segmentRanges]
+            sevenths = [entry(start=at * (1.0 / 7), end=(at + 1) * (1.0 / 7)) for at in range(7)]
+            scaled = await c.scale(pb.ScaleRequest(streamInfo=INFO, sealedSegments=active, newKeyRanges=sevenths))
+            assert (scaled.status, scaled.segments[-1].maxKey) == (pb.ScaleResponse.STARTED, 1.0)
+
+    run(main())
+
+
 def test_scale_that_would_break_the_policy_or_the_key_space_is_refused():
     """As Pravega: a precondition for what may change, a failed call for ranges that can never be right."""
 
@@ -337,12 +362,14 @@ def test_queries_about_missing_objects_return_not_found():
                 c.getSegmentsBetween(pb.StreamCutRange(streamInfo=NOWHERE, to={0: 0})),
                 c.isStreamCutValid(cut),
                 c.getStreamConfiguration(NOWHERE),
-                c.checkScale(pb.ScaleStatusRequest(streamInfo=NOWHERE)),
-                c.scale(pb.ScaleRequest(streamInfo=NOWHERE)),
                 c.listCompletedTransactions(pb.ListCompletedTxnRequest(streamInfo=NOWHERE)),
                 c.getCurrentSegments(pb.StreamInfo(scope="a/b", stream="\x00")),
             ):
                 assert await status_of(call) is Status.NOT_FOUND
+            # As in Pravega: these have statuses for it.
+            missing = await c.checkScale(pb.ScaleStatusRequest(streamInfo=NOWHERE))
+            assert missing.status == pb.ScaleStatusResponse.INVALID_INPUT
+            assert (await c.scale(pb.ScaleRequest(streamInfo=NOWHERE))).status == pb.ScaleResponse.FAILURE
             assert not (await c.isSegmentValid(pb.SegmentId(streamInfo=NOWHERE))).response
             assert (await c.truncateStream(cut)).status == pb.UpdateStreamStatus.STREAM_NOT_FOUND
             elsewhere = pb.StreamInfo(scope="none", stream="t")
@@ -351,6 +378,24 @@ def test_queries_about_missing_objects_return_not_found():
             assert await status_of(between) is Status.INVALID_ARGUMENT
             negative = c.getURI(pb.SegmentId(streamInfo=INFO, segmentId=-1))
             assert await status_of(negative) is Status.INVALID_ARGUMENT
+
+    run(main())
+
+
+def test_sealed_stream_is_said_to_be_sealed_whatever_is_asked():
+    async def main():
+        async with api() as c:
+            sealed, failure = pb.UpdateStreamStatus.STREAM_SEALED, pb.UpdateStreamStatus.FAILURE
+            cuts = [{0: 0, 1: 0}, {0: 0}, {}, {0: -1, 1: 0}, {0: 10**9, 1: 0}, {SegmentId(7, 7).packed: 0}]
+
+            async def truncated(cut):
+                return (await c.truncateStream(pb.StreamCut(streamInfo=INFO, cut=cut))).status
+
+            assert [await truncated(cut) for cut in cuts[1:]] == [failure] * 5
+            await c.sealStream(INFO)
+            assert [await truncated(cut) for cut in cuts] == [sealed] * 6
+            odd = pb.StreamConfig(streamInfo=INFO, tags=pb.Tags(tag=["a\0b"]))
+            assert (await c.updateStream(odd)).status == sealed
 
     run(main())
 

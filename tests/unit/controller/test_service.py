@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import pytest
 from grpclib.const import Status
@@ -71,6 +72,7 @@ def test_scopes():
             assert not (await c.checkScopeExists(pb.ScopeInfo(scope="x"))).exists
             d = pb.DeleteScopeStatus
             assert (await c.deleteScope(pb.ScopeInfo(scope="x"))).status == d.SCOPE_NOT_FOUND
+            assert (await c.deleteScopeRecursive(pb.ScopeInfo(scope="x"))).status == d.SUCCESS
             await c.createStream(config())
             assert (await c.deleteScope(pb.ScopeInfo(scope="s"))).status == d.SCOPE_NOT_EMPTY
             await c.createReaderGroup(pb.ReaderGroupConfiguration(scope="s", readerGroupName="g"))
@@ -228,6 +230,28 @@ def test_names_that_do_not_exist_have_an_address_and_a_token():
     run(main())
 
 
+def test_reader_group_without_an_id_gets_one():
+    async def main():
+        async with controller() as c:
+            ids = set()
+            for name, given in (("a", str(UUID(int=0))), ("b", str(UUID(int=0))), ("c", "")):
+                group = pb.ReaderGroupConfiguration(scope="s", readerGroupName=name, readerGroupId=given, generation=5)
+                made = (await c.createReaderGroup(group)).config
+                assert UUID(made.readerGroupId).version == 4
+                assert made.generation == 0
+                assert (await c.createReaderGroup(group)).config == made
+                info = pb.ReaderGroupInfo(scope="s", readerGroup=name)
+                assert (await c.getReaderGroupConfig(info)).config == made
+                ids.add(made.readerGroupId)
+            assert len(ids) == 3
+            stale = await c.updateReaderGroup(pb.ReaderGroupConfiguration(scope="s", readerGroupName="a", generation=4))
+            assert (stale.status, stale.generation) == (pb.UpdateReaderGroupResponse.INVALID_CONFIG, 4)
+            gone = await c.updateReaderGroup(pb.ReaderGroupConfiguration(scope="s", readerGroupName="z", generation=4))
+            assert (gone.status, gone.generation) == (pb.UpdateReaderGroupResponse.RG_NOT_FOUND, 4)
+
+    run(main())
+
+
 def test_reader_groups_and_subscribers():
     async def main():
         async with controller() as c:
@@ -257,6 +281,9 @@ def test_reader_groups_and_subscribers():
                 ).status
 
             assert await note({0: 0, 1: 0}) == s.SUCCESS
+            assert await note({0: 7, 1: 7}) == s.SUCCESS
+            assert await note({0: 7, 1: 7}) == s.SUCCESS
+            assert await note({0: 8, 1: 6}) == s.STREAM_CUT_NOT_VALID
             assert await note({0: 0}) == s.STREAM_CUT_NOT_VALID
             assert await note({0: 0, 1: 0}, generation=7) == s.GENERATION_MISMATCH
             assert await note({0: 0, 1: 0}, group_id="other") == s.SUBSCRIBER_NOT_FOUND

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
-from sarit.core.keyspace import WHOLE, KeyRange, RangeMap, hash_key, merged, split_evenly, tiles
+from sarit.core.keyspace import WHOLE, KeyRange, RangeMap, hash_key, merged, snapped, split_evenly, tiles
 
 # vectors.md, made by the Java client 0.13.0
 HASHES = {
@@ -148,3 +148,41 @@ def test_lookup_at_the_bounds():
     assert owners.overlapping(KeyRange(0.0, 0.25)) == ["lower"]
     assert owners.overlapping(KeyRange(0.2, 0.3)) == ["lower", "upper"]
     assert "lower" in repr(owners)
+
+
+def pravegas(count):
+    """The bounds of equal ranges, as Pravega computes them."""
+    return [(part * (1.0 / count), (part + 1) * (1.0 / count)) for part in range(count)]
+
+
+@pytest.mark.parametrize("count", range(1, 200))
+def test_bounds_rounded_in_another_way_are_those_that_there_are(count):
+    ours = split_evenly(count)
+    assert snapped(pravegas(count), [keys.low for keys in ours]) == ours
+    assert tiles(snapped(pravegas(count), ()))
+
+
+@given(st.integers(1, 100), st.lists(st.floats(-9e-10, 9e-10), min_size=200, max_size=200))
+def test_ranges_with_noise_tile(count, noise):
+    noisy = [(low + noise[2 * at], high + noise[2 * at + 1]) for at, (low, high) in enumerate(pravegas(count))]
+    # A bound that nobody has is the first one asked for, and the next may be twice as far from it.
+    shared = [(low, noisy[at + 1][0] if at + 1 < count else high) for at, (low, high) in enumerate(noisy)]
+    assert tiles(snapped(shared, ()))
+    ours = split_evenly(count)
+    assert snapped(noisy, [keys.low for keys in ours]) == ours
+
+
+def test_bounds_that_differ_by_more_stay():
+    assert snapped([(0.4, 0.5), (0.5 + 2e-9, 0.6)], [0.4, 0.6]) == [KeyRange(0.4, 0.5), KeyRange(0.5 + 2e-9, 0.6)]
+    for wrong in [(-1e-8, 1.0), (0.0, 1.0 + 1e-8), (0.5, 0.5), (0.5, 0.4), (float("nan"), 1.0), (0.0, float("inf"))]:
+        with pytest.raises(Invalid):
+            snapped([wrong], ())
+    with pytest.raises(Invalid, match="10000 segments at most"):
+        snapped(pravegas(10_001), ())
+
+
+@given(st.integers(1, 48), st.integers(2, 5))
+def test_narrow_ranges_can_be_cut(halvings, parts):
+    narrow = KeyRange(0.5, 0.5 + 2.0**-halvings / 2)
+    cut = narrow.split_evenly(parts)
+    assert snapped([(keys.low, keys.high) for keys in cut], [narrow.low, narrow.high]) == cut

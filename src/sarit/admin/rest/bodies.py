@@ -52,8 +52,8 @@ def stream_config(body: Mapping[str, Any]) -> StreamConfig:
 def _scaling_policy(body: Mapping[str, Any]) -> ScalingPolicy:
     kind = _SCALE_TYPES[body["type"]]
     rate, factor = body.get("targetRate", 0), body.get("scaleFactor", 0)
-    if kind is ScaleType.FIXED and (rate or factor):
-        raise Invalid("scalingPolicy: a fixed number of segments has no targetRate and no scaleFactor")
+    if kind is ScaleType.FIXED:  # a body that a rate was left in, as Pravega takes it
+        rate = factor = 0
     policy = ScalingPolicy(kind, rate, factor, body.get("minSegments", 1))
     policy.check()
     return policy

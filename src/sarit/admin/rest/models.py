@@ -26,6 +26,14 @@ def _object(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
     return {**found, "required": list(required)} if required else found
 
 
+def _body(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+    """An object that clients send: serializers write fields that are not set as null, which is as absent."""
+    fields = {
+        name: found if name in required else {"anyOf": [found, {"type": "null"}]} for name, found in properties.items()
+    }
+    return _object(required, **fields)
+
+
 def _whole(low: int, high: int, description: str = "") -> Schema:
     found = {"type": "integer", "format": "int32" if high <= _INT32 else "int64", "minimum": low, "maximum": high}
     return {**found, "description": description} if description else found
@@ -68,11 +76,11 @@ _CONFIG: Final[dict[str, Schema]] = {
 }
 
 MODELS: Final[dict[str, Schema]] = {
-    "CreateScopeRequest": _object(("scopeName",), scopeName=USER_NAME),
+    "CreateScopeRequest": _body(("scopeName",), scopeName=USER_NAME),
     "ScopeProperty": _object(("scopeName",), scopeName=_TEXT),
     "ScopesList": _object(("scopes",), scopes=_list(_model("ScopeProperty")), continuationToken=_CONTINUATION),
-    "CreateStreamRequest": _object(("streamName",), streamName=USER_NAME, **_CONFIG),
-    "UpdateStreamRequest": _object(("scalingPolicy",), **_CONFIG),
+    "CreateStreamRequest": _body(("streamName",), streamName=USER_NAME, **_CONFIG),
+    "UpdateStreamRequest": _body(("scalingPolicy",), **_CONFIG),
     "StreamProperty": _object(
         ("scopeName", "streamName", "scalingPolicy", "tags"),
         scopeName=_TEXT,
@@ -85,17 +93,17 @@ MODELS: Final[dict[str, Schema]] = {
     ),
     "StreamsList": _object(("streams",), streams=_list(_model("StreamProperty")), continuationToken=_CONTINUATION),
     "TagsList": {**_list(TAG), "maxItems": MAX_TAGS},
-    "ScalingConfig": _object(
+    "ScalingConfig": _body(
         ("type",),
         type={
             "type": "string",
             "enum": ["FIXED_NUM_SEGMENTS", "BY_RATE_IN_KBYTES_PER_SEC", "BY_RATE_IN_EVENTS_PER_SEC"],
         },
-        targetRate=_whole(0, _INT32, "of each segment, in KB or events per second; with a rate only"),
-        scaleFactor=_whole(0, _INT32, "how many segments replace one that is above the rate; with a rate only"),
+        targetRate=_whole(0, _INT32, "of each segment, in KB or events per second; ignored without a rate"),
+        scaleFactor=_whole(0, _INT32, "how many segments replace one that is above the rate; ignored without a rate"),
         minSegments=_whole(1, MAX_SEGMENTS_PER_STREAM, "1 unless given"),
     ),
-    "RetentionConfig": _object(
+    "RetentionConfig": _body(
         ("type",),
         type={"type": "string", "enum": ["LIMITED_DAYS", "LIMITED_SIZE_MB"]},
         value=_whole(0, MAX_RETENTION_VALUE, "days or MiB; 0 with timeBasedRetention"),
@@ -103,12 +111,12 @@ MODELS: Final[dict[str, Schema]] = {
         maxValue=_whole(0, MAX_RETENTION_VALUE, "days or MiB; 0 with maxTimeBasedRetention"),
         maxTimeBasedRetention=_model("TimeBasedRetention"),
     ),
-    "TimeBasedRetention": _object(
+    "TimeBasedRetention": _body(
         days=_whole(0, MAX_RETENTION_PART),
         hours=_whole(0, MAX_RETENTION_PART),
         minutes=_whole(0, MAX_RETENTION_PART),
     ),
-    "StreamState": _object(("streamState",), streamState={"type": "string", "enum": ["SEALED"]}),
+    "StreamState": _body(("streamState",), streamState={"type": "string", "enum": ["SEALED"]}),
     "ScalingEvents": _list(_model("ScaleMetadata")),
     "ScaleMetadata": _object(
         ("timestamp", "segments", "splits", "merges"),

@@ -52,6 +52,8 @@ def _constant(name: str) -> NoReturn:
 
 def check(schema: Schema, value: Any, models: Mapping[str, Schema], at: str = "the body") -> Any:
     """The value, with whole numbers as ints.  Raises Invalid for the first thing that does not fit, with its place."""
+    if "anyOf" in schema:  # of an optional field: something, or null, which is left out before
+        return check(schema["anyOf"][0], value, models, at)
     if "$ref" in schema:
         return check(models[schema["$ref"].rpartition("/")[2]], value, models, at)
     keywords = {name: bound for name, bound in schema.items() if name not in _REMARKS}
@@ -79,6 +81,8 @@ def _check_object(keywords: dict[str, Any], value: dict[str, Any], models: Mappi
     for name in value:
         if name not in properties:
             raise Invalid(f"{at} has no field {_shown(name)}: its fields are {', '.join(properties)}")
+    # As in Pravega: what is null is absent.
+    value = {name: found for name, found in value.items() if found is not None}
     for name in required:
         if name not in value:
             raise Invalid(f"{prefix}{name} is missing")

@@ -16,6 +16,7 @@ import asyncio
 import itertools
 import logging
 import ssl
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
@@ -203,8 +204,12 @@ class ControllerClient:
 
     async def delete_scope(self, scope: str, recursive: bool) -> None:
         """Delete a scope; `recursive` with all it holds.  Raises NotFound, Conflict when it is not empty."""
-        method = self.stub.deleteScopeRecursive if recursive else self.stub.deleteScope
-        reply = await self.call(method, pb.ScopeInfo(scope=scope))
+        info = pb.ScopeInfo(scope=scope)
+        if recursive:  # whose success does not tell whether there was a scope
+            with suppress(Forbidden):  # who may create and delete scopes need not read them
+                if not (await self.call(self.stub.checkScopeExists, info)).exists:
+                    raise NotFound(f"scope {scope} does not exist")
+        reply = await self.call(self.stub.deleteScopeRecursive if recursive else self.stub.deleteScope, info)
         if reply.status == pb.DeleteScopeStatus.SCOPE_NOT_FOUND:
             raise NotFound(f"scope {scope} does not exist")
         if reply.status == pb.DeleteScopeStatus.SCOPE_NOT_EMPTY:
@@ -296,13 +301,17 @@ class ControllerClient:
                 "scaling policy asks for: update the stream to lower that number"
             )
         if reply.status != pb.ScaleResponse.STARTED:
-            raise Invalid(f"stream {stream}: it is sealed, or the ranges do not replace those segments exactly")
+            raise Invalid(
+                f"stream {stream}: it is sealed or deleted, or the ranges do not replace those segments exactly"
+            )
         return int(reply.epoch)
 
     async def scaled(self, stream: StreamName, epoch: int) -> bool:
-        """Whether the scale that began in `epoch` is finished."""
+        """Whether the scale that began in `epoch` is finished.  Raises NotFound."""
         request = pb.ScaleStatusRequest(streamInfo=convert.stream_info(stream), epoch=epoch)
         reply = await self.call(self.stub.checkScale, request)
+        if reply.status == pb.ScaleStatusResponse.INVALID_INPUT:
+            raise NotFound(f"stream {stream} does not exist, or has no epoch {epoch}")
         return bool(reply.status == pb.ScaleStatusResponse.SUCCESS)
 
     # -- segments -----------------------------------------------------------------------------

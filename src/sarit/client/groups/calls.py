@@ -137,7 +137,7 @@ async def release(session: Session, scope: str, group: str, config: GroupConfig,
     if reply.status == status.SUBSCRIBER_NOT_FOUND:
         raise NotFound(f"reader group {scope}/{group} is no subscriber of stream {cut.stream}")
     if reply.status == status.STREAM_CUT_NOT_VALID:
-        raise Invalid(f"the cut does not cover stream {cut.stream} exactly once")
+        raise Invalid(f"the cut does not cover stream {cut.stream} exactly once, or lies before what was released")
     if reply.status == status.GENERATION_MISMATCH:
         raise Conflict(f"reader group {scope}/{group} has another generation than {config.generation}")
     if reply.status != status.SUCCESS:

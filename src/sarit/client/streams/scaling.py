@@ -31,7 +31,9 @@ def _check(count: int) -> None:
 def to_count(current: Sequence[SegmentRange], count: int) -> Plan:
     """`count` segments of equal width; those that are right already stay.  Raises Invalid."""
     _check(count)
-    wanted = keyspace.split_evenly(count)
+    # A stream that another client scaled has the same bounds, rounded in another way.
+    even = ((keys.low, keys.high) for keys in keyspace.split_evenly(count))
+    wanted = keyspace.snapped(even, (found.low for found in current))
     have = {KeyRange(found.low, found.high): found.segment for found in current}
     return [have[keys] for keys in sorted(have.keys() - set(wanted))], [keys for keys in wanted if keys not in have]
 

@@ -80,10 +80,10 @@ class GroupCalls:
         try:
             generation = await self._groups.update(request.scope, request.readerGroupName, group_record(request))
         except NotFound:
-            return _Update(status=_Update.RG_NOT_FOUND)
+            return _Update(status=_Update.RG_NOT_FOUND, generation=request.generation)
         # One status for both; our client takes it for another generation.
         except (Conflict, Invalid):
-            return _Update(status=_Update.INVALID_CONFIG)
+            return _Update(status=_Update.INVALID_CONFIG, generation=request.generation)
         return _Update(status=_Update.SUCCESS, generation=generation)
 
     async def deleteReaderGroup(self, request: pb.ReaderGroupInfo) -> pb.DeleteReaderGroupStatus:

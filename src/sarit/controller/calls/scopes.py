@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists, Invalid, NotFound
@@ -56,9 +57,8 @@ class ScopeCalls:
 
     async def deleteScopeRecursive(self, request: pb.ScopeInfo) -> pb.DeleteScopeStatus:
         try:
-            await self._scopes.delete_recursive(request.scope)
-        except NotFound:
-            return _Delete(status=_Delete.SCOPE_NOT_FOUND)
+            with suppress(NotFound):  # as in Pravega: what should be gone is gone
+                await self._scopes.delete_recursive(request.scope)
         except Exists:  # another client creates something during the deletion
             return _Delete(status=_Delete.SCOPE_NOT_EMPTY)
         return _Delete(status=_Delete.SUCCESS)

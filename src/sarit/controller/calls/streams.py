@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sarit.controller import keys
 from sarit.controller.model.streams import head
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed
-from sarit.core.keyspace import KeyRange
+from sarit.core.keyspace import snapped
 from sarit.core.names import SegmentId, is_internal_name, segment_name
 from sarit.rpc.convert import config_message, page_token, segment_id, segment_range, stream_config, stream_name
 from sarit.rpc.generated import controller_pb2 as pb
@@ -115,20 +115,23 @@ class StreamCalls:
     async def scale(self, request: pb.ScaleRequest) -> pb.ScaleResponse:
         name = stream_name(request.streamInfo)
         try:
-            ranges = [KeyRange(entry.start, entry.end) for entry in request.newKeyRanges]
+            ranges = snapped(((entry.start, entry.end) for entry in request.newKeyRanges), ())
             before, new = await self._streams.scale(name, list(request.sealedSegments), ranges)
         # Not all of the segments to replace are active any more.
         except Conflict:
             return _Scale(status=_Scale.PRECONDITION_FAILED)
         except QuotaExceeded:  # the status would not say why
             raise
-        except (Invalid, Sealed):
+        except (Invalid, Sealed, NotFound):
             return _Scale(status=_Scale.FAILURE)
         segments = [segment_range(name, s.segment, s.low, s.high) for s in new]
         return _Scale(status=_Scale.STARTED, segments=segments, epoch=before)
 
     async def checkScale(self, request: pb.ScaleStatusRequest) -> pb.ScaleStatusResponse:
-        found = await self._catalog.require(stream_name(request.streamInfo))
+        try:
+            found = await self._catalog.require(stream_name(request.streamInfo))
+        except NotFound:
+            return _Check(status=_Check.INVALID_INPUT)
         current = found.record.current.number
         if request.epoch > current or request.epoch < 0:
             return _Check(status=_Check.INVALID_INPUT)

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 _NO_RETENTION = 0
 
 
-def create(wanted: GroupRecord) -> GroupRecord:
-    """The record of a new group."""
-    return replace(wanted, state=State.CREATING, pending=False, leaving=())
+def create(wanted: GroupRecord, fresh_id: str) -> GroupRecord:
+    """Make the record of a new group; one without an id (all zeros) gets `fresh_id`, and begins at generation 0."""
+    new = replace(wanted, state=State.CREATING, pending=False, leaving=())
+    return new if wanted.group_id.strip("0-") else replace(new, group_id=fresh_id, generation=0)
 
 
 def update(present: GroupRecord, wanted: GroupRecord) -> GroupRecord:

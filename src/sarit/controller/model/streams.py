@@ -48,6 +48,7 @@ from sarit.controller.model.epochs import (
 )
 from sarit.controller.model.records import NO_WORK, State, StreamRecord, Work, WorkKind
 from sarit.core.errors import Conflict, Invalid, Sealed
+from sarit.core.keyspace import snapped
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName, transaction_segment
 from sarit.core.policies import ScaleType, StreamConfig
 
@@ -104,11 +105,12 @@ def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRec
 
 
 def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> StreamRecord:
-    """Replace the segments `replaced` by `ranges`; a record whose last scale was exactly this one is unchanged.
+    """Replace the segments `replaced` by ranges of the key space; if that was the last scale, the record is unchanged.
 
     Raises Sealed, Invalid (the ranges do not cover exactly what they replace), Conflict (segments that are not active,
     or fewer than the policy's minimum would remain)."""
     _require_active(record)
+    ranges = snapped(((asked.low, asked.high) for asked in ranges), (s.low for s in record.current.segments))
     if _is_repeated_scale(record, replaced, ranges):
         return record
     epoch = next_epoch(record.current, replaced, ranges, now_ms)
@@ -178,6 +180,12 @@ def next_number(record: StreamRecord) -> int:
     # Segments of a planned epoch may exist, though it was never published.
     planned = [highest_number(epoch) for epoch in record.work.epochs]
     return max([highest_number(record.current), *planned]) + 1
+
+
+def require_unsealed(record: StreamRecord) -> None:
+    """Raises Sealed for a stream that is sealed, or being sealed."""
+    if record.state in (State.SEALED, State.SEALING):
+        raise Sealed("the stream is sealed")
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -288,8 +296,7 @@ def _is_repeated_scale(record: StreamRecord, replaced: Sequence[int], ranges: Se
 
 def _require_active(record: StreamRecord) -> None:
     assert record.state in (State.ACTIVE, State.SEALED), "a command on a stream with pending work"
-    if record.state is State.SEALED:
-        raise Sealed("the stream is sealed")
+    require_unsealed(record)
 
 
 def _metering(config: StreamConfig) -> tuple[int, int]:

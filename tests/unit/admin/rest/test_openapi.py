@@ -68,6 +68,8 @@ def bodies(schema):
     """Values that fit, nearly fit, or do not."""
     odd = st.one_of(st.none(), st.booleans(), st.integers(-2, 300), st.floats(allow_nan=False, allow_infinity=False),
                     st.text("aä_ \0", max_size=3), st.just([]), st.just({}))  # fmt: skip
+    if "anyOf" in schema:
+        return st.one_of(bodies(schema["anyOf"][0]), st.none())
     if "$ref" in schema:
         return bodies(MODELS[schema["$ref"].rpartition("/")[2]])
     match schema["type"]:

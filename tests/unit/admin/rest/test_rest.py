@@ -106,6 +106,27 @@ async def test_a_stream_without_policies_has_one_segment_and_retains_all(made, r
 
 
 @on_rest
+async def test_null_is_as_absent_and_a_fixed_number_of_segments_ignores_rates(made, rest) -> None:
+    fixed = {"type": "FIXED_NUM_SEGMENTS", "targetRate": 5, "scaleFactor": 2, "minSegments": 2}
+    shown = {"type": "FIXED_NUM_SEGMENTS", "minSegments": 2}
+    size = {"type": "LIMITED_SIZE_MB", "value": 1, "timeBasedRetention": None, "maxValue": None}
+    body = {
+        "streamName": "t", "scalingPolicy": fixed, "retentionPolicy": size, "streamTags": None,
+        "timestampAggregationTimeout": None, "rolloverSizeBytes": None,
+    }  # fmt: skip
+    created = await rest.post("/v1/scopes/s/streams", json=body)
+    assert (created.status_code, created.json()["scalingPolicy"]) == (201, shown)
+    assert created.json()["retentionPolicy"] == {"type": "LIMITED_SIZE_MB", "value": 1}
+    changed = await rest.put(
+        "/v1/scopes/s/streams/t", json={"scalingPolicy": {**fixed, "targetRate": None}, "retentionPolicy": None}
+    )
+    assert (changed.status_code, changed.json()["scalingPolicy"]) == (200, shown)
+    assert "retentionPolicy" not in changed.json()
+    stored = (await made.client.stream_info("s/t")).config
+    assert (stored.scaling, stored.retention) == (ScalingPolicy(min_segments=2), RetentionPolicy())
+
+
+@on_rest
 async def test_lists_are_whole_or_in_pages(made, rest) -> None:
     names = ["S", "a", "b", "c"]
     for name in names:
@@ -230,7 +251,10 @@ async def test_wrong_requests_are_refused_and_change_nothing(made, rest) -> None
         ({"streamName": "x", "scalingPolicy": {**BY_EVENTS, "minSegments": 1.5}}, "is 1.5: give a whole number"),
         ({"streamName": "x", "scalingPolicy": {**BY_EVENTS, "targetRate": 1 << 31}}, "2147483647 or less"),
         ({"streamName": "x", "scalingPolicy": {**BY_EVENTS, "targetRate": 0}}, "needs a target rate"),
-        ({"streamName": "x", "scalingPolicy": {"type": "FIXED_NUM_SEGMENTS", "targetRate": 5}}, "no targetRate"),
+        ({"streamName": None}, "streamName is missing"),
+        ({"streamName": "x", "colour": None}, 'no field "colour"'),
+        ({"streamName": "x", "scalingPolicy": {"type": None}}, "scalingPolicy.type is missing"),
+        ({"streamName": "x", "streamTags": [None]}, "streamTags[0] is null: give a text"),
         ({"streamName": "x", "retentionPolicy": days}, "above 0"),
         ({"streamName": "x", "retentionPolicy": {**days, "value": 0, "timeBasedRetention": {}}}, "above 0"),
         ({"streamName": "x", "retentionPolicy": {**days, "value": 2, "timeBasedRetention": {"days": 1}}}, "one of"),

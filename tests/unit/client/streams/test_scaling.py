@@ -22,6 +22,8 @@ def test_plans_replace_the_fewest_segments() -> None:
     current = ranges(0.25, 0.5)
     assert scaling.to_count(current, 2) == ([SegmentId(0, 0), SegmentId(0, 1)], [KeyRange(0.0, 0.5)])
     assert scaling.to_count(ranges(0.5), 2) == ([], [])
+    thirds = ranges(0.3333333333333333, 0.6666666666666667)  # as another client may have rounded it
+    assert scaling.to_count(thirds, 3) == ([], [])
     assert scaling.split(current, SegmentId(0, 2), 2) == ([SegmentId(0, 2)], [KeyRange(0.5, 0.75), KeyRange(0.75, 1.0)])
     assert scaling.merge(current, [SegmentId(0, 1), SegmentId(0, 0)])[1] == [KeyRange(0.0, 0.5)]
     for segments in ([SegmentId(0, 0)], [SegmentId(0, 0), SegmentId(0, 2)]):
