@@ -17,8 +17,8 @@ class Facade:
 
     `attributes`: plain attributes of the asyncio object that become properties: name -> (type, docstring).
     `handles`: attributes that are wrapped when the object is made: name -> class.
-    `translated`: methods whose body runs on the caller's thread; `__aiter__` and `__aexit__` always do, unless they
-    are `delegated`.  `on_loop`: plain methods that must run on the loop, waited for; `posted`: those not waited for.
+    `translated`: methods whose body runs on the caller's thread; `__aexit__` always does, unless it is `delegated`.
+    `on_loop`: plain methods that must run on the loop, waited for; `posted`: those not waited for.
     `opened`: methods that return an object that is to be opened first.  `hidden`: public in the asyncio class alone,
     with the reason.  `overrides`: written by hand in `overrides.py`, with the reason; those of `direct` show
     signature and docstring alone, since each object has the asyncio method itself in their place.  `doc`, `docs`:
@@ -85,7 +85,6 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                 "Client",
                 doc="A connection to Sarit; may be shared by threads.  `close` ends all its writers and readers.",
                 handles={"coordination": "Coordination", "reader_groups": "ReaderGroups", "tables": "Tables"},
-                translated=frozenset({"list_scopes", "list_streams"}),
                 opened=frozenset({"reader"}),
                 hidden={"session": "shared by the asyncio parts"},
                 overrides={"close": "it ends the thread of the loop, too"},
@@ -142,7 +141,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
 
     Handing an event (or a batch) out counts as consuming it.  Events are fetched on the loop's thread and handed
     out on the caller's: a call that Ctrl-C interrupts consumes nothing.""",
-                translated=frozenset({"batches", "read_events", "read_arrow", "arrow_batches"}),
+                translated=frozenset({"read_events", "read_arrow"}),
                 posted=frozenset({"close"}),
                 hidden={
                     "client_closed": _CLIENT_CALLS,
@@ -200,7 +199,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
         "tables",
         "Key-value tables of the blocking client.",
         [
-            Facade("sarit.client.tables.table", "Tables", translated=frozenset({"list"})),
+            Facade("sarit.client.tables.table", "Tables"),
             Facade(
                 "sarit.client.tables.table",
                 "Table",
@@ -208,7 +207,6 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
 
     All methods raise NotFound (there is no such table), Invalid and Unavailable.""",
                 attributes={"name": ("StreamName", "`scope/table`.")},
-                translated=frozenset({"scan"}),
             ),
         ],
     ),
@@ -223,7 +221,6 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
 
     Make one with `client.transactional_writer(...)`.
     """,
-                translated=frozenset({"completed"}),
                 hidden={"closed": "called by its transactions"},
             ),
             Facade(
@@ -311,7 +308,7 @@ nor call the client.
                 "ReaderGroup",
                 attributes={"name": ("str", '"scope/group".')},
             ),
-            Facade("sarit.client.groups.group", "ReaderGroups", translated=frozenset({"list"})),
+            Facade("sarit.client.groups.group", "ReaderGroups"),
         ],
     ),
 )

@@ -15,8 +15,9 @@ method of an asyncio class there is one method of the same name, signature and d
 
 An `Iterable` argument becomes a list on the caller's thread, since a user's iterator may itself call the client.
 A method that hands out what was read is not delegated but *translated*: its body runs on the caller's thread, and only
-what it awaits runs on the loop.  So a call that Ctrl-C interrupts has consumed nothing, and an iterator crosses the
-threads once per batch, not once per event.
+what it awaits runs on the loop.  So a call that Ctrl-C interrupts has consumed nothing.  For the same reason iterators
+take lists on the loop, and items from them on the caller's thread (`LoopThread.iterate`): they cross the threads once
+per batch, not once per event.
 
 `tools/blocking_manifest.py` lists the classes and every exception from these rules, with its reason.
 """
@@ -319,7 +320,10 @@ class Generated:
         arguments = _passed(method, copied=isinstance(method, ast.AsyncFunctionDef))
         returns = _root(method.returns)
         result = f"{called}({arguments})"
-        if name in facade.translated or (name in ("__aiter__", "__aexit__") and name not in facade.delegated):
+        if name == "__aiter__":
+            yield "        return self._thread.iterate(aiter(self._inner))"
+            return
+        if name in facade.translated or (name == "__aexit__" and name not in facade.delegated):
             translated = Translation({*self.methods, *facade.overrides}, facade).body(method)
             for statement in translated:
                 self._names.use(self._source, statement, runtime=True)

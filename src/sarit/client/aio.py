@@ -23,6 +23,7 @@ from sarit.client.core.call_traces import CallTraces
 from sarit.client.core.connection import first_request_id
 from sarit.client.core.controller import ControllerClient
 from sarit.client.core.guard import check_call, guarded
+from sarit.client.core.iteration import Items, Mapped, Resumed
 from sarit.client.core.login import Credentials, Tls, default_credentials, default_tls
 from sarit.client.core.retry import RetryPolicy
 from sarit.client.core.session import Session
@@ -162,26 +163,23 @@ class Client:
             raise Invalid(f"{scope!r} is no name for a scope: letters, digits, '.' and '-', at most 250")
         return await self.session.with_retry(lambda: self.session.controller.create_scope(scope))
 
-    async def list_scopes(self) -> AsyncIterator[str]:
+    def list_scopes(self) -> AsyncIterator[str]:
         """All scopes, including those of the system, a page at a time."""
-        async for page in listing.scopes(self.session):
-            for scope in page:
-                yield scope
+        return Items(listing.scopes(self.session))
 
     async def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
         """Delete an empty scope, or with `recursive` all it holds.  Raises NotFound, Conflict (not empty)."""
         await self.session.with_retry_of_deletion(lambda: self.session.controller.delete_scope(scope, recursive))
 
-    async def list_streams(
-        self, scope: str, *, tag: str | None = None, internal: bool = False
-    ) -> AsyncIterator[StreamName]:
+    def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> AsyncIterator[StreamName]:
         """The streams of a scope, a page at a time; `tag`: only those with it; `internal`: also those of the system.
 
         What is created or deleted meanwhile may be listed or not.  Raises NotFound."""
-        async for page in listing.streams(self.session, scope, tag):
-            for stream in page:
-                if internal or is_user_name(stream.stream):
-                    yield stream
+
+        def wanted(page: list[StreamName]) -> list[StreamName]:
+            return [stream for stream in page if internal or is_user_name(stream.stream)]
+
+        return Items(Mapped(listing.streams(self.session, scope, tag), wanted))
 
     # -- streams ------------------------------------------------------------------------------
 
@@ -361,4 +359,4 @@ class Client:
         self, stream: str | StreamName, segment: SegmentId, start: int = 0, end: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
         """The events of one segment between two byte offsets as record batches (event, segment, offset)."""
-        return segment_batches(self.session, stream_name(stream), segment, start, end)
+        return Resumed(segment_batches(self.session, stream_name(stream), segment, start, end))

@@ -56,7 +56,7 @@ def call(face: str, target: object, method: str, *args, **kwargs) -> object:
     found = getattr(target, method)(*args, **kwargs)
     if inspect.iscoroutine(found):
         return asyncio.run(found)
-    if inspect.isasyncgen(found):
+    if hasattr(found, "__anext__"):
         return asyncio.run(anext(found))
     return next(found) if inspect.isgenerator(found) else found
 
@@ -255,7 +255,7 @@ async def _on_this_loop(target, method: str) -> object:
     found = getattr(target, method)()
     if inspect.iscoroutine(found):
         return await found
-    return await anext(found) if inspect.isasyncgen(found) else found
+    return await anext(found) if hasattr(found, "__anext__") else found
 
 
 def test_every_method_on_another_loop_raises_at_once(node):

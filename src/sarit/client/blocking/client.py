@@ -24,10 +24,8 @@ from sarit.client.blocking.overrides import ClientOverrides
 from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking.tables import Table, Tables
 from sarit.client.blocking.transactions import TransactionalWriter
-from sarit.client.core import listing
 from sarit.client.core.guard import guarded
 from sarit.core.limits import DEFAULT_TRANSACTION_LEASE_SECONDS, DEFAULT_WRITER_BUFFER_BYTES
-from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,8 +68,7 @@ class Client:
 
     def list_scopes(self) -> Iterator[str]:
         """All scopes, including those of the system, a page at a time."""
-        for page in self._thread.iterate(listing.scopes(self._inner.session)):
-            yield from page
+        return self._thread.iterate(self._inner.list_scopes())
 
     def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
         """Delete an empty scope, or with `recursive` all it holds.  Raises NotFound, Conflict (not empty)."""
@@ -81,10 +78,7 @@ class Client:
         """The streams of a scope, a page at a time; `tag`: only those with it; `internal`: also those of the system.
 
         What is created or deleted meanwhile may be listed or not.  Raises NotFound."""
-        for page in self._thread.iterate(listing.streams(self._inner.session, scope, tag)):
-            for stream in page:
-                if internal or is_user_name(stream.stream):
-                    yield stream
+        return self._thread.iterate(self._inner.list_streams(scope, tag=tag, internal=internal))
 
     def create_stream(
         self,

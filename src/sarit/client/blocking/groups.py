@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client.core import listing
 from sarit.client.core.guard import guarded
-from sarit.client.groups.reader import GroupEvent
 from sarit.core.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS
-from sarit.core.names import READER_GROUP_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.group import ReaderGroups as AioReaderGroups
     from sarit.client.groups.position import Checkpoint, Position
     from sarit.client.groups.progress import SegmentProgress
-    from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch
+    from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
     from sarit.client.groups.reader import GroupReader as AioGroupReader
     from sarit.client.groups.values import GroupConfig, GroupSegment
     from sarit.client.streams.event_time import TimeWindow
@@ -90,12 +87,7 @@ class GroupReader:
 
     def __iter__(self) -> Iterator[GroupEvent]:
         """The events, one by one, until everything is read; checkpoints are passed without being handed out."""
-        while True:
-            found = self.read()
-            if isinstance(found, GroupEvent):
-                yield found
-            elif found is None:
-                return
+        return self._thread.iterate(aiter(self._inner))
 
     def close(self, position: Position | None = None, *, rewind: bool = False) -> None:
         """Leave the group; other readers continue at `position`, or after the last event handed out.
@@ -267,10 +259,7 @@ class ReaderGroups:
 
     def list(self, scope: str) -> Iterator[str]:
         """The names of the groups of a scope, a page at a time.  Raises NotFound."""
-        for page in self._thread.iterate(listing.streams(self._inner._session, scope)):
-            for found in page:
-                if found.stream.startswith(READER_GROUP_PREFIX):
-                    yield f"{scope}/{found.stream.removeprefix(READER_GROUP_PREFIX)}"
+        return self._thread.iterate(self._inner.list(scope))
 
     def delete(self, name: str) -> None:
         """Delete a group; its readers fail.  Raises NotFound."""

@@ -168,8 +168,7 @@ class BatchReader:
 
     def __iter__(self) -> Iterator[bytes]:
         """The events one by one.  Raises Truncated."""
-        for events in self.batches():
-            yield from events
+        return self._thread.iterate(aiter(self._inner))
 
 
 @guarded("_inner._session")

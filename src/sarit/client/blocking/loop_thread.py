@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from sarit.client.core.iteration import Items, Mapped
 from sarit.core.errors import Invalid
 from sarit.core.limits import CANCEL_GRACE_SECONDS, EXIT_FLUSH_SECONDS
 from sarit.env.event_loop import new_event_loop
@@ -135,7 +136,7 @@ class RunningLoop:
                     call.abandon()
 
     def close_soon(self, items: AsyncIterator[Any]) -> None:
-        """On the loop: close an asynchronous generator."""
+        """On the loop: close an asynchronous iterator."""
         self._spawn(_close(items))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -232,7 +233,17 @@ class LoopThread:
             self.running.calls.pop(call, None)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items of an asynchronous generator, each waited for; the generator is closed at the end."""
+        """The items of an asynchronous iterator, each waited for; the iterator is closed at the end.
+
+        What is at hand is handed out on the caller's thread: one that Ctrl-C interrupts consumes nothing."""
+        if isinstance(items, Items):
+            for some in self.iterate(items.lists):
+                yield from some
+            return
+        if isinstance(items, Mapped):
+            for found in self.iterate(items.source):
+                yield items.change(found)
+            return
         try:
             while (item := self.run(_next(items))) is not None:
                 yield item

@@ -122,13 +122,11 @@ class EventReader:
 
     def __iter__(self) -> Iterator[bytes]:
         """The events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
-        while (current := self._run(self._inner._next_events())) is not None:
-            yield from current.left
+        return self._thread.iterate(aiter(self._inner))
 
     def batches(self) -> Iterator[list[bytes]]:
         """The events in lists, as they come."""
-        while (current := self._run(self._inner._next_events())) is not None:
-            yield list(current.left)
+        return self._thread.iterate(self._inner.batches())
 
     def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
         """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
@@ -152,8 +150,7 @@ class EventReader:
 
     def arrow_batches(self, most: int | None = None) -> Iterator[pa.RecordBatch]:
         """The events in record batches, as they come."""
-        while (batch := self.read_arrow(most)) is not None:
-            yield batch
+        return self._thread.iterate(self._inner.arrow_batches(most))
 
     def position(self) -> StreamCut:
         """The position after the last event handed out: a reader started here continues with the next event."""

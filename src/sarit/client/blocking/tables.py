@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.client.core.guard import guarded
-from sarit.client.tables import calls
 from sarit.client.tables.scans import PAGE_ENTRIES
 
 if TYPE_CHECKING:
@@ -54,8 +53,7 @@ class Tables:
 
     def list(self, scope: str) -> Iterator[StreamName]:
         """The tables of a scope, a page at a time.  Raises NotFound."""
-        for page in self._thread.iterate(calls.pages(self._inner._session, scope)):
-            yield from page
+        return self._thread.iterate(self._inner.list(scope))
 
 
 @guarded("_inner._session")
@@ -148,8 +146,9 @@ class Table:
         `first`, `last`: inclusive bounds, of secondary keys when `primary` is given, else of primary ones; they may
         be shorter than a key.  `prefix`: keys that begin with it.  Not a snapshot: an entry changed during the scan is
         seen before or after its change."""
-        for entries in self.scan_pages(primary, first=first, last=last, prefix=prefix, page_entries=page_entries):
-            yield from entries
+        return self._thread.iterate(
+            self._inner.scan(primary, first=first, last=last, prefix=prefix, page_entries=page_entries)
+        )
 
     def scan_pages(
         self,

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from sarit.client.blocking.overrides import TransactionOverrides
 from sarit.client.core.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from uuid import UUID
 
     import pyarrow as pa
 
@@ -71,8 +71,7 @@ class TransactionalWriter:
 
     def completed(self) -> Iterator[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
-        for number, status in self._run(self._inner._session.with_retry(self._inner._calls.completed)):
-            yield (UUID(int=number), status)
+        return self._thread.iterate(self._inner.completed())
 
     def close(self) -> None:
         """Release open transactions: each can be resumed by its id until its lease expires, then it is aborted."""

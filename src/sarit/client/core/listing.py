@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from sarit.client.core.iteration import Pulled
 from sarit.rpc.generated import controller_pb2 as pb
 
 if TYPE_CHECKING:
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def pages(
-    session: Session, page_after: Callable[[Token], Awaitable[tuple[list[T], Token]]]
-) -> AsyncIterator[list[T]]:
-    """All pages, none of them empty; each is requested when the one before is used up."""
+def pages(session: Session, page_after: Callable[[Token], Awaitable[tuple[list[T], Token]]]) -> AsyncIterator[list[T]]:
+    """Iterate over all pages, none of them empty; each is requested when the one before is used up."""
     token = pb.ContinuationToken()
-    while True:
+
+    async def pull() -> list[T] | None:
+        nonlocal token
         found, token = await session.with_retry(partial(page_after, token))
-        if not found:
-            return
-        yield found
+        return found or None
+
+    return Pulled(pull)
 
 
 def scopes(session: Session) -> AsyncIterator[list[str]]:

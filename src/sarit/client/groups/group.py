@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sarit.client.core import listing
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Items, Mapped, Pulled
 from sarit.client.groups import calls, generations, progress, stream_cuts
 from sarit.client.groups import state as group_state
 from sarit.client.groups.checkpoints import SILENT
@@ -259,13 +260,16 @@ class ReaderGroup:
 
     # -- notifications --------------------------------------------------------------------------------
 
-    async def segments_changed(self) -> AsyncIterator[tuple[int, int]]:
+    def segments_changed(self) -> AsyncIterator[tuple[int, int]]:
         """The number of readable segments and the number of readers: now, and after every change."""
         seen: tuple[int, int] | None = None
-        while True:
-            counts = await self._wait_for(functools.partial(_counts, last=seen), None)
-            yield counts
-            seen = counts
+
+        async def changed() -> tuple[int, int]:
+            nonlocal seen
+            seen = await self._wait_for(functools.partial(_counts, last=seen), None)
+            return seen
+
+        return Pulled(changed)
 
     async def end_of_data(self, timeout: float | None = None) -> None:
         """Wait until everything was read: up to the ends given, or of streams that are sealed.
@@ -341,12 +345,14 @@ class ReaderGroups:
             raise NotFound(f"reader group {name} was not completed by its creator: create it again")
         return ReaderGroup(self._session, shared)
 
-    async def list(self, scope: str) -> AsyncIterator[str]:
+    def list(self, scope: str) -> AsyncIterator[str]:
         """The names of the groups of a scope, a page at a time.  Raises NotFound."""
-        async for page in listing.streams(self._session, scope):
-            for found in page:
-                if found.stream.startswith(READER_GROUP_PREFIX):
-                    yield f"{scope}/{found.stream.removeprefix(READER_GROUP_PREFIX)}"
+
+        def groups(page: Iterable[StreamName]) -> Iterable[str]:
+            names = [found.stream for found in page if found.stream.startswith(READER_GROUP_PREFIX)]
+            return [f"{scope}/{name.removeprefix(READER_GROUP_PREFIX)}" for name in names]
+
+        return Items(Mapped(listing.streams(self._session, scope), groups))
 
     async def delete(self, name: str) -> None:
         """Delete a group; its readers fail.  Raises NotFound."""

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Pulled
 from sarit.client.core.parts import watch, weakly
 from sarit.client.groups import state as group_state
 from sarit.client.groups.member import Member
@@ -251,14 +252,14 @@ class GroupReader:
             self._handed_out_offset, batch = found.column(2)[0].as_py(), found
         return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
 
-    async def __aiter__(self) -> AsyncIterator[GroupEvent]:
+    def __aiter__(self) -> AsyncIterator[GroupEvent]:
         """The events, one by one, until everything is read; checkpoints are passed without being handed out."""
-        while True:
-            found = await self.read()
-            if isinstance(found, GroupEvent):
-                yield found
-            elif found is None:
-                return
+        return Pulled(self._next_event)
+
+    async def _next_event(self) -> GroupEvent | None:
+        while isinstance(found := await self.read(), CheckpointEvent):
+            pass
+        return found
 
     async def _next(self, timeout: float | None, arrow: bool = False) -> Any:
         """Events not handed out yet (or a record batch); a checkpoint; None at the end, or after `timeout`."""

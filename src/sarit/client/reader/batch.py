@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Items, Resumed
 from sarit.client.core.segments import segment_infos
 from sarit.client.reader.boundaries import locate
 from sarit.client.reader.cursor import BoundaryWalk, EventCursor, arrow_schema
@@ -189,7 +190,7 @@ class _ParallelRead(Generic[T]):
         self._parts: asyncio.Queue[T | _WorkerEnded] = asyncio.Queue(PIECES_AHEAD * parallel)
         self._parallel = min(parallel, len(slices))
 
-    async def run(self) -> AsyncIterator[T]:
+    async def run(self) -> AsyncGenerator[T, None]:
         """All parts, in no order.  The first failure ends the whole."""
         tasks = [asyncio.ensure_future(self._run_worker()) for _ in range(self._parallel)]
         running = len(tasks)
@@ -262,14 +263,13 @@ class BatchReader:
         """Lists of events; those of one segment in order.  Raises Truncated."""
         return self._read_parallel(as_events)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
         """The events one by one.  Raises Truncated."""
-        async for events in self.batches():
-            for event in events:
-                yield event
+        return Items(self.batches())
 
     def _read_parallel(self, parse: Callable[[EventCursor, Buffer], T | None]) -> AsyncIterator[T]:
-        return _ParallelRead(self._session, list(self.slices), parse, self._parallel, self._skip_truncated).run()
+        read = _ParallelRead(self._session, list(self.slices), parse, self._parallel, self._skip_truncated)
+        return Resumed(read.run())
 
 
 # -- the next cut ---------------------------------------------------------------------------------

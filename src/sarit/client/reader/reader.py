@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.client.core.deadline import within
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Items, Mapped, Pulled
 from sarit.client.core.parts import watch, weakly
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
 from sarit.client.reader.fetch import SegmentFetch
@@ -27,7 +28,7 @@ from sarit.core.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGME
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     import pyarrow as pa
 
@@ -96,16 +97,13 @@ class EventReader:
 
     # -- reading ------------------------------------------------------------------------------
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
         """The events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
-        while (current := await self._next_events()) is not None:
-            for event in current.left:
-                yield event
+        return Items(Pulled(partial(_left, self)))
 
-    async def batches(self) -> AsyncIterator[list[bytes]]:
+    def batches(self) -> AsyncIterator[list[bytes]]:
         """The events in lists, as they come."""
-        while (current := await self._next_events()) is not None:
-            yield list(current.left)
+        return Mapped(Pulled(partial(_left, self)), list)
 
     async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
         """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
@@ -146,10 +144,11 @@ class EventReader:
             return batch.slice(0, most)
         return batch
 
-    async def arrow_batches(self, most: int | None = None) -> AsyncIterator[pa.RecordBatch]:
+    def arrow_batches(self, most: int | None = None) -> AsyncIterator[pa.RecordBatch]:
         """The events in record batches, as they come."""
-        while (batch := await self.read_arrow(most)) is not None:
-            yield batch
+        if most is not None:
+            check_most(most)
+        return Mapped(Pulled(partial(_has_table, self)), lambda _: self.take_table(most))
 
     def position(self) -> StreamCut:
         """The position after the last event handed out: a reader started here continues with the next event."""
@@ -379,6 +378,15 @@ class EventReader:
                 "start at the head (or at a later position), or read with skip_truncated=True",
                 start,
             )
+
+
+async def _left(reader: EventReader) -> Iterator[bytes] | None:
+    current = await reader._next_events()
+    return None if current is None else current.left
+
+
+async def _has_table(reader: EventReader) -> bool | None:
+    return await reader.next_table() or None
 
 
 def _parsed(reader: EventReader, parse: Callable[..., T], *piece: Any) -> T:

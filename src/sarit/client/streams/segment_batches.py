@@ -10,7 +10,7 @@ from sarit.client.reader.fetch import SegmentFetch
 from sarit.core.errors import Corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     import pyarrow as pa
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 async def segment_batches(
     session: Session, stream: StreamName, segment: SegmentId, start: int, end: int | None
-) -> AsyncIterator[pa.RecordBatch]:
+) -> AsyncGenerator[pa.RecordBatch, None]:
     """The events of one segment between two offsets as record batches (event, segment, offset).
 
     `end` None: to the end of the segment, waiting at its tail until it is sealed.  Raises Truncated, NotFound.

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Resumed
 from sarit.client.core.segments import resolve_cut
 from sarit.client.reader import batch, boundaries, pointers
 from sarit.client.streams import history, scaling
@@ -96,7 +97,7 @@ class Stream:
 
     def read_slice(self, part: Slice) -> AsyncIterator[pa.RecordBatch]:
         """One slice of a batch, which may have come from another process, as record batches.  Raises Truncated."""
-        return batch.read_slice(self._session, part, batch.as_arrow())
+        return Resumed(batch.read_slice(self._session, part, batch.as_arrow()))
 
     async def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
         """A cut about `distance_bytes` bytes after `start`; `start` itself at the tail.

@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Pulled
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Corrupt, Invalid, SaritError
 from sarit.core.limits import MAX_CONFIGURATION_BYTES
@@ -148,12 +149,18 @@ class SharedConfiguration:
         """Wait until `version` differs from `since`; the new version.  Raises the failure that ended the following."""
         return await self._follower.until(lambda: None if self.version == since else self.version)
 
-    async def watch(self) -> AsyncIterator[Values]:
+    def watch(self) -> AsyncIterator[Values]:
         """The settings now, and after every change; changes in quick succession may be seen as one."""
-        while True:
-            version = self.version
-            yield self.values
-            await self.changed(version)
+        seen: int | None = None
+
+        async def pull() -> Values:
+            nonlocal seen
+            if seen is not None:
+                await self.changed(seen)
+            seen = self.version
+            return self.values
+
+        return Pulled(pull)
 
     async def close(self) -> None:
         """Stop following."""

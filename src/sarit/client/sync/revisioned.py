@@ -25,6 +25,7 @@ from uuid import UUID
 
 from sarit.client.core.connection import APPENDS, Connection
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Items, Pulled
 from sarit.client.core.replies import error_of, expect
 from sarit.client.core.segments import ask_store, segment_info, truncate_segment
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated, Unavailable
@@ -52,7 +53,7 @@ from sarit.wire.commands import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from sarit.client.core.session import Backoff, Session
     from sarit.core.names import SegmentId, StreamName
@@ -120,53 +121,26 @@ class RevisionedStream:
         """The revision the oldest entry begins at."""
         return Revision((await self._info()).start_offset)
 
-    async def read_from(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
+    def read_from(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
         """The entries after `start` as of now, each with the revision after it.
 
         Raises Truncated (`start` lies below the oldest entry), Invalid (it lies beyond the newest), Corrupt."""
-        info = await self._info()
-        if start.offset < info.start_offset:
-            raise Truncated(f"{self._name}: offset {start.offset} was truncated", info.start_offset)
-        if start.offset > info.end_offset:
-            raise Invalid(f"{self._name}: offset {start.offset} lies beyond the end, {info.end_offset}")
-        if start.offset < info.end_offset:
-            async for found in self._entries(start, info.end_offset):
-                yield found
 
-    async def read_news(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
+        async def end() -> int:
+            info = await self._info()
+            if start.offset < info.start_offset:
+                raise Truncated(f"{self._name}: offset {start.offset} was truncated", info.start_offset)
+            if start.offset > info.end_offset:
+                raise Invalid(f"{self._name}: offset {start.offset} lies beyond the end, {info.end_offset}")
+            return int(info.end_offset)
+
+        return Items(Pulled(_Entries(self, start, end).next))
+
+    def read_news(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
         """As `read_from`, in one request instead of two, for a caller that knows of an entry after `start`.
 
         Waits for one when there is none.  Raises Truncated, Corrupt."""
-        async for found in self._entries(start, None):
-            yield found
-
-    async def _entries(self, start: Revision, end: int | None) -> AsyncIterator[tuple[Revision, bytes]]:
-        """Entries up to `end`, or up to the tail."""
-        buffered, offset, at_tail = bytearray(), start.offset, False
-        while offset < end if end is not None else not at_tail or buffered:
-            wanted = REVISIONED_READ_BYTES if end is None else min(REVISIONED_READ_BYTES, end - offset - len(buffered))
-            data, at_tail = await self._read(offset + len(buffered), wanted)
-            buffered += data
-            # A full read may have stopped at the last byte.  To read on there would wait for a new entry.
-            if end is None and not at_tail:
-                end = (await self._info()).end_offset
-            at = 0
-            while (length := self._entry_length(buffered, at, offset)) is not None:
-                value = bytes(buffered[at + EVENT_HEADER_BYTES : at + length])
-                at += length
-                yield Revision(offset + at), value
-            del buffered[:at]
-            offset += at
-
-    def _entry_length(self, buffered: bytearray, at: int, offset: int) -> int | None:
-        """The length of the entry at `at`, header included; None while it is not complete."""
-        if len(buffered) - at < EVENT_HEADER_BYTES:
-            return None
-        kind, length = _HEADER.unpack_from(buffered, at)
-        if kind != 0 or not 0 <= length <= MAX_REVISIONED_ENTRY_BYTES:
-            raise Corrupt(f"{self._name}: no entry begins at offset {offset + at}")
-        whole = EVENT_HEADER_BYTES + int(length)
-        return whole if len(buffered) - at >= whole else None
+        return Items(Pulled(_Entries(self, start, None).next))
 
     async def wait_beyond(self, revision: Revision) -> None:
         """Wait until there may be more than `revision`: an entry, a truncation, a seal, or some seconds have passed."""
@@ -289,6 +263,65 @@ class RevisionedStream:
             # Otherwise the stream is truncated that far already, and nothing is left to do.
             if error.start_offset < revision.offset:
                 raise
+
+
+class _Entries:
+    """The entries of a stream after a revision, in lists: up to what `end` returns, or (None) up to the tail."""
+
+    def __init__(self, stream: RevisionedStream, start: Revision, end: Callable[[], Awaitable[int]] | None) -> None:
+        self._stream = stream
+        self._find_end = end
+        self._end: int | None = None
+        self._offset = start.offset
+        self._buffered = bytearray()
+        self._at_tail = False
+
+    def __repr__(self) -> str:
+        return f"_Entries(of {self._stream!r} from {self._offset} to {self._end})"
+
+    async def next(self) -> list[tuple[Revision, bytes]] | None:
+        """Read some entries; None at the end.  A cancelled call changes nothing."""
+        if self._find_end is not None:
+            self._end, self._find_end = await self._find_end(), None
+        while True:
+            found = self._parsed()
+            if found:
+                return found
+            here, end = self._offset + len(self._buffered), self._end
+            if self._offset >= end if end is not None else self._at_tail and not self._buffered:
+                return None
+            wanted = REVISIONED_READ_BYTES if end is None else min(REVISIONED_READ_BYTES, end - here)
+            data, at_tail = await self._stream._read(here, wanted)
+            # A full read may have stopped at the last byte.  To read on there would wait for a new entry.
+            if end is None and not at_tail:
+                end = (await self._stream._info()).end_offset
+            self._buffered += data
+            self._at_tail, self._end = at_tail, end
+
+    def _parsed(self) -> list[tuple[Revision, bytes]]:
+        """Take the whole entries from the buffer, up to a damaged one.  Raises Corrupt if that is the first."""
+        found, at = list[tuple[Revision, bytes]](), 0
+        try:
+            while (length := self._entry_length(at)) is not None:
+                value = bytes(self._buffered[at + EVENT_HEADER_BYTES : at + length])
+                at += length
+                found.append((Revision(self._offset + at), value))
+        except Corrupt:
+            if not found:
+                raise
+        del self._buffered[:at]
+        self._offset += at
+        return found
+
+    def _entry_length(self, at: int) -> int | None:
+        """The length of the entry at `at`, header included; None while it is not complete."""
+        if len(self._buffered) - at < EVENT_HEADER_BYTES:
+            return None
+        kind, length = _HEADER.unpack_from(self._buffered, at)
+        if kind != 0 or not 0 <= length <= MAX_REVISIONED_ENTRY_BYTES:
+            raise Corrupt(f"{self._stream!r}: no entry begins at offset {self._offset + at}")
+        whole = EVENT_HEADER_BYTES + int(length)
+        return whole if len(self._buffered) - at >= whole else None
 
 
 async def open_or_create(session: Session, stream: StreamName) -> RevisionedStream:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Items, Resumed
 from sarit.client.tables import calls
 from sarit.client.tables.changes import (
     MAX_BATCH_KEYS,
@@ -37,7 +38,7 @@ from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName
 from sarit.env.background import gather
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
     from typing import Any, TypeVar
 
     from sarit.client.core.session import Session
@@ -75,11 +76,9 @@ class Tables:
         name = table_name(table)
         await self._session.with_retry_of_deletion(lambda: calls.delete(self._session.controller, name))
 
-    async def list(self, scope: str) -> AsyncIterator[StreamName]:
+    def list(self, scope: str) -> AsyncIterator[StreamName]:
         """The tables of a scope, a page at a time.  Raises NotFound."""
-        async for page in calls.pages(self._session, scope):
-            for name in page:
-                yield name
+        return Items(calls.pages(self._session, scope))
 
 
 @guarded("_session")
@@ -220,7 +219,7 @@ class Table:
             ]
         return out
 
-    async def scan(
+    def scan(
         self,
         primary: Part | None = None,
         *,
@@ -234,11 +233,9 @@ class Table:
         `first`, `last`: inclusive bounds, of secondary keys when `primary` is given, else of primary ones; they may
         be shorter than a key.  `prefix`: keys that begin with it.  Not a snapshot: an entry changed during the scan is
         seen before or after its change."""
-        async for entries in self.scan_pages(primary, first=first, last=last, prefix=prefix, page_entries=page_entries):
-            for entry in entries:
-                yield entry
+        return Items(self.scan_pages(primary, first=first, last=last, prefix=prefix, page_entries=page_entries))
 
-    async def scan_pages(
+    def scan_pages(
         self,
         primary: Part | None = None,
         *,
@@ -250,14 +247,18 @@ class Table:
     ) -> AsyncIterator[list[Entry]]:
         """As `scan`, in lists.  `partition`: the entries of this one of `partitions` alone."""
         _check_page(page_entries)
-        layout = await self._layout()
-        low, high = layout.bounds(primary, first, last, prefix)
-        partitions = self._range(layout, low, primary, partition)
-        cursors = [PageCursor(partition.page, low, high, page_entries) for partition in partitions]
-        async for page in self._pages(merged(cursors, page_entries)):
-            yield [layout.entry(bytes(found.key), bytes(found.value), found.version) for found in page]
 
-    async def scan_keys(
+        async def pages() -> AsyncGenerator[list[Entry], None]:
+            layout = await self._layout()
+            low, high = layout.bounds(primary, first, last, prefix)
+            partitions = self._range(layout, low, primary, partition)
+            cursors = [PageCursor(partition.page, low, high, page_entries) for partition in partitions]
+            async for page in self._pages(merged(cursors, page_entries)):
+                yield [layout.entry(bytes(found.key), bytes(found.value), found.version) for found in page]
+
+        return Resumed(pages())
+
+    def scan_keys(
         self,
         primary: Part | None = None,
         *,
@@ -268,13 +269,16 @@ class Table:
     ) -> AsyncIterator[Entry]:
         """As `scan`, with empty values."""
         _check_page(page_entries)
-        layout = await self._layout()
-        low, high = layout.bounds(primary, first, last, prefix)
-        partitions = self._range(layout, low, primary)
-        cursors = [PageCursor(partition.key_page, low, high, page_entries) for partition in partitions]
-        async for page in self._pages(merged(cursors, page_entries)):
-            for found in page:
-                yield layout.entry(bytes(found.key), b"", found.version)
+
+        async def pages() -> AsyncGenerator[list[Entry], None]:
+            layout = await self._layout()
+            low, high = layout.bounds(primary, first, last, prefix)
+            partitions = self._range(layout, low, primary)
+            cursors = [PageCursor(partition.key_page, low, high, page_entries) for partition in partitions]
+            async for page in self._pages(merged(cursors, page_entries)):
+                yield [layout.entry(bytes(found.key), b"", found.version) for found in page]
+
+        return Items(Resumed(pages()))
 
     def _range(
         self, layout: Layout, low: bytes, primary: Part | None, only: SegmentId | None = None

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from sarit.client.core.guard import guarded
+from sarit.client.core.iteration import Items, Pulled
 from sarit.client.core.values import TransactionStatus
 from sarit.client.transactions.calls import TransactionCalls
 from sarit.client.transactions.outcomes import TransactionOutcomes
@@ -191,10 +192,19 @@ class TransactionalWriter:
         if status is not TransactionStatus.OPEN:
             raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
 
-    async def completed(self) -> AsyncIterator[tuple[UUID, TransactionStatus]]:
+    def completed(self) -> AsyncIterator[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
-        for number, status in await self._session.with_retry(self._calls.completed):
-            yield UUID(int=number), status
+        asked = False
+
+        async def once() -> list[tuple[UUID, TransactionStatus]] | None:
+            nonlocal asked
+            if asked:
+                return None
+            found = await self._session.with_retry(self._calls.completed)
+            asked = True
+            return [(UUID(int=number), status) for number, status in found]
+
+        return Items(Pulled(once))
 
     async def _ended(self, number: int, reported: TransactionStatus, wanted: TransactionStatus) -> None:
         # Not reported: another controller, or a decision that takes longer than the call.  Then it is polled.
