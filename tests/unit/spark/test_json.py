@@ -69,7 +69,9 @@ payloads = documents.map(lambda found: json.dumps(found).encode()) | st.sampled_
     [b"", b" ", b"{}", b" { } ", b"{", b"}", b'{"a":1}{"a":2}', b'{"a":[{"x":1},', b'{"a":2}]}',
      b"\xff", b'{"b":"\xff"}',
      b'{"a":1,"a":2}', b'{"a":1}\n', b'\n{"a":\n1}', b'{"row":7}', b'{"a":1} x', b'\xef\xbb\xbf{"a":1}',
-     b'{"b":"a\nb"}']
+     b'{"b":"a\nb"}', b'{"x":[', b'{"y":1}]}{"row":1,"a":5}', b'{"y":1}]}{"row":2,"a":5}', b'{"x":"}', b'{"a":1}]}',
+     b'{"f":"0000-02-29"}', b'{"j":"0000-12-31T23:59:59"}', b'{"e":"0000-01-01T00:00:00+18:00"}',
+     b'{"e":"2026-01-01T00:00:00+18:01"}', b'{"e":"9999-12-31T23:59:59-23:00"}', b'{"c":1e400}', b'{"a":-0,"c":-0}']
 )  # fmt: skip
 
 
@@ -108,6 +110,25 @@ def test_one_bad_document_among_many_is_the_only_one():
 def test_two_payloads_that_make_one_document_are_two_bad_rows():
     made = [b'{"a":[{"x":1},', b'{"y":2}]}', b'{"a":1}{"a":2}', b""]
     assert values("a bigint", made) == ([(None,)] * 4, [True] * 4)
+    made = [b'{"x":[', b'{"y":1}]}{"row":1,"a":5}']
+    assert values("a bigint", made) == ([(None,)] * 2, [True] * 2)
+
+
+@given(st.lists(payloads, min_size=2, max_size=4))
+@settings(deadline=None, max_examples=200)
+def test_payload_is_decoded_whatever_stands_beside_it(made):
+    reader = JsonReader(schema_of(ALL), "UTC")
+    whole, alone = reader.read(pa.array(made, pa.binary())), [reader.read(pa.array([one], pa.binary())) for one in made]
+    assert whole.bad.tolist() == [bool(one.bad[0]) for one in alone]
+    for at, column in enumerate(whole.columns):
+        assert column.equals(pa.concat_arrays([one.columns[at] for one in alone]))
+
+
+def test_year_0_is_a_year():
+    for made in ([b'{"v":"0000-02-29"}'], [b'{"v":"0000-02-29"}', b""]):
+        assert read("v date", made).columns[0].cast(pa.int32())[0].as_py() == -719_469
+        moment = read("v timestamp", [one.replace(b"29", b"29T00:00:00.5Z") for one in made]).columns[0]
+        assert moment.cast(pa.int64())[0].as_py() == -719_469 * 86_400_000_000 + 500_000
 
 
 def test_batch_is_divided_where_it_is_large(monkeypatch):

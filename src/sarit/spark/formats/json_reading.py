@@ -2,7 +2,9 @@
 
 *The fast way.*  Arrow's JSON reader takes a whole batch at once.  It is strict, and refuses what is not exactly of the
 wanted type.  But it reads documents, not lines: one payload may hold two documents, and two payloads may make one.  So
-each payload gets a member of its own, its number, and the rows must come back with all numbers in order.
+each payload must begin with a bracket and end with one: then the documents of a payload end where it ends, as no JSON
+has "}" and "{" beside each other within a document.  As many documents as payloads are then one document in each.  The
+number of a payload, a member that is added to it, proves their order.
 
 *The exact way.*  Where Arrow refuses a batch, smaller pieces of it are tried, and the pieces that it refuses are
 decoded payload by payload (`json_values.py`).  Both ways give the same columns where the first gives any (a test
@@ -39,11 +41,12 @@ if TYPE_CHECKING:
 
 _MEMBER: Final = r"^\{[ \t\r\n]*\""
 _EMPTY: Final = r"^\{[ \t\r\n]*\}"
+_END: Final = r"\}[ \t\r\n]*$"
 _SPACE: Final = " \t\r\n"
 # What Arrow and Spark read alike; other texts are left to the exact way.
 _DATE: Final = r"^\d{4}-\d{2}-\d{2}$"
 _TIME: Final = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?"
-_ZONE: Final = r"(Z|[+-]\d{2}:\d{2})"
+_ZONE: Final = r"(Z|[+-](0\d|1[0-7]):[0-5]\d|[+-]18:00)"
 _PIECES: Final = 16
 _FEW: Final = 64
 
@@ -125,6 +128,8 @@ class JsonReader:
     def _table(self, payloads: pa.Array) -> pa.Table:
         # The cast checks that they are UTF-8, which Arrow's reader does not.
         texts = payloads.cast(pa.large_binary()).cast(pa.large_string())
+        if not pc.all(pc.match_substring_regex(texts, _END)).as_py():
+            raise _NotExact
         members = pc.match_substring_regex(texts, _MEMBER)
         if not pc.all(members).as_py():
             texts = pc.utf8_ltrim(texts, _SPACE)

@@ -55,6 +55,10 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_DAY: Final = _EPOCH.toordinal()
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
+# Python has no year 0.  The calendar of the year 400 is the same.
+_LIKE_YEAR_0: Final = 400
+_DAYS_OF_400_YEARS: Final = 146_097
+_MAX_OFFSET: Final = datetime.timedelta(hours=18)
 _CONTEXT: Final = Context(prec=60, rounding=ROUND_HALF_UP)
 _SHOWN: Final = 60
 
@@ -297,7 +301,9 @@ def _date(value: Any) -> int:
     found = _DATE.fullmatch(value) if type(value) is str else None
     if found is None:
         raise ValueError
-    return datetime.date(int(found[1]), int(found[2] or 1), int(found[3] or 1)).toordinal() - _EPOCH_DAY
+    year = int(found[1])
+    days = datetime.date(year or _LIKE_YEAR_0, int(found[2] or 1), int(found[3] or 1)).toordinal() - _EPOCH_DAY
+    return days if year else days - _DAYS_OF_400_YEARS
 
 
 def _timestamp(value: Any, zone: datetime.tzinfo | None) -> int:
@@ -313,19 +319,20 @@ def _timestamp(value: Any, zone: datetime.tzinfo | None) -> int:
         raise ValueError
     year, month, day, hour, minute, second, fraction, named = found.groups()
     local = datetime.datetime(
-        int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0),
+        int(year) or _LIKE_YEAR_0, int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0),
         int((fraction or "0")[:6].ljust(6, "0")),
     )  # fmt: skip
+    since = local - _EPOCH if int(year) else local - _EPOCH - datetime.timedelta(_DAYS_OF_400_YEARS)
     if zone is None:
         if named:
             raise ValueError
-        return (local - _EPOCH) // _MICROSECOND
+        return since // _MICROSECOND
     try:
         offset = local.replace(tzinfo=zone_of(named) if named else zone).utcoffset()
     except Invalid:
         raise ValueError from None
     assert offset is not None
-    return (local - _EPOCH - offset) // _MICROSECOND
+    return (since - offset) // _MICROSECOND
 
 
 def zone_of(name: str) -> datetime.tzinfo:
@@ -335,8 +342,8 @@ def zone_of(name: str) -> datetime.tzinfo:
     found = _OFFSET.fullmatch(name)
     if found is not None:
         hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
-        if hours <= 18 and minutes < 60 and seconds < 60:
-            offset = datetime.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        offset = datetime.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        if minutes < 60 and seconds < 60 and offset <= _MAX_OFFSET:
             return datetime.timezone(-offset if found[1] == "-" else offset)
     try:
         return ZoneInfo(name)
