@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
 
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
@@ -86,6 +87,43 @@ def projected_all(events, **options):
     from tests.unit.spark.test_formats import PART
 
     return projection.batch(pa.array(events), pa.array(range(len(events)), pa.int64()), PART).to_pylist()
+
+
+def test_avro_types_are_found_by_their_names_in_namespaces():
+    inner = {"type": "record", "name": "other.In", "fields": [
+        {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}}, {"name": "g", "type": "F"},
+    ]}  # fmt: skip
+    schema = {"type": "record", "name": "Outer", "namespace": "a.b", "fields": [
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "full", "type": "a.b.Kind"}, {"name": "short", "type": ["null", "Kind"]},
+        {"name": "in", "type": inner}, {"name": "again", "type": "other.In"}, {"name": "four", "type": "other.F"},
+    ]}  # fmt: skip
+    row = {"kind": "A", "full": "B", "short": "A", "in": {"f": b"12", "g": b"34"}, "again": {"f": b"5_", "g": b"67"},
+           "four": b"89"}  # fmt: skip
+    found = avro_fields(schema)
+    assert found.simpleString() == (
+        "struct<kind:string,full:string,short:string,in:struct<f:binary,g:binary>,again:struct<f:binary,g:binary>,"
+        "four:binary>"
+    )
+    for wanted in ([*found], [found["full"], found["four"]], [found["again"]]):
+        read = AvroReader(StructType(list(wanted)), schema).read(pa.array([datum(row, schema)]))
+        assert not read.bad.any()
+        assert [column[0].as_py() for column in read.columns] == [row[field.name] for field in wanted]
+    written, _ = AvroWriter(found, schema).write(pa.RecordBatch.from_pylist([row], schema=arrow_schema(found)), None)
+    assert written.to_pylist() == [datum(row, schema)]
+
+
+def test_avro_decimals_of_more_digits_than_spark_has_are_their_bytes():
+    schema = {"type": "record", "name": "R", "fields": [
+        {"name": "far", "type": {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}},
+        {"name": "near", "type": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}},
+    ]}  # fmt: skip
+    far, near = Decimal("9" * 47 + ".99"), Decimal("-1.25")
+    assert avro_fields(schema).simpleString() == "struct<far:binary,near:decimal(38,2)>"
+    read = AvroReader(avro_fields(schema), schema).read(pa.array([datum({"far": far, "near": near}, schema)]))
+    assert not read.bad.any()
+    assert int.from_bytes(read.columns[0][0].as_py(), signed=True) == 10**49 - 1
+    assert read.columns[1][0].as_py() == near
 
 
 def test_avro_schema_may_be_a_file(tmp_path):

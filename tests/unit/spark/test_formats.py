@@ -199,3 +199,28 @@ def test_rows_become_envelopes_and_their_key_routes():
 def test_wrong_option_is_refused(options, named):
     with pytest.raises(Invalid, match=named):
         parse_formats(options)
+
+
+@pytest.mark.parametrize(
+    ("schema", "options"),
+    [("payload string", {"envelope": "sarit"}), ("event string, v int", {"format": "json"}),
+     ("event string, key string", {"envelope": "sarit"})],
+)  # fmt: skip
+def test_one_event_that_is_not_utf_8_follows_the_mode(schema, options):
+    good, bad = (b'{"v": 1}', b'{"v": 2, "w": "\xff"}')
+    if "envelope" in options:
+        good, bad = b"good", bytes(Envelope(b"\xff"))
+        if schema.startswith("payload"):
+            good = bytes(Envelope("good"))
+    events = [good, bad, good]
+    if schema.startswith("event string, key"):
+        options = {**options, "mode": "PERMISSIVE"}
+        found = rows(f"{schema}, _corrupt_record binary", events, **options)
+        assert found == [("good", None, good), (None, None, bad), ("good", None, good)]
+        return
+    found = rows(f"{schema}, _corrupt_record binary", events, **options, mode="PERMISSIVE")
+    assert [row[0] is None for row in found] == [False, True, False]
+    assert [row[-1] for row in found] == [None, bad, None]
+    assert len(rows(schema, events, **options, mode="DROPMALFORMED")) == 2
+    with pytest.raises(Invalid, match="offset 8 of .* is malformed: it is not UTF-8"):
+        rows(schema, events, **options, mode="FAILFAST")

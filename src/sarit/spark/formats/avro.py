@@ -35,6 +35,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 from sarit.spark.formats.ports import Rows
 from sarit.spark.formats.types import arrow_schema
@@ -80,7 +81,7 @@ def load_schema(text: str | None) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError, ValueError) as error:
             raise Invalid(f"option avroSchema is {text[:60]!r}, no JSON and no file to read: {error}") from None
     try:
-        schema: Any = json.loads(written)
+        schema: Any = parse_json(written)
     except ValueError as error:
         raise Invalid(f"option avroSchema is no JSON: {error}") from None
     package = fastavro()
@@ -95,15 +96,20 @@ def load_schema(text: str | None) -> dict[str, Any]:
 
 def avro_fields(schema: dict[str, Any]) -> StructType:
     """The columns of a record schema.  Raises Invalid naming a field that Spark has no type for."""
-    kind = _spark_type(_resolved(schema, {}, schema.get("name", "record")), schema.get("name", "record"))
+    kind = _spark_type(_resolved(schema), schema.get("name", "record"))
     assert isinstance(kind, StructType)
     return kind
 
 
-def _resolved(schema: Any, named: dict[str, Any], path: str) -> Any:
+def _resolved(schema: dict[str, Any]) -> Any:
     """The schema with the definition of each type where it is named, and every type as an object or a union."""
+    # By fastavro, which makes each name full: a name without a namespace is in that of the record around it.
+    return _expanded(fastavro().parse_schema(copy.deepcopy(schema)), {}, schema.get("name", "record"))
+
+
+def _expanded(schema: Any, named: dict[str, Any], path: str) -> Any:
     if isinstance(schema, list):
-        return [_resolved(one, named, path) for one in schema]
+        return [_expanded(one, named, path) for one in schema]
     if isinstance(schema, str):
         if schema not in named:
             return {"type": schema}
@@ -111,26 +117,21 @@ def _resolved(schema: Any, named: dict[str, Any], path: str) -> Any:
             raise Invalid(f"field {path}: {schema} contains itself, which Spark cannot hold")
         return named[schema]
     kind = schema["type"]
-    if isinstance(kind, dict | list):
-        return _resolved(kind, named, path)
-    names = (
-        [schema["name"], f"{schema['namespace']}.{schema['name']}"] if "namespace" in schema else [schema.get("name")]
-    )
     if kind == "record":
-        named.update(dict.fromkeys(names))
+        named[schema["name"]] = None
         fields = [(one["name"], one["type"]) for one in schema["fields"]]
-        found = [{"name": name, "type": _resolved(one, named, f"{path}.{name}")} for name, one in fields]
+        found = [{"name": name, "type": _expanded(one, named, f"{path}.{name}")} for name, one in fields]
         made = {"type": "record", "fields": found}
     elif kind == "array":
-        made = {"type": "array", "items": _resolved(schema["items"], named, f"{path}[]")}
+        made = {"type": "array", "items": _expanded(schema["items"], named, f"{path}[]")}
     elif kind == "map":
-        made = {"type": "map", "values": _resolved(schema["values"], named, f"{path}{{}}")}
-    elif kind in _SIMPLE:
+        made = {"type": "map", "values": _expanded(schema["values"], named, f"{path}{{}}")}
+    elif isinstance(kind, str) and kind in _SIMPLE:
         made = schema
     else:
-        return _resolved(kind, named, path)
+        return _expanded(kind, named, path)
     if kind in ("record", "enum", "fixed"):
-        named.update(dict.fromkeys(names, made))
+        named[schema["name"]] = made
     return made
 
 
@@ -147,7 +148,7 @@ def _spark_type(schema: Any, path: str) -> DataType:
         return ArrayType(_spark_type(schema["items"], f"{path}[]"), _nullable(schema["items"]))
     if kind == "map":
         return MapType(StringType(), _spark_type(schema["values"], f"{path}{{}}"), _nullable(schema["values"]))
-    if logical == "decimal" and kind in ("bytes", "fixed") and schema.get("precision", 0) <= _MAX_DIGITS:
+    if logical == "decimal" and kind in ("bytes", "fixed") and _fits(schema):
         return DecimalType(schema["precision"], schema.get("scale", 0))
     found = _LOGICAL.get((kind, logical)) or _SIMPLE.get(kind)
     if found is None or found is NullType:
@@ -175,8 +176,13 @@ def _branch(schema: Any, path: str = "") -> Any:
     )
 
 
+def _fits(schema: dict[str, Any]) -> bool:
+    """Whether Spark has a decimal of so many digits; one of more is read as its bytes."""
+    return int(schema.get("precision", 0)) <= _MAX_DIGITS
+
+
 def _without_logical(schema: Any) -> Any:
-    """The schema without the logical types that Arrow converts."""
+    """The schema with those logical types alone that fastavro converts: decimals that Spark can hold."""
     if isinstance(schema, list):
         return [_without_logical(one) for one in schema]
     if not isinstance(schema, dict):
@@ -184,7 +190,7 @@ def _without_logical(schema: Any) -> Any:
     made = {
         name: value if name in ("default", "symbols") else _without_logical(value) for name, value in schema.items()
     }
-    if made.get("logicalType", "decimal") != "decimal":
+    if "logicalType" in made and (made["logicalType"] != "decimal" or not _fits(made)):
         del made["logicalType"]
     return made
 
@@ -196,8 +202,7 @@ class AvroReader:
         """Raises Invalid for a field that the schema does not have, or has with another type."""
         _compare(fields, avro_fields(schema))
         self._arrow = arrow_schema(fields)
-        resolved = _resolved(schema, {}, "")
-        self._types = {one["name"]: one["type"] for one in resolved["fields"] if one["name"] in fields.names}
+        self._types = {one["name"]: one["type"] for one in _resolved(schema)["fields"] if one["name"] in fields.names}
         self._schema = _without_logical(schema)
         self._parsed: tuple[Any, Any] | None = None
 
@@ -337,15 +342,13 @@ class AvroWriter:
     def __init__(self, fields: StructType, schema: dict[str, Any] | None) -> None:
         """`schema` None: that of the columns.  Raises Invalid for columns that do not fit it."""
         self._schema = _without_logical(schema or schema_of(fields))
+        self._types = {one["name"]: one["type"] for one in _resolved(schema or schema_of(fields))["fields"]}
         if schema is not None:
-            known = avro_fields(schema)
-            _compare(fields, known)
+            _compare(fields, avro_fields(schema))
             lacking = [one for one in schema["fields"] if one["name"] not in fields.names and "default" not in one]
-            missing = [one["name"] for one in lacking if not _nullable(_resolved(one["type"], {}, ""))]
+            missing = [one["name"] for one in lacking if not _nullable(self._types[one["name"]])]
             if missing:
                 raise Invalid(f"there is no column {', '.join(missing)}, which the Avro schema needs")
-        resolved = _resolved(schema or schema_of(fields), {}, "")
-        self._types = {one["name"]: one["type"] for one in resolved["fields"]}
         self._parsed: Any = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -148,13 +148,15 @@ class Projection:
         typed_columns(plain, known, _rule(formats))
         _check_headers(plain)
         self._wanted = {field.name for field in schema.fields}
+        texts = {field.name for field in plain.fields if isinstance(field.dataType, StringType)}
+        self._as_text = texts & {"event", "payload"}
 
     def batch(self, events: pa.Array, offsets: pa.Array, part: Range) -> pa.RecordBatch:
         """One batch of the wanted columns, without copying the events where they are wanted as they are.
 
         Rows of malformed events are left out with DROPMALFORMED, and an event may be several rows with format `arrow`.
-        Raises Invalid with the event's place for a malformed event with FAILFAST, for an event that is wanted as text
-        and is not UTF-8, and for a null in a column that takes none."""
+        Raises Invalid with the event's place for a malformed event with FAILFAST, for a plain event that is wanted as
+        text and is not UTF-8, and for a null in a column that takes none."""
         found: dict[str, pa.Array] = {"event": events, "offset": offsets}
         if NOTED_TIME.name in self._wanted and self._formats.noted_time:
             found[NOTED_TIME.name] = _noted(offsets, part.times)
@@ -174,8 +176,11 @@ class Projection:
                 corrupt = corrupt.take(index)
             bad = rows.bad
             found |= self._payload_columns(rows)
+        events = found["event"]
+        if self._formats.typed or self._formats.envelope:
+            bad = self._texts(found, bad)
         if bad is not None and bad.any():
-            found, corrupt, bad = self._by_mode(found, corrupt, bad, part)
+            found, corrupt, bad = self._by_mode(found, corrupt, bad, events, part)
         count = len(found["offset"])
         if self._formats.corrupt_column in self._wanted and bad is not None:
             found[self._formats.corrupt_column] = pc.if_else(pa.array(bad), corrupt, pa.scalar(None, corrupt.type))
@@ -193,12 +198,26 @@ class Projection:
         kind = self._schema.field(name).type
         return {name: pa.StructArray.from_arrays(rows.columns, fields=list(kind))}
 
+    def _texts(self, found: dict[str, pa.Array], bad: Any) -> Any:
+        """Make texts of the event and the payload where they are wanted as such; returns `bad` with what is none.
+
+        In place: what is no UTF-8 is null."""
+        for name in self._as_text & found.keys():
+            column = found[name]
+            try:
+                found[name] = column.cast(pa.string())
+            except pa.ArrowInvalid:
+                wrong = np.array([value is not None and not _is_text(value) for value in column.to_pylist()])
+                bad = wrong if bad is None else bad | wrong
+                found[name] = pc.if_else(pa.array(wrong), pa.scalar(None, column.type), column).cast(pa.string())
+        return bad
+
     def _by_mode(
-        self, found: dict[str, pa.Array], corrupt: pa.Array, bad: Any, part: Range
+        self, found: dict[str, pa.Array], corrupt: pa.Array, bad: Any, events: pa.Array, part: Range
     ) -> tuple[dict[str, pa.Array], pa.Array, Any]:
         if self._formats.mode == FAILFAST:
             at = int(bad.argmax())
-            event = found["event"][at].as_py()
+            event = events[at].as_py()
             raise Invalid(
                 f"{_place(part, found['offset'][at].as_py())} is malformed: {self._problem(event)}; "
                 f'.option("mode", "PERMISSIVE") reads it as nulls, "{DROPMALFORMED}" leaves it out'
@@ -213,6 +232,9 @@ class Projection:
             payload = Envelope.parse(event).payload if self._formats.envelope else event
         except SaritError as error:
             return str(error)
+        for name, value in (("event", event), ("payload", payload)):
+            if name in self._as_text and not _is_text(value):
+                return f"it is not UTF-8: read column {name} as binary"
         assert self._reader is not None, "the two decoders of the envelope differ"
         return self._reader.problem(payload)
 
