@@ -7,7 +7,7 @@ from __future__ import annotations
 import sarit.node.logs
 import sarit.node.standalone
 from sarit.cli.main import main
-from sarit.rpc import grpc_server
+from sarit.rpc import grpc_server, request_limiter
 from sarit.store.server import listener as server
 from sarit.store.server.connection_reaper import ConnectionReaper
 
@@ -22,7 +22,7 @@ def listener(store, max_connections, checks):
 if __name__ == "__main__":
     server.REAP_INTERVAL_SECONDS = 0.5
     grpc_server.GRPC_STALL_SECONDS = TIMEOUT_SECONDS
-    grpc_server.RequestLimiter.__init__.__kwdefaults__["timeout_seconds"] = TIMEOUT_SECONDS
+    request_limiter.RequestLimiter.__init__.__kwdefaults__["timeout_seconds"] = TIMEOUT_SECONDS
     sarit.node.standalone.StoreListener = listener
     sarit.node.logs.MAX_ALIKE_LOG_LINES = ALL_LINES
     main()

@@ -36,7 +36,7 @@ from sarit.controller.writers import Writers
 from sarit.core.errors import Corrupt, Exists
 from sarit.core.names import SYSTEM_SCOPE
 from sarit.env.background import Background
-from sarit.rpc.grpc_server import RequestLimiter
+from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:

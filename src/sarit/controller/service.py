@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import ServiceDescriptor
 
-    from sarit.rpc.grpc_server import RequestLimiter
     from sarit.rpc.handlers import AccessCheck
+    from sarit.rpc.request_limiter import RequestLimiter
 
 PRAVEGA: Final = controller_pb2.DESCRIPTOR.services_by_name["ControllerService"]
 SARIT: Final = sarit_pb2.DESCRIPTOR.services_by_name["SaritService"]

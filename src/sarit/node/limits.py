@@ -98,3 +98,8 @@ STORE_SIGN_OF_LIFE_SECONDS: Final = 1.5
 BACKUP_SIGN_SECONDS: Final = 2.0  # between two signs of a backup that copies
 MAX_BACKUP_LINE_BYTES: Final = 64 * 1024
 MAX_SOCKET_PATH_BYTES: Final = 107  # of Linux
+
+# Of a text in a log line, of an error's, and of a message without arguments: a client may have chosen it.
+MAX_LOG_FIELD_CHARACTERS: Final = 256
+MAX_LOG_ERROR_CHARACTERS: Final = 1024
+MAX_LOG_LINE_CHARACTERS: Final = 4 * 1024

@@ -1,7 +1,8 @@
 """What a process of Sarit logs, on standard error: text for people, or JSON lines for programs.
 
-A line is one record: what a client may have put into a message, as a line feed in a name, is escaped.  Lines say the id
-of the request that they belong to, if it has one (`core/request_ids.py`).
+A line is one record: what a client may have put into a message, as a line feed in a name, is escaped, and each text in
+it is cut (`node/log_texts.py`).  Lines say the id of the request that they belong to, if it has one
+(`core/request_ids.py`).
 
 *Floods.*  Lasting conditions are logged once a minute by whoever knows them (`core/repeated_log.py`).  Beyond that,
 `FloodFilter` bounds warnings and errors that are alike, as those about connections: after MAX_ALIKE_LOG_LINES in
@@ -19,10 +20,13 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from sarit.core.limits import MAX_REPEATED_LOG_KEYS, REPEATED_LOG_SECONDS
 from sarit.core.request_ids import current_request_id
-from sarit.node.limits import MAX_ALIKE_LOG_LINES
+from sarit.node.limits import MAX_ALIKE_LOG_LINES, MAX_LOG_ERROR_CHARACTERS
+from sarit.node.log_texts import cut_text, shortened
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    _Error = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
@@ -106,6 +110,10 @@ class TextLines(logging.Formatter):
         self._prefix = f"[{process}] " if process else ""
         super().__init__(f"%(asctime)s %(levelname)s {self._prefix}%(name)s: %(message)s")
 
+    def formatException(self, ei: _Error) -> str:  # of `logging`
+        """The traceback; what the error says is cut."""
+        return _cut_lines(super().formatException(ei))
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # of `logging`
         """The line without what follows it."""
         text = super().formatMessage(record)
@@ -133,7 +141,7 @@ class JsonLines(logging.Formatter):
         if request := current_request_id.get():
             found["request_id"] = request
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
+            found["exception"] = _cut_lines(self.formatException(record.exc_info))
         if record.stack_info:
             found["stack"] = self.formatStack(record.stack_info)
         return json.dumps(found)
@@ -144,6 +152,10 @@ def _message(record: logging.LogRecord) -> str:
         return record.getMessage()
     except (TypeError, ValueError):  # arguments that do not fit
         return f"{record.msg} {record.args}"
+
+
+def _cut_lines(traceback: str) -> str:
+    return "\n".join(cut_text(line, MAX_LOG_ERROR_CHARACTERS) for line in traceback.split("\n"))
 
 
 def _escaped(text: str) -> str:
@@ -161,6 +173,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._floods = FloodFilter()
 
     def emit(self, record: logging.LogRecord) -> None:
+        record = shortened(record)
         for suppressed in self._floods.ended(record.created):
             super().emit(suppressed)
         if self._floods.admits(record):

@@ -2,12 +2,15 @@
 
 Clients retry most statuses for a long time, FAILED_PRECONDITION too.  They do not retry NOT_FOUND, ALREADY_EXISTS,
 INVALID_ARGUMENT, PERMISSION_DENIED and UNAUTHENTICATED: an error that waiting cannot resolve must be one of these.
+
+The text of an error is a header of HTTP/2, `grpc-message`.  hpack takes a time for a header that grows with the square
+of its length (4 s for 80 kB), and an error may repeat a text of its caller: so `grpc_message` cuts every text.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
@@ -26,11 +29,16 @@ from sarit.core.errors import (
     Unauthenticated,
     Unavailable,
 )
+from sarit.rpc.limits import MAX_GRPC_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 _log = logging.getLogger("sarit.controller")
+
+_CUT: Final = "..."
+# Of a character in UTF-8, each of whose bytes gRPC writes as three: %41.
+_MOST_BYTES_OF_CHARACTER: Final = 4 * 3
 
 _STATUS: dict[type[SaritError], Status] = {
     NotFound: Status.NOT_FOUND,
@@ -54,15 +62,31 @@ async def answer(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
     except SaritError as error:
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s is answered with %s: %s", _name_of(method), type(error).__name__, error)
-        raise GRPCError(status_of(error), str(error)) from None
+        raise GRPCError(status_of(error), grpc_message(str(error))) from None
     except NotImplementedError as error:
-        raise GRPCError(Status.UNIMPLEMENTED, str(error)) from None
+        raise GRPCError(Status.UNIMPLEMENTED, grpc_message(str(error))) from None
     except Exception:
         _log.exception("%s failed with an unexpected error", _name_of(method))
         raise GRPCError(Status.INTERNAL, "internal error of the controller; see its log") from None
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug("%s is answered", _name_of(method))
     return reply
+
+
+def grpc_message(text: str) -> str:
+    """The text of an error, cut so that it has at most MAX_GRPC_MESSAGE_BYTES as a header."""
+    if len(text) * _MOST_BYTES_OF_CHARACTER <= MAX_GRPC_MESSAGE_BYTES:
+        return text
+    left = MAX_GRPC_MESSAGE_BYTES - len(_CUT)
+    end = None  # of what is kept, if it is cut
+    for at, char in enumerate(text[: MAX_GRPC_MESSAGE_BYTES + 1]):
+        # As gRPC writes it: printable characters of ASCII as they are, but for the percent sign.
+        left -= 1 if " " <= char <= "~" and char != "%" else 3 * len(char.encode(errors="replace"))
+        if left < 0 and end is None:
+            end = at
+        if left < -len(_CUT):
+            return text[:end] + _CUT
+    return text
 
 
 def _name_of(method: Callable[..., object]) -> str:

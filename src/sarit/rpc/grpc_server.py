@@ -10,9 +10,10 @@ one line in the log, when the client
 - sends something other than HTTP/2, or a request that grpclib cannot handle; a request of HTTP/1 is answered with where
   to send it, and therefore the server's first frame waits for the client's first bytes;
 - takes no replies for GRPC_STALL_SECONDS;
-- has not begun to speak HTTP/2 within GRPC_FIRST_BYTES_SECONDS, or begun no call within GRPC_FIRST_CALL_SECONDS;
+- has not begun to speak HTTP/2 within GRPC_FIRST_BYTES_SECONDS, or is not known within GRPC_FIRST_CALL_SECONDS;
 - sends a part of a frame, or of the headers of a request, and not the rest within GRPC_MESSAGE_SECONDS;
-- announces a frame that is longer than HTTP/2 allows it: h2 would wait for up to 16 MiB before it says so;
+- announces a frame that is longer than HTTP/2 allows it (h2 would wait for up to 16 MiB before it says so), or headers
+  of more than MAX_HEADER_BLOCK_BYTES;
 - sends nothing for GRPC_IDLE_SECONDS and then does not answer a ping within GRPC_PING_SECONDS: the client or its path
   is gone.  A client that answers may keep an idle connection for ever, as the official clients do.
 
@@ -20,16 +21,17 @@ The log has one line a minute for each host and reason.
 
 Frames of a type that HTTP/2 does not define are ignored (RFC 9113 par. 5.5).
 
-*Requests and replies.*  grpclib takes any length that a client announces (four bytes: up to 4 GiB), waits for it
-without limit, and holds a reply until the client opens its window.  `RequestLimiter` sets bounds:
+*Frames.*  A read of a socket may hold thousands of frames.  A connection hands h2 at most FRAMES_PER_TURN whole ones in
+a turn of the event loop (`rpc/frames.py`), and stops reading while more than MAX_UNREAD_BYTES wait.  What they cost is
+counted (`rpc/frame_budget.py`): a client that sends too many control frames gets GOAWAY (ENHANCE_YOUR_CALM), and one
+that is not known yet waits.  A client is known once it has logged in, or made a call where everybody may.
 
-- a request has at most MAX_API_REQUEST_BYTES and must arrive whole within GRPC_MESSAGE_SECONDS;
-- the pieces of all incomplete large requests are at most MAX_BUFFERED_REQUEST_BYTES together;
-- a connection whose client does not take a reply within GRPC_MESSAGE_SECONDS is ended, with one line in the log;
-- at most MAX_CALLS are under way, and MAX_CALLS_PER_CONNECTION on one connection.
+*Places.*  When all are taken, a new connection takes the place of one whose client is not known: of the host (IPv6: of
+the /64) with the most of these, the oldest.
 
-A client may send any number of calls before it knows of the limit per connection.  h2 ends the connection then.  So h2
-knows no limit here: a call beyond ours is refused by itself (REFUSED_STREAM, which clients may always repeat).
+*Calls.*  `rpc/request_limiter.py` bounds requests and replies.  A client may send any number of calls before it knows
+of the limit per connection.  h2 ends the connection then.  So h2 knows no limit here: a call beyond ours is refused by
+itself (REFUSED_STREAM, which clients may always repeat).
 
 *Errors.*  `rpc/answers.py` maps each kind of `core.errors` to a gRPC status.
 """
@@ -38,18 +40,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from google.protobuf.message import DecodeError
 from grpclib.config import Configuration
-from grpclib.const import Status
-from grpclib.exceptions import GRPCError
 from grpclib.metadata import decode_metadata
 from grpclib.server import Server
 from h2.errors import ErrorCodes
-from h2.events import RemoteSettingsChanged, RequestReceived
+from h2.events import RemoteSettingsChanged, RequestReceived, StreamReset
 from h2.settings import SettingCodes
 
 from sarit.core.admission import Admission
@@ -64,23 +62,20 @@ from sarit.core.limits import (
     GRPC_PING_SECONDS,
     GRPC_STALL_SECONDS,
     HTTP2_WINDOW_BYTES,
-    MAX_API_REQUEST_BYTES,
-    MAX_BUFFERED_REQUEST_BYTES,
-    MAX_CALLS,
     MAX_CALLS_PER_CONNECTION,
-    REQUEST_PIECE_BYTES,
 )
+from sarit.core.networks import network_of
 from sarit.core.repeated_log import RepeatedLog
-from sarit.rpc.limits import GRPC_FIRST_CALL_SECONDS
-from sarit.rpc.statistics import CallStatistics
+from sarit.rpc.frame_budget import FrameBudget, HostBudgets
+from sarit.rpc.frames import FrameScanner
+from sarit.rpc.limits import FRAMES_PER_TURN, GRPC_FIRST_CALL_SECONDS, MAX_UNREAD_BYTES, MIN_WORK_WAIT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 _log = logging.getLogger("sarit.controller.connection")
 
 _PING: Final = b"anybody?"
-_LENGTH_FIELD: Final = 3  # with which a frame of HTTP/2 begins
 _HTTP1_ANSWER: Final = http_answer("gRPC, over HTTP/2, to clients of streams")
 _NO_LIMIT: Final = (1 << 31) - 1
 
@@ -96,6 +91,8 @@ class GrpcListener:
         self._http = server._protocol_factory
         self._admission = Admission(most)
         self._open: dict[_GrpcConnection, None] = {}  # in the order of their begin
+        self._unknown: dict[str, dict[_GrpcConnection, None]] = {}  # by network, in the order of their begin
+        self._hosts = HostBudgets()
         self._none_open: asyncio.Event | None = None  # of a drain
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
 
@@ -110,20 +107,36 @@ class GrpcListener:
     def connection(self) -> asyncio.Protocol:
         """The protocol for a new connection."""
         if not self._admission.admits(len(self._open)):
-            if self._admission.should_report():
-                _log.error("%d API connections are open, which is the limit: new ones are closed", len(self._open))
-            return ClosedAtOnce()
-        made = _GrpcConnection(self, self._http())
+            oldest = next(iter(max(self._unknown.values(), key=len, default=())), None)
+            if oldest is None:
+                if self._admission.should_report():
+                    _log.error("%d API connections are open, which is the limit: new ones are closed", len(self._open))
+                return ClosedAtOnce()
+            oldest.give_way(len(self._open))
+        made = _GrpcConnection(self, self._http)
         self._open[made] = None
         return made
 
-    def report(self, host: str, kind: str, text: str) -> None:
-        """Log that a connection from a host was ended, once a minute for each kind of reason."""
-        self._repeated.warning((host, kind), text)
+    def connected(self, connection: _GrpcConnection, network: str, now: float) -> FrameBudget:
+        """Count a connection among those whose client is not known; what it may do."""
+        self._unknown.setdefault(network, {})[connection] = None
+        return FrameBudget(self._hosts.of(network, now), now)
 
-    def closed(self, connection: _GrpcConnection) -> None:
-        """A connection was closed."""
-        del self._open[connection]
+    def known(self, connection: _GrpcConnection, network: str) -> None:
+        """Count a connection no longer among those whose client is not known."""
+        if (of_network := self._unknown.get(network)) is not None:
+            of_network.pop(connection, None)
+            if not of_network:
+                del self._unknown[network]
+
+    def report(self, network: str, kind: str, text: str) -> None:
+        """Log that a connection from a network was ended, once a minute for each kind of reason."""
+        self._repeated.warning((network, kind), text)
+
+    def closed(self, connection: _GrpcConnection, network: str) -> None:
+        """A connection was closed, or is about to be."""
+        self.known(connection, network)
+        self._open.pop(connection, None)
         if not self._open and self._none_open is not None:
             self._none_open.set()
 
@@ -147,17 +160,22 @@ class GrpcListener:
 class _GrpcConnection(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, listener: GrpcListener, inner: Any) -> None:
+    def __init__(self, listener: GrpcListener, make_inner: Callable[[], Any]) -> None:
         self._listener = listener
-        self._inner = inner  # a grpclib.protocol.H2Protocol
+        self._make_inner = make_inner
+        self._inner: Any = None  # a grpclib.protocol.H2Protocol, once the client has begun to speak
         self._transport: asyncio.Transport
+        self._budget: FrameBudget
+        self._frames = FrameScanner()
+        self._turn_timer: asyncio.Handle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._liveness_timer: asyncio.TimerHandle | None = None
-        self._speaks_http2 = self._received = self._pinged = self._called = False
+        self._speaks_http2 = self._received = self._pinged = self._called = self._known = False
+        self._paused = False  # whether nothing is read from the socket
         self._incomplete_since: float | None = None  # of a frame of which a part was received
         self._first_bytes = b""
-        self._host = self._peer = "?"
+        self._network = self._peer = "?"
         self._opened = 0.0
         self._ended = False
 
@@ -165,22 +183,18 @@ class _GrpcConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._opened = asyncio.get_running_loop().time()
         peer = transport.get_extra_info("peername")
-        self._host, self._peer = (peer[0], f"{peer[0]}:{peer[1]}") if peer else ("?", "?")
-        # grpclib sees the coalescer as its transport; the timers here act on the real one.
-        self._coalescer = _WriteCoalescer(self._transport, held=True)
-        self._inner.connection_made(self._coalescer)
-        _limit_calls(self._inner.connection._connection, MAX_CALLS_PER_CONNECTION)
-        self._inner.connection.flush()
+        if peer:
+            self._network, self._peer = network_of(peer[0]), f"{peer[0]}:{peer[1]}"
+        self._budget = self._listener.connected(self, self._network, self._opened)
         self._check_liveness_in(GRPC_FIRST_BYTES_SECONDS)
 
     def data_received(self, data: bytes) -> None:
         # What a client sends after the end of its connection is dropped.
-        if self._ended or self._inner.connection.is_closing():
+        if self._is_over():
             return
         # Any bytes prove that the client lives, not only the answer to the ping.
         self._received, self._pinged = True, False
-        connection, processor = self._inner.connection, self._inner.processor
-        if self._coalescer.held:
+        if self._inner is None:
             data = self._first_bytes = self._first_bytes + data
             if len(data) < METHOD_PREFIX:
                 return
@@ -188,26 +202,100 @@ class _GrpcConnection(asyncio.Protocol):
                 self._answer_http1()
                 return
             self._first_bytes = b""
-            self._coalescer.release()
+            self._begin()
+        self._frames.add(data)
+        # One turn in a turn of the loop, however often the transport reads in it.
+        if self._turn_timer is None:
+            self._turn()
+        else:
+            self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
+
+    def become_known(self) -> None:
+        """Let the client do more: it has logged in, or made a call where everybody may."""
+        if not self._known:
+            self._known = True
+            self._budget.become_known(asyncio.get_running_loop().time())
+            self._listener.known(self, self._network)
+            if self._turn_timer is not None:  # perhaps it waits
+                self._turn_timer.cancel()
+                self._turn_timer = asyncio.get_running_loop().call_soon(self._turn)
+
+    def give_way(self, places: int) -> None:
+        """End a connection whose client is not known, for a new one."""
+        self._report(f"had not logged in when all {places} places were taken")
+        self._listener.closed(self, self._network)
+        self._ended = True
+        self._transport.abort()
+
+    def _begin(self) -> None:
+        # grpclib sees the coalescer as its transport; the timers here act on the real one.
+        self._inner = self._make_inner()
+        self._inner.connection_made(_WriteCoalescer(self._transport, self.become_known))
+        _limit_calls(self._inner.connection._connection, MAX_CALLS_PER_CONNECTION)
+        self._inner.connection.flush()
+
+    def _is_over(self) -> bool:
+        return self._ended or (self._inner is not None and self._inner.connection.is_closing())
+
+    def _pause(self, stop: bool) -> None:
+        if stop != self._paused and not self._transport.is_closing():
+            self._paused = stop
+            (self._transport.pause_reading if stop else self._transport.resume_reading)()
+
+    def _turn(self) -> None:
+        """Handle the next frames.  The rest waits for the next turn of the loop, or until it is paid for."""
+        self._turn_timer = None
+        if self._is_over():
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if (wait := self._budget.wait(now)) > 0:
+            self._turn_timer = loop.call_later(max(wait, MIN_WORK_WAIT_SECONDS), self._turn)
+            self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
+            return
+        frames = self._frames.take(FRAMES_PER_TURN)
+        if not self._frames.incomplete:
+            self._incomplete_since = None
+        elif frames.frames or self._incomplete_since is None:
+            self._incomplete_since = now
+        if frames.data:
+            begun = self._handle(frames.data)
+            if self._is_over():
+                return
+            if not self._budget.charge(frames, begun, now):
+                self._calm_down()
+                return
+            self._turn_timer = loop.call_soon(self._turn)
+        if self._frames.excess is not None:
+            self._end(self._frames.excess)
+            return
+        self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
+
+    def _handle(self, data: bytes) -> int:
+        """Have whole frames read by h2, and what they say done by grpclib; how many calls were begun."""
+        connection, processor = self._inner.connection, self._inner.processor
         try:
             events = connection.feed(data)
         except Exception as error:  # ProtocolError, and anything else that invalid bytes make the parsers raise
             self._end(f"broke the protocol: {_one_line(error)}")
-            return
-        if self._is_too_long(whole=bool(events)):
-            self._end("announced a frame of more than 16 KiB")
-            return
+            return 0
         connection.flush()
+        begun = 0
+        # A handler that is cancelled before it runs would never give back its place: such a call is not begun.
+        reset = {event.stream_id for event in events if type(event) is StreamReset}
         # Each request is checked before grpclib gets it: its handler would raise on what `_rejection_reason` finds.
         for event in events:
             if type(event) is RequestReceived:
                 self._called = True
                 if (wrong := _rejection_reason(event.headers)) is not None:
                     self._end(wrong)
-                    return
+                    return begun
+                if event.stream_id in reset:
+                    continue
                 if len(processor.streams) >= MAX_CALLS_PER_CONNECTION:
                     connection._connection.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
                     continue
+                begun += 1
             if type(event) is RemoteSettingsChanged:
                 # SETTINGS is the first frame that every HTTP/2 client sends (RFC 9113 par. 3.4).
                 self._speaks_http2 = True
@@ -215,47 +303,56 @@ class _GrpcConnection(asyncio.Protocol):
                 processor.process(event)
         if not connection.is_closing():
             connection.flush()
-
-    def _is_too_long(self, *, whole: bool) -> bool:
-        """Whether the frame of which a part was received exceeds the bound; `whole`: others came with it."""
-        http = self._inner.connection._connection
-        rest = http.incoming_buffer._data
-        if not (rest or http.incoming_buffer._headers_buffer):
-            self._incomplete_since = None
-        elif whole or self._incomplete_since is None:
-            self._incomplete_since = asyncio.get_running_loop().time()
-        return int.from_bytes(rest[:_LENGTH_FIELD], "big") > http.max_inbound_frame_size and len(rest) >= _LENGTH_FIELD
+        return begun
 
     def pause_writing(self) -> None:
         # grpclib holds its replies back; the timer bounds how long the client may leave them.
-        self._inner.pause_writing()
+        if self._inner is not None:
+            self._inner.pause_writing()
         self._stall_timer = asyncio.get_running_loop().call_later(GRPC_STALL_SECONDS, self._stall)
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
-        self._inner.resume_writing()
+        if self._inner is not None:
+            self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._stall_timer, self._close_timer, self._liveness_timer):
+        for timer in (self._turn_timer, self._stall_timer, self._close_timer, self._liveness_timer):
             if timer is not None:
                 timer.cancel()
-        self._listener.closed(self)
-        self._inner.connection_lost(exc)
+        self._listener.closed(self, self._network)
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
 
     def send_away(self, *, busy_too: bool) -> bool:
         """Send GOAWAY, once, after which the client closes; `busy_too`: also during a call.  Whether it was sent."""
-        if self._ended or self._inner.connection.is_closing():
+        if self._is_over():
+            return True
+        if self._inner is None:  # it has not said a word
+            self._ended = True
+            self._transport.close()
             return True
         if self._inner.processor.streams and not busy_too:
             return False
-        self._ended = True
-        self._inner.connection._connection.close_connection()
-        self._inner.connection.flush()
+        self._go_away(ErrorCodes.NO_ERROR)
         # Not at once: bytes of the client that nobody reads would make the kernel drop what it has not read.
         self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.close)
         return True
+
+    def _calm_down(self) -> None:
+        """Send a client away that floods the node.  What it sends until it reads that is not read."""
+        self._report("sent more control frames than its calls need")
+        self._go_away(ErrorCodes.ENHANCE_YOUR_CALM)
+        self._pause(True)
+        self._close_timer = asyncio.get_running_loop().call_later(GRPC_AWAY_SECONDS, self._transport.abort)
+
+    def _go_away(self, code: ErrorCodes) -> None:
+        self._ended = True
+        self._inner.connection._connection.close_connection(code)
+        self._inner.connection.flush()
+        self._inner.handler.close()  # its calls cannot be answered any more
 
     def _check_liveness_in(self, seconds: float) -> None:
         self._liveness_timer = asyncio.get_running_loop().call_later(seconds, self._check_liveness)
@@ -265,12 +362,14 @@ class _GrpcConnection(asyncio.Protocol):
         if self._ended:
             return
         now = asyncio.get_running_loop().time()
-        if self._inner.connection.is_closing():
+        if self._is_over():
             self._transport.abort()  # otherwise it waits until the client has taken all bytes
         elif not self._speaks_http2:
             self._end(f"did not begin to speak HTTP/2 for {GRPC_FIRST_BYTES_SECONDS:.0f} s")
-        elif not self._called and now - self._opened >= GRPC_FIRST_CALL_SECONDS:
-            self._report(f"began no call in {GRPC_FIRST_CALL_SECONDS:.0f} s")
+        elif not self._known and now - self._opened >= GRPC_FIRST_CALL_SECONDS:
+            # Clients of Pravega look for controllers on a connection of its own, without a log-in.
+            if not self._called:
+                self._report(f"began no call in {GRPC_FIRST_CALL_SECONDS:.0f} s")
             self.send_away(busy_too=True)
         elif self._incomplete_since is not None and now - self._incomplete_since >= GRPC_MESSAGE_SECONDS:
             self._end(f"did not send the rest of a frame in {GRPC_MESSAGE_SECONDS:.0f} s")
@@ -297,33 +396,35 @@ class _GrpcConnection(asyncio.Protocol):
     def _end(self, reason: str) -> None:
         self._ended = True
         self._report(reason)
-        self._inner.connection.flush()  # GOAWAY
-        self._inner.processor.close(reason)
+        if self._inner is None:
+            self._transport.close()
+        else:
+            self._inner.connection.flush()  # GOAWAY
+            self._inner.processor.close(reason)
         # Without this the transport waits until the client has taken all bytes, perhaps for ever.
         self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.abort)
 
     def _answer_http1(self) -> None:
-        self._ended = True
-        self._report("is an HTTP/1 request")
-        self._coalescer.drop()
         self._transport.write(_HTTP1_ANSWER)
-        self._inner.processor.close("HTTP/1")
-        self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.abort)
+        self._end("is an HTTP/1 request")
 
     def _report(self, reason: str) -> None:
-        self._listener.report(self._host, reason.partition(": ")[0], f"API connection {self._peer} closed: it {reason}")
+        self._listener.report(
+            self._network, reason.partition(": ")[0], f"API connection {self._peer} closed: it {reason}"
+        )
 
 
 class _WriteCoalescer:
     """A transport that joins the writes of one turn of the event loop.
 
     grpclib writes a reply in three parts, and one turn may produce many replies.  Each separate write would be a
-    system call and would wake the client again.  `held`: nothing is sent before `release` or `close`."""
+    system call and would wake the client again.  `become_known`: called by `RequestLimiter`, which knows no more of a
+    connection than its transport."""
 
-    def __init__(self, transport: asyncio.Transport, *, held: bool = False) -> None:
+    def __init__(self, transport: asyncio.Transport, become_known: Callable[[], None]) -> None:
         self._transport = transport
         self._parts: list[bytes] = []
-        self.held = held
+        self.become_known = become_known
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -331,19 +432,10 @@ class _WriteCoalescer:
     def write(self, data: bytes) -> None:
         if not data:
             return
-        if not self._parts and not self.held:
+        if not self._parts:
             # The first write of a turn schedules the flush of all.
             asyncio.get_running_loop().call_soon(self._flush)
         self._parts.append(data)
-
-    def release(self) -> None:
-        """Send what was held, with what is written in this turn."""
-        self.held = False
-        asyncio.get_running_loop().call_soon(self._flush)
-
-    def drop(self) -> None:
-        """Send nothing of what was held."""
-        self._parts.clear()
 
     def close(self) -> None:
         self._flush()
@@ -388,106 +480,3 @@ def _rejection_reason(headers: Sequence[tuple[Any, Any]]) -> str | None:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__} {error}".split())[:200]
-
-
-# -- requests and replies -----------------------------------------------------------------------
-
-_HEAD: Final = struct.Struct(">BI")  # compressed or not, length
-
-
-class RequestLimiter:
-    """Bounds on the calls of a server; `stream` is a grpclib server stream."""
-
-    def __init__(
-        self,
-        *,
-        max_buffered_bytes: int = MAX_BUFFERED_REQUEST_BYTES,
-        max_calls: int = MAX_CALLS,
-        timeout_seconds: float = GRPC_MESSAGE_SECONDS,
-        statistics: CallStatistics | None = None,
-    ) -> None:
-        self._max_buffered_bytes = max_buffered_bytes
-        self._max_calls = max_calls
-        self._timeout_seconds = timeout_seconds
-        self.statistics = statistics or CallStatistics(lambda: asyncio.get_running_loop().time())
-        self._buffered_bytes = 0
-        self._calls = 0
-
-    def __repr__(self) -> str:
-        return f"<RequestLimiter, {self._calls} calls, {self._buffered_bytes} bytes of unfinished requests>"
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Count one call as under way.  Raises GRPCError when there are too many."""
-        if self._calls >= self._max_calls:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, f"{self._calls} calls are under way: try again")
-        # No await since the test: the bound holds exactly.
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
-
-    async def receive(self, stream: Any) -> Any:
-        """The request of a call.  Raises GRPCError when it is missing, invalid or too slow."""
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                # Not grpclib's `recv_message`: it takes any length that the client announces.
-                data = await self._receive(stream._stream)
-        except TimeoutError:
-            raise GRPCError(Status.DEADLINE_EXCEEDED, f"no whole request in {self._timeout_seconds:.0f} s") from None
-        except AssertionError:  # how grpclib reports an early end
-            raise GRPCError(Status.INVALID_ARGUMENT, "the request ends early") from None
-        try:
-            return stream._recv_type.FromString(data)
-        except DecodeError:
-            raise GRPCError(Status.INVALID_ARGUMENT, "the request is not a message of this API") from None
-
-    async def deliver(self, stream: Any, reply: Any) -> None:
-        """Send the reply."""
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                await stream.send_message(reply)
-        except TimeoutError:
-            transport = stream._stream._transport
-            if not transport.is_closing():
-                peer = transport.get_extra_info("peername")
-                who = f"{peer[0]}:{peer[1]}" if peer else "?"
-                _log.warning("API connection %s closed: it did not take replies for %.0f s", who, self._timeout_seconds)
-                transport.abort()
-            raise GRPCError(Status.DEADLINE_EXCEEDED, "the reply was not taken") from None
-
-    async def _receive(self, stream: Any) -> bytes:
-        # gRPC's prefix of a message: a flag and the length, in bytes.
-        head = await stream.recv_data(_HEAD.size)
-        if not head:
-            raise GRPCError(Status.INVALID_ARGUMENT, "the call has no request")
-        compressed, length = _HEAD.unpack(head)
-        if compressed:
-            raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not supported")
-        if length > MAX_API_REQUEST_BYTES:
-            raise GRPCError(
-                Status.INVALID_ARGUMENT, f"a request of {length} bytes exceeds the limit of {MAX_API_REQUEST_BYTES}"
-            )
-        if length <= REQUEST_PIECE_BYTES:
-            data = await stream.recv_data(length)
-            assert len(data) == length  # an empty piece is an early end, too
-            return bytes(data)
-        return await self._receive_pieces(stream, length)
-
-    async def _receive_pieces(self, stream: Any, length: int) -> bytes:
-        pieces: list[bytes] = []
-        held = 0
-        try:
-            while held < length:
-                # Piece by piece, so that memory is counted when it is used, not when it is announced.
-                piece = await stream.recv_data(min(REQUEST_PIECE_BYTES, length - held))
-                assert piece
-                pieces.append(piece)
-                held += len(piece)
-                self._buffered_bytes += len(piece)
-                if self._buffered_bytes > self._max_buffered_bytes:
-                    raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many large requests are arriving: try again")
-            return b"".join(pieces)
-        finally:
-            self._buffered_bytes -= held

@@ -15,7 +15,7 @@ from sarit.rpc.answers import answer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from sarit.rpc.grpc_server import RequestLimiter
+    from sarit.rpc.request_limiter import RequestLimiter
 
 _REQUEST_ID: Final = "requestid"  # under which Pravega's clients send the id of a call
 
@@ -75,7 +75,7 @@ async def _checked(
     peer = f"{address[0]}:{address[1]}" if address else "?"
     # First: what an unknown client sends is not read.
     caller = await answer(lambda header: access.caller(name, header, peer), stream.metadata.get("authorization"))
-    request = await limiter.receive(stream)
+    request = await limiter.receive(stream, known=caller is not None)
     return await answer(
         functools.wraps(method)(lambda given: access.carry_out(name, method, given, caller, peer)), request
     )

@@ -4,5 +4,44 @@ from __future__ import annotations
 
 from typing import Final
 
+from sarit.core.limits import KIB
+
 # A connection that has begun no call for so long after it opened is sent away: it holds a place.
 GRPC_FIRST_CALL_SECONDS: Final = 60.0
+
+# Of the text of an error, as the header that carries it.
+MAX_GRPC_MESSAGE_BYTES: Final = KIB
+# Of each text in a request, in UTF-8: tags and the ids of writers may have as much, names have 255.
+MAX_REQUEST_TEXT_BYTES: Final = KIB
+# Of each list of texts in a request, as the tags of a stream, and of each other list, as the segments of a cut.
+MAX_REQUEST_TEXTS: Final = 1_000
+MAX_REQUEST_ITEMS: Final = 100_000
+
+# Frames of HTTP/2 (rpc/frames.py).  The longest is what HTTP/2 allows a client by default.
+MAX_HTTP2_FRAME_BYTES: Final = 16 * KIB
+MAX_HEADER_BLOCK_BYTES: Final = 64 * KIB  # of one request; h2 bounds what they are when they are decoded by as much
+SMALL_DATA_BYTES: Final = KIB  # shorter DATA counts as control: a long request in pieces of a byte costs the most
+# What one connection hands to h2 in one turn of the event loop: eight calls; headers that take 10 ms at the worst.
+FRAMES_PER_TURN: Final = 16
+HEADER_BYTES_PER_TURN: Final = 8 * KIB
+# More than that waits in the socket.
+MAX_UNREAD_BYTES: Final = 64 * KIB
+
+# Budgets (rpc/frame_budget.py).  Control frames: at once, in each second, and given back for each call.
+CONTROL_BURST: Final = 8_000
+CONTROL_PER_SECOND: Final = 1_000
+UNKNOWN_CONTROL_BURST: Final = 200
+UNKNOWN_CONTROL_PER_SECOND: Final = 20
+CONTROL_PER_CALL: Final = 8
+REFUSED_CALL_CONTROL: Final = 4  # a call over the number that a connection may have under way
+# Work before the first log-in, in the cost of a small frame (about 20 us): of a connection, and of all of a host.
+UNKNOWN_WORK_BURST: Final = 2_000
+UNKNOWN_WORK_PER_SECOND: Final = 500
+HOST_WORK_BURST: Final = 20_000
+HOST_WORK_PER_SECOND: Final = 5_000
+CONNECTION_WORK: Final = 25  # for its objects
+CALL_WORK: Final = 16  # for its handler and its refusal
+HEADER_BYTES_PER_WORK: Final = 32
+FLOOD_WORK: Final = 2_000  # for a client that is sent away: its next connections wait
+MIN_WORK_WAIT_SECONDS: Final = 0.25  # many connections of a host wait for one budget, and look at it that often
+MAX_HOSTS_COUNTED: Final = 10_000

@@ -13,13 +13,18 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.core.limits import MAX_REQUEST_ID_CHARACTERS, REPEATED_LOG_SECONDS
 from sarit.core.request_ids import current_request_id
-from sarit.node.limits import MAX_ALIKE_LOG_LINES
+from sarit.node.limits import (
+    MAX_ALIKE_LOG_LINES,
+    MAX_LOG_ERROR_CHARACTERS,
+    MAX_LOG_FIELD_CHARACTERS,
+    MAX_LOG_LINE_CHARACTERS,
+)
 from sarit.node.logs import FloodFilter, LogSettings, set_up_logs
 from sarit.node.settings import NodeConfig
 from sarit.node.shown_option import ShownOption
 from sarit.node.start_line import StartLine, limit_fact, recovery_fact
-from sarit.rpc.grpc_server import RequestLimiter
 from sarit.rpc.handlers import rpc_handler
+from sarit.rpc.request_limiter import RequestLimiter
 
 log = logging.getLogger("sarit.node.test")
 
@@ -69,6 +74,30 @@ def test_text_lines_escape_what_a_client_may_have_put_into_a_name(lines):
     log.info("stream %s", "a\n2026-01-01 00:00:00 ERROR forged\x1b[2J")
     assert len(read()) == 1
     assert read()[0].endswith("INFO [store-1] sarit.node.test: stream a\\n2026-01-01 00:00:00 ERROR forged\\x1b[2J")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_texts_that_a_client_may_have_chosen_are_cut(lines, form):
+    """A name of a MB was written to the log as it was, and kept as the key of lines that are alike."""
+    read, name = lines(form), "x" * 1_000_000
+    log.warning("stream %s of %s", name, "s")
+    log.warning("%(scope)s is gone", {"scope": name})
+    log.warning("%s", name)
+    log.warning(name)
+    log.warning("cannot be: %s", ValueError(name))
+    try:
+        raise ValueError(name)
+    except ValueError:
+        log.exception("it failed")
+    log.warning("a line of %s", "y" * MAX_LOG_FIELD_CHARACTERS)
+    assert [line.count("x") for line in read()[:5]] == [
+        MAX_LOG_FIELD_CHARACTERS, MAX_LOG_FIELD_CHARACTERS, MAX_LOG_LINE_CHARACTERS, MAX_LOG_LINE_CHARACTERS,
+        MAX_LOG_ERROR_CHARACTERS,
+    ]  # fmt: skip
+    assert f"stream {'x' * MAX_LOG_FIELD_CHARACTERS}... (999744 characters more) of s" in read()[0]
+    assert sum(map(len, read())) < 20_000
+    assert "y" * MAX_LOG_FIELD_CHARACTERS in read()[-1]
+    assert "more)" not in read()[-1]
 
 
 def test_level_can_be_changed_while_it_runs(lines):

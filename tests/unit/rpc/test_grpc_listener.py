@@ -17,6 +17,8 @@ from sarit.rpc import grpc_server as grpc_server
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 from sarit.rpc.grpc_server import GrpcListener, _WriteCoalescer
+from sarit.rpc.handlers import rpc_handler
+from sarit.rpc.request_limiter import RequestLimiter
 from tests.limits import HANG_SECONDS
 from tests.unit.client.world import until
 
@@ -40,7 +42,7 @@ class _Transport:
 def test_writes_of_one_loop_turn_are_coalesced() -> None:
     async def main() -> None:
         transport = _Transport()
-        coalescer = _WriteCoalescer(transport)  # type: ignore[arg-type]
+        coalescer = _WriteCoalescer(transport, lambda: None)  # type: ignore[arg-type]
         for data in (b"head", b"", b"body", b"tail"):
             coalescer.write(data)
         assert transport.written == []
@@ -55,7 +57,7 @@ def test_writes_of_one_loop_turn_are_coalesced() -> None:
 def test_coalesced_writes_are_flushed_on_close() -> None:
     async def main() -> None:
         transport = _Transport()
-        coalescer = _WriteCoalescer(transport)  # type: ignore[arg-type]
+        coalescer = _WriteCoalescer(transport, lambda: None)  # type: ignore[arg-type]
         coalescer.write(b"farewell")
         coalescer.close()
         coalescer.write(b"too late")
@@ -66,16 +68,18 @@ def test_coalesced_writes_are_flushed_on_close() -> None:
     asyncio.run(main())
 
 
+PATH = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/checkScopeExists"
+
+
 class _Service:
     """Says that each scope exists."""
 
-    async def exists(self, stream) -> None:
-        await stream.recv_message()
-        await stream.send_message(pb.ExistsResponse(exists=True))
+    async def exists(self, _) -> pb.ExistsResponse:
+        return pb.ExistsResponse(exists=True)
 
     def __mapping__(self):
-        path = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/checkScopeExists"
-        return {path: Handler(self.exists, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
+        handler = rpc_handler(self.exists, RequestLimiter())
+        return {PATH: Handler(handler, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
 
 
 @asynccontextmanager
@@ -204,8 +208,7 @@ def _headers(size: int, *, end: bool = True) -> bytes:
     client.initiate_connection()
     client.clear_outbound_data_buffer()
     client.max_outbound_frame_size = 1 << 14
-    call = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/checkScopeExists"
-    names = [(":method", "POST"), (":scheme", "http"), (":path", call), (":authority", "x"), ("te", "trailers")]
+    names = [(":method", "POST"), (":scheme", "http"), (":path", PATH), (":authority", "x"), ("te", "trailers")]
     client.send_headers(1, [*names, ("content-type", "application/grpc"), ("more", "*" * size)])
     return client.data_to_send()
 
@@ -242,7 +245,7 @@ def test_client_that_sends_a_byte_at_a_time_is_ended(slow, monkeypatch, caplog) 
     ("sent", "reason"),
     [
         (lambda: (1 << 20).to_bytes(3, "big") + b"\0\0\0\0\0\1", "announced a frame of more than 16 KiB"),
-        (lambda: _headers(100_000), "broke the protocol: DenialOfServiceError"),
+        (lambda: _headers(100_000), "sent headers of more than 64 KiB"),
         (lambda: b"".join(_continued(100)), "broke the protocol: ProtocolError Too many continuation frames"),
     ],
 )
@@ -276,10 +279,10 @@ class _HeldService(_Service):
         self.free = asyncio.Event()
         self.calls = 0
 
-    async def exists(self, stream) -> None:
+    async def exists(self, request) -> pb.ExistsResponse:
         self.calls += 1
         await self.free.wait()
-        await super().exists(stream)
+        return await super().exists(request)
 
 
 async def _events(reader: asyncio.StreamReader, client: H2Connection, kind: type) -> list[object]:

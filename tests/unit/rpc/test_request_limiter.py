@@ -8,8 +8,9 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
+from sarit.core.limits import MAX_API_REQUEST_BYTES
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.grpc_server import MAX_API_REQUEST_BYTES, RequestLimiter
+from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.statistics import CallStatistics
 
 
@@ -17,12 +18,13 @@ class Stream:
     """A grpclib server's stream that gets `data` and then nothing, or its end."""
 
     def __init__(self, data: bytes, *, ended: bool = True) -> None:
-        self._recv_type = pb.ScopeInfo
+        self._recv_type = pb.StreamCut
         self.data = data
         self.ended = ended
         self.aborted = 0
         self.taken = asyncio.Event()
         transport = SimpleNamespace(is_closing=lambda: self.aborted, get_extra_info=lambda _: None, abort=self._abort)
+        transport.become_known = lambda: None
         self._stream = SimpleNamespace(recv_data=self._recv, _transport=transport)
 
     def _abort(self) -> None:
@@ -46,14 +48,14 @@ def framed(data: bytes, length: int | None = None) -> bytes:
     return struct.pack(">BI", 0, len(data) if length is None else length) + data
 
 
-SCOPE = pb.ScopeInfo(scope="x" * 300_000)
+LARGE = pb.StreamCut(cut={segment << 40: segment << 40 for segment in range(1, 15_000)})
 
 
 def test_pieces_of_large_requests_count_while_they_arrive():
     async def main():
         limiter = RequestLimiter(max_buffered_bytes=500_000, timeout_seconds=0.2)
-        whole = framed(SCOPE.SerializeToString())
-        assert await limiter.receive(Stream(whole)) == SCOPE
+        whole = framed(LARGE.SerializeToString())
+        assert await limiter.receive(Stream(whole)) == LARGE
         waiting = asyncio.create_task(limiter.receive(Stream(whole[:-10], ended=False)))
         await asyncio.sleep(0)
         with pytest.raises(GRPCError) as error:
@@ -62,7 +64,7 @@ def test_pieces_of_large_requests_count_while_they_arrive():
         with pytest.raises(GRPCError) as error:
             await waiting
         assert error.value.status is Status.DEADLINE_EXCEEDED
-        assert await limiter.receive(Stream(whole)) == SCOPE  # cancelled requests are not counted any more
+        assert await limiter.receive(Stream(whole)) == LARGE  # cancelled requests are not counted any more
         assert repr(limiter) == "<RequestLimiter, 0 calls, 0 bytes of unfinished requests>"
 
     asyncio.run(main())
@@ -77,6 +79,7 @@ def test_pieces_of_large_requests_count_while_they_arrive():
         (framed(bytes(70_000), 80_000), Status.INVALID_ARGUMENT),
         (framed(b"", MAX_API_REQUEST_BYTES + 1), Status.INVALID_ARGUMENT),
         (framed(b"\xff\xff"), Status.INVALID_ARGUMENT),
+        (framed(pb.StreamCut(streamInfo={"scope": "x" * 80_000}).SerializeToString()), Status.INVALID_ARGUMENT),
         (b"\1" + framed(b"")[1:], Status.UNIMPLEMENTED),
     ],
 )

@@ -1,0 +1,128 @@
+"""How much of a node's time the client of an HTTP/2 connection may take by frames.  Pure.
+
+Two things are counted.
+
+*Control.*  PING, SETTINGS, RST_STREAM, WINDOW_UPDATE, PRIORITY, CONTINUATION, frames of unknown kinds and DATA of a few
+bytes cost the node as much as the frames of a call, and cost the client nothing.  A client needs a few of them for each
+of its calls, and a few in each second.  Who sends more is sent away (ENHANCE_YOUR_CALM).
+
+*Work before the first log-in.*  Whoever reaches the port may begin calls, which are refused one by one.  Until a client
+is known, its frames and calls are read at a bounded rate, for each connection and for each host.  More of them wait in
+the socket.  A client that is known is not counted here: its calls are bounded by their number.
+
+Who is sent away and comes back gains nothing: the budget of control frames of a client that has become known grows by
+its rate, and its host is charged for each that was sent away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.rpc.limits import (
+    CALL_WORK,
+    CONNECTION_WORK,
+    CONTROL_BURST,
+    CONTROL_PER_CALL,
+    CONTROL_PER_SECOND,
+    FLOOD_WORK,
+    HEADER_BYTES_PER_WORK,
+    HOST_WORK_BURST,
+    HOST_WORK_PER_SECOND,
+    MAX_HOSTS_COUNTED,
+    REFUSED_CALL_CONTROL,
+    UNKNOWN_CONTROL_BURST,
+    UNKNOWN_CONTROL_PER_SECOND,
+    UNKNOWN_WORK_BURST,
+    UNKNOWN_WORK_PER_SECOND,
+)
+
+if TYPE_CHECKING:
+    from sarit.rpc.frames import Frames
+
+
+class Bucket:
+    """An amount that is used up, and comes back at a rate; times in seconds of one monotonic clock.
+
+    A use may exceed what is left: the rest is owed, but never more than `burst`."""
+
+    __slots__ = ("_at", "_left", "burst", "rate")
+
+    def __init__(self, burst: float, rate: float, now: float) -> None:
+        self.burst = burst
+        self.rate = rate
+        self._left = burst
+        self._at = now
+
+    def __repr__(self) -> str:
+        return f"<Bucket, {self._left:.0f} of {self.burst:.0f} left at {self._at:.3f}>"
+
+    def use(self, amount: float, now: float) -> bool:
+        """Use up an amount, or give it back if it is negative; whether there was as much."""
+        left = min(self.burst, self._left + (now - self._at) * self.rate) - amount
+        self._left = max(left, -self.burst)
+        self._at = now
+        return left >= 0
+
+    def wait(self, now: float) -> float:
+        """The seconds until nothing is owed any more."""
+        return max(0.0, -self._left / self.rate - (now - self._at))
+
+
+class HostBudgets:
+    """The work of unknown clients, by the network of their host; the one that was used longest ago is forgotten."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, Bucket] = {}
+
+    def __repr__(self) -> str:
+        return f"<HostBudgets of {len(self._buckets)} hosts>"
+
+    def of(self, network: str, now: float) -> Bucket:
+        """The budget that the connections from a network share."""
+        bucket = self._buckets.pop(network, None) or Bucket(HOST_WORK_BURST, HOST_WORK_PER_SECOND, now)
+        self._buckets[network] = bucket
+        if len(self._buckets) > MAX_HOSTS_COUNTED:
+            del self._buckets[next(iter(self._buckets))]
+        return bucket
+
+
+class FrameBudget:
+    """The budget of one connection; `host`: what all unknown clients of its host share."""
+
+    __slots__ = ("_control", "_host", "_spent", "_work")
+
+    def __init__(self, host: Bucket, now: float) -> None:
+        self._control = Bucket(UNKNOWN_CONTROL_BURST, UNKNOWN_CONTROL_PER_SECOND, now)
+        self._work: Bucket | None = Bucket(UNKNOWN_WORK_BURST, UNKNOWN_WORK_PER_SECOND, now)
+        self._host = host
+        self._spent = float(CONNECTION_WORK)
+        host.use(self._spent, now)
+
+    def __repr__(self) -> str:
+        return f"<FrameBudget, control {self._control!r}, work {self._work!r}>"
+
+    def become_known(self, now: float) -> None:
+        """Let the client do more from now on: it has logged in, or made a call where everybody may."""
+        self._control.use(0, now)
+        self._control.burst, self._control.rate = CONTROL_BURST, CONTROL_PER_SECOND
+        self._work = None
+        # Many clients of one host may begin at once, as the tasks of a cluster do.
+        self._host.use(-self._spent, now)
+
+    def charge(self, frames: Frames, begun: int, now: float) -> bool:
+        """Count frames, of whose calls `begun` were begun; False: the client is to be sent away."""
+        if self._work is not None:
+            work = frames.frames + frames.calls * CALL_WORK + frames.header_bytes / HEADER_BYTES_PER_WORK
+            self._spent += work
+            self._work.use(work, now)
+            self._host.use(work, now)
+        refused = frames.calls - begun
+        control = frames.control + refused * REFUSED_CALL_CONTROL - begun * CONTROL_PER_CALL
+        if self._control.use(control, now):
+            return True
+        self._host.use(FLOOD_WORK, now)
+        return False
+
+    def wait(self, now: float) -> float:
+        """The seconds until more of the client may be read."""
+        return max(self._work.wait(now), self._host.wait(now)) if self._work is not None else 0.0

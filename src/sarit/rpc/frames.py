@@ -1,0 +1,99 @@
+"""The frames in the bytes of an HTTP/2 client, counted and cut at their ends before h2 reads them.  Pure.
+
+A frame costs h2 and grpclib about the same whatever is in it, and one read of a socket may hold 29,000 of them.  So a
+connection hands h2 a few whole frames in one turn of the event loop, and counts what they cost (`rpc/frame_budget.py`).
+Only the head of a frame is read here: its length, kind and flags.  All else is h2's to check.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sarit.rpc.limits import HEADER_BYTES_PER_TURN, MAX_HEADER_BLOCK_BYTES, MAX_HTTP2_FRAME_BYTES, SMALL_DATA_BYTES
+
+_PREFACE: Final = len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")  # before the first frame
+_HEAD: Final = 9  # three bytes of length, kind, flags, four bytes of the stream
+_DATA: Final = 0
+_HEADERS: Final = 1
+_RESET: Final = 3
+_SETTINGS: Final = 4
+_CONTINUATION: Final = 9
+_ACK: Final = 0x1
+_END_HEADERS: Final = 0x4
+
+# What a frame that begins no call costs, in the cost of the cheapest.  A reset ends a call that was begun, and is worth
+# its handler.  Settings are applied to each call under way.
+_RESET_COST: Final = 16
+_SETTINGS_COST: Final = 8
+
+
+class Frames(NamedTuple):
+    """Whole frames, the preface among them.
+
+    `control`: the cost of those that begin no call and carry no more than a few bytes of one."""
+
+    data: bytes
+    frames: int
+    calls: int
+    header_bytes: int
+    control: int
+
+
+class FrameScanner:
+    """What a client has sent and h2 has not read yet."""
+
+    __slots__ = ("_block_bytes", "_data", "_preface_left", "excess", "incomplete")
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._preface_left = _PREFACE
+        self._block_bytes: int | None = None  # of the headers that have begun and not ended
+        self.incomplete = False  # whether a frame, or the frames of headers, have begun and not ended
+        self.excess: str | None = None  # what exceeds a bound: nothing that follows may be read
+
+    def __repr__(self) -> str:
+        return f"<FrameScanner, {len(self._data)} bytes>"
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes wait."""
+        return len(self._data)
+
+    def add(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._data += data
+
+    def take(self, most: int) -> Frames:
+        """The next whole frames, `most` of them, and fewer when their headers are long."""
+        data, end, length = self._data, min(self._preface_left, len(self._data)), len(self._data)
+        self._preface_left -= end
+        count = calls = header_bytes = control = 0
+        while count < most and header_bytes < HEADER_BYTES_PER_TURN and end + 3 <= length:
+            payload = int.from_bytes(data[end : end + 3], "big")
+            if payload > MAX_HTTP2_FRAME_BYTES:
+                self.excess = "announced a frame of more than 16 KiB"
+                break
+            if end + _HEAD + payload > length:
+                break
+            kind, flags = data[end + 3], data[end + 4]
+            end += _HEAD + payload
+            count += 1
+            if kind in (_HEADERS, _CONTINUATION):
+                header_bytes += payload
+                calls += kind == _HEADERS
+                control += kind == _CONTINUATION
+                block = payload + (self._block_bytes or 0)
+                if block > MAX_HEADER_BLOCK_BYTES:
+                    self.excess = "sent headers of more than 64 KiB"
+                    break
+                self._block_bytes = None if flags & _END_HEADERS else block
+            elif kind == _RESET:
+                control += _RESET_COST
+            elif kind == _SETTINGS and not flags & _ACK:
+                control += _SETTINGS_COST
+            elif kind != _DATA or payload < SMALL_DATA_BYTES:
+                control += 1
+        taken = bytes(data[:end])
+        del data[:end]
+        self.incomplete = self._preface_left == 0 and bool(data or self._block_bytes is not None)
+        return Frames(taken, count, calls, header_bytes, control)
