@@ -40,6 +40,7 @@ FRAME_PIECE_BYTES: Final = 1 * MIB
 COPIED_FRAME_BYTES: Final = 64 * KIB
 RECEIVE_WINDOW_BYTES: Final = 256 * KIB
 SMALL_RECEIVE_WINDOW_BYTES: Final = 8 * KIB
+FIRST_RECEIVE_WINDOW_BYTES: Final = 1 * KIB  # of a new connection: whoever is not known fills no more
 # Shorter pieces of a frame are joined, longer ones are sent by reference.
 JOINED_PIECE_BYTES: Final = 4096
 UUID_BYTES: Final = 16

@@ -2,6 +2,8 @@
 
 A server knows a client only when its handshake is done: until then the connection is a `_Handshake`, of which there are
 at most MAX_TLS_HANDSHAKES, each for TLS_HANDSHAKE_SECONDS.  Only then the listener behind it is asked for a connection.
+At that limit the oldest handshake of the host that has most gives way: one takes milliseconds, so it is hardly one of
+a client that means to finish it.
 
 asyncio's own server would report nothing about a handshake that fails, and use one context for ever.  This one accepts
 by itself, and each connection gets the context of now.
@@ -15,8 +17,10 @@ import logging
 import socket
 import ssl
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.core.host_crowd import HostCrowd
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.limits import (
     ACCEPT_RETRY_SECONDS,
@@ -139,7 +143,7 @@ class Handshakes:
         self._most = most
         self._seconds = seconds
         self._http = http
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: HostCrowd[asyncio.Task[None]] = HostCrowd()
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
 
     def __repr__(self) -> str:
@@ -147,13 +151,14 @@ class Handshakes:
 
     def begin(self, connection: socket.socket, host: str, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         """A client has connected from a host."""
-        if len(self._under_way) >= self._most:
-            self._repeated.error("full", f"{self._most} TLS handshakes are under way, the limit: new ones are closed")
-            connection.close()
-            return
+        if len(self._under_way) >= self._most and (oldest := self._under_way.pop_oldest()) is not None:
+            self._repeated.error("full", f"{self._most} TLS handshakes are under way, the limit: the oldest of "
+                                         f"{oldest[0]}, which has most, give way")  # fmt: skip
+            # Later, when it has begun: a task that is cancelled before leaves its socket open.
+            asyncio.get_running_loop().call_soon(oldest[1].cancel)
         task = asyncio.get_running_loop().create_task(self._establish(connection, host, factory))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way.enter(host, task)
+        task.add_done_callback(partial(self._under_way.leave, host))
 
     async def _establish(
         self, connection: socket.socket, host: str, factory: Callable[[], asyncio.BaseProtocol]

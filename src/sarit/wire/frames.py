@@ -49,6 +49,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.limits import (
     COPIED_FRAME_BYTES,
+    FIRST_RECEIVE_WINDOW_BYTES,
     FRAME_PIECE_BYTES,
     LARGE_FRAME_BYTES,
     MAX_TRAILING_BYTES,
@@ -130,7 +131,7 @@ class FrameReader:
     def __init__(self, window: Window | None = None) -> None:
         """`window`: shared with other readers; None for a window of its own."""
         self._window = Window() if window is None else window
-        self._size = SMALL_RECEIVE_WINDOW_BYTES  # how much of the window is used
+        self._size = FIRST_RECEIVE_WINDOW_BYTES  # how much of the window is used
         self._partial: bytes = b""  # the start of an incomplete frame that is not large
         self._direct: memoryview | None = None
         self._filled = 0  # bytes in the current piece of a large frame

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sarit.core.limits import (
     COPIED_FRAME_BYTES,
+    FIRST_RECEIVE_WINDOW_BYTES,
     FRAME_PIECE_BYTES,
     KIB,
     LARGE_FRAME_BYTES,
@@ -181,7 +182,7 @@ def test_small_payloads_are_bytes():
 
 def test_the_window_grows_for_small_frames_and_shrinks_for_large_ones():
     reader = FrameReader()
-    assert len(reader.get_buffer(-1)) == SMALL_RECEIVE_WINDOW_BYTES
+    assert len(reader.get_buffer(-1)) == FIRST_RECEIVE_WINDOW_BYTES
     reader.feed(_stream([100] * 20_000)[1])
     assert len(reader.get_buffer(-1)) == RECEIVE_WINDOW_BYTES
     reader.feed(_frame(1, RECEIVE_WINDOW_BYTES + 1)[1])

@@ -124,6 +124,11 @@ class TokenChecks:
             connection.close()  # without a word in the log: every client meets it
         return False
 
+    def expires(self, token: str) -> float:
+        """When a token that was accepted expires, in seconds since 1970; 0: it was forgotten."""
+        grant = self._verified.get(token)
+        return 0.0 if grant is None else grant.expires
+
     def connection_closed(self) -> None:
         """No token expires any more."""
         if self._expiry is not None:

@@ -4,11 +4,11 @@ Appends go from the decoder to their container in the same turn of the loop, wit
 and without an object per event.  A read that memory can answer is answered in that turn too;
 the others, and all other requests, run as tasks.
 
-Back-pressure.  Reading from the socket stops while the client does not take our replies, while
-unacknowledged appends and running requests hold more than the connection's limit of unacknowledged bytes,
-while too many requests run, and while a quota demands it (`connection_quotas.py`).  All but the last
-count by the memory they hold.  Large replies are
-made only while the client takes them, and not all at once (`reply_semaphore.py`).
+Back-pressure.  Reading from the socket stops while the client does not take our replies, while unacknowledged
+appends and running requests hold more than the connection's limit of unacknowledged bytes, while too many requests run,
+and while a quota or the budget of frames demands it (`connection_quotas.py`, `frame_budget.py`).  All but the last two
+count by the memory they hold.  Large replies are made only while the client takes them, and not all at once
+(`reply_semaphore.py`).  A connection is served FRAMES_PER_TURN frames, then others have a turn (`frame_turns.py`).
 Acknowledgements and replies gathered in one turn leave in one write.
 """
 
@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sarit.core.errors import Unavailable
@@ -36,8 +37,10 @@ from sarit.core.request_ids import current_request_id
 from sarit.security.limits import QUOTA_COUNTED_BYTES
 from sarit.store.health import Opening
 from sarit.store.server.append_handler import AppendHandler
+from sarit.store.server.connection_budget import ConnectionBudget, SharedBudgets
 from sarit.store.server.connection_quotas import ConnectionQuotas
 from sarit.store.server.connection_reaper import ConnectionMemory
+from sarit.store.server.frame_turns import FrameTurns
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.internal_handler import InternalHandler, InternalSession, outcome_unknown, refusal
 from sarit.store.server.memory_cost import reply_bytes, request_bytes
@@ -68,7 +71,7 @@ _HTTP_ANSWER = http_answer("the wire protocol of a segment store")
 _APPEND_FAMILY = frozenset((1, 5, 89))
 
 
-class ConnectionRegistry(Protocol):
+class ConnectionRegistry(SharedBudgets, Protocol):
     """The list of open connections."""
 
     def connection_opened(self, connection: StoreConnection) -> None:
@@ -76,6 +79,9 @@ class ConnectionRegistry(Protocol):
 
     def connection_closed(self, connection: StoreConnection) -> None:
         """The transport is closed; called once."""
+
+    def connection_admitted(self, connection: StoreConnection) -> None:
+        """It has asked for something, with a valid token where one is needed; called at most once."""
 
     def incomplete_frame(self, connection: StoreConnection, held_bytes: int, *, new_frame: bool) -> None:
         """It holds so many bytes of a frame or block that is not complete; see `IncompleteFrames.holds`."""
@@ -113,6 +119,11 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transients = TransientSegments(store, control)
         self.hello_version = 0
         self._peer = "?"
+        self.host = ""
+        self._turns = FrameTurns()
+        self._turn_scheduled = False
+        self._reading = True
+        self._budget = ConnectionBudget(self, registry)
         self.quotas = ConnectionQuotas(self, store.quotas)
         self._appends = AppendHandler(self, store)
         self._reads = ReadHandler(self, store)
@@ -121,7 +132,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._held_bytes = 0  # as last reported to the registry
         self._max_unacked_bytes = MAX_CONNECTION_UNACKED_BYTES
         self.opened = store.env.clock.monotonic()
-        self.requested = False  # whether a complete frame came
+        self.requested = False  # whether it may stay: a complete frame came; where tokens are needed, it is admitted
+        self._framed = False
         self._closing: asyncio.TimerHandle | None = None
         self.closed = False
 
@@ -135,7 +147,8 @@ class StoreConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if peer:
+            self._peer, self.host = f"{peer[0]}:{peer[1]}", str(peer[0])
         if self._make_checks is not None:
             self._checks = self._make_checks(self._peer)
         self._registry.connection_opened(self)
@@ -148,8 +161,10 @@ class StoreConnection(asyncio.BufferedProtocol):
         # At once: tasks that end may keep this object for a while.
         self._reader.release()
         self._assembler = AppendAssembler()
+        self._turns.clear()
         if self._closing is not None:
             self._closing.cancel()
+        self._budget.connection_closed()
         if self._checks is not None:
             self._checks.connection_closed()
         self.quotas.connection_closed()
@@ -182,30 +197,45 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._reads_received += 1
         self._statistics.received_bytes += nbytes
         self._appends.may_measure = True
-        frames: list[tuple[int, Buffer]] = []
         try:
             frames = self._reader.received(nbytes)
-            for code, payload in frames:
-                self._frame(code, payload)
-                # This frame ended the connection (versions, a bound): what the client sent after it is not served.
-                if self.closed:
-                    return
         except ProtocolError as error:
-            if self.requested or self._reader.refused_code not in _HTTP_METHODS:
+            if self._framed or self._reader.refused_code not in _HTTP_METHODS:
                 self._abort(f"broke the protocol: {error}")
             else:
                 self._out.append(_HTTP_ANSWER)
                 self.close("is an HTTP request")
+            return
         if frames:
-            self.requested = True
+            self._framed = True
+            self.requested = self._budget.served or self._checks is None
+        self._serve(self._turns.received(frames))
+        # A frame ended the connection (versions, a bound): what the client sent after it is not served.
+        if self.closed:
+            return
         held = self._reader.held_bytes + self._assembler.buffered_bytes
         if held != self._held_bytes or (held and frames):
             self._held_bytes = held
             self._registry.incomplete_frame(self, held, new_frame=bool(frames))
+
+    def _serve(self, frames: list[tuple[int, Buffer]]) -> None:
+        try:
+            for code, payload in frames:
+                self._frame(code, payload)
+                if self.closed:
+                    return
+        except ProtocolError as error:
+            return self._abort(f"broke the protocol: {error}")
         if self.quotas.quotas.active:
             self.quotas.charge()
-        # Once per read, after all its frames: a connection exceeds its bounds by one read at most.
+        # Once per turn, after all its frames: a connection exceeds its bounds by one turn at most.
         self.apply_backpressure()
+
+    def _next_turn(self) -> None:
+        self._turn_scheduled = False
+        # If a bound has stopped it, `apply_backpressure` schedules the next turn when that ends.
+        if not self.closed and not self.paused:
+            self._serve(self._turns.next_turn())
 
     def close(self, reason: str | None = None) -> None:
         """Send what is queued, then end the connection; log `reason`: what it did."""
@@ -242,6 +272,15 @@ class StoreConnection(asyncio.BufferedProtocol):
         if not self.closed:
             self._abort(reason)
 
+    def give_way(self) -> None:
+        """End the connection at once, for another that needs its place."""
+        self.closed = True
+        self._transport.abort()
+
+    def token_expires(self, token: str) -> float:
+        """When a token that was accepted expires, in seconds since 1970; infinite where none is asked for."""
+        return inf if self._checks is None or self._session is not None else self._checks.expires(token)
+
     def writes_to(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""
         return self._appends.writes_to(container)
@@ -262,13 +301,19 @@ class StoreConnection(asyncio.BufferedProtocol):
             or not self._writable.is_set()
             or len(self._tasks) > MAX_REQUESTS_PER_CONNECTION
             or self.quotas.stopped
+            or self._budget.slowed
         )
-        if stop != self.paused:
-            self.paused = stop
-            if stop:
-                self._transport.pause_reading()
-            else:
+        self.paused = stop
+        if self._turns.over and not stop and not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._next_turn)
+        reading = not stop and not self._turns.over
+        if reading != self._reading:
+            self._reading = reading
+            if reading:
                 self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
 
     # -- frames in --------------------------------------------------------------------------------
 
@@ -286,6 +331,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         command = decode(code, payload)
         if self._checks is not None and self._session is None:
             if not self._checks.admit(command, self):
+                self._budget.refused()
                 return
             if self._checks.user and not self.quotas.user:
                 refused = self.quotas.connected(self._checks.user, command)
@@ -293,10 +339,16 @@ class StoreConnection(asyncio.BufferedProtocol):
                     self.send(encode(refused))
                     self.close()  # the line in the log is for the user, not for each connection
                     return
+        if isinstance(command, wire.KeepAlive | wire.Hello):
+            if self._budget.greeting():
+                self._greet(command)
+            return
+        if not self._budget.served:
+            self.requested = True
+            self._budget.serve()
+            self._registry.connection_admitted(self)
         if isinstance(command, wire.ReadSegment):
             self._reads.read(command)
-        elif isinstance(command, wire.KeepAlive):
-            self.send(encode(command))
         elif isinstance(command, wire.SetupAppend):
             self._appends.set_up(command)
         elif isinstance(command, wire.ConditionalAppend):
@@ -310,8 +362,6 @@ class StoreConnection(asyncio.BufferedProtocol):
             block = command.data if len(payload) <= length + KIB else bytes(command.data)
             append = Append(command.writer_id, [block], length, 1, command.event_number, command.request_id)
             self._appends.append(append, command.expected_offset)
-        elif isinstance(command, wire.Hello):
-            self._hello(command)
         elif self._control.handles(command):
             # A task, since it waits for the log or the index.  Replies may overtake each other: each has a request id.
             if self.quotas.quotas.active and self._session is None and len(payload) > QUOTA_COUNTED_BYTES:
@@ -330,7 +380,10 @@ class StoreConnection(asyncio.BufferedProtocol):
         else:
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
 
-    def _hello(self, hello: wire.Hello) -> None:
+    def _greet(self, hello: wire.KeepAlive | wire.Hello) -> None:
+        if isinstance(hello, wire.KeepAlive):
+            self.send(encode(hello))
+            return
         self.hello_version = hello.high_version
         # Also to a client that speaks none of our versions: it reads ours before the connection ends.
         self.send(encode(wire.Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)))

@@ -7,11 +7,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.core.admission import Admission
+from sarit.core.host_crowd import HostCrowd
 from sarit.core.limits import MAX_CONNECTIONS, REAP_INTERVAL_SECONDS
+from sarit.core.repeated_log import RepeatedLog
 from sarit.store.limits import FIRST_REQUEST_SECONDS
 from sarit.store.server.connection import StoreConnection
 from sarit.store.server.connection_reaper import ConnectionReaper, unacked_limit, unsent_limit
 from sarit.store.server.control_handler import ControlHandler
+from sarit.store.server.frame_budget import RefusalBudgets
 from sarit.store.server.incomplete_frames import IncompleteFrames, incomplete_frames_limit
 from sarit.wire.frames import Window
 
@@ -57,6 +60,10 @@ class StoreListener:
         )
         self._admission = Admission(max_connections)
         self._window = Window()
+        # Connections that have asked for nothing yet, by host: they give way when there is no place left.
+        self._strangers: HostCrowd[StoreConnection] = HostCrowd()
+        self.refusals = RefusalBudgets()
+        self.floods = RepeatedLog(_log, store.env.clock.monotonic)
         self._accepting = 0  # admitted, not open yet: a burst is admitted before its first connection opens
         self._memory_limits = self._limits_of_one(1)
         store.on_failure = self._container_failed
@@ -80,10 +87,14 @@ class StoreListener:
         """A protocol for a new connection."""
         count = len(self._connections) + self._accepting
         if not self._admission.admits(count):
-            if self._admission.should_report():
-                _log.error("%d connections are open, which is the limit: new ones are closed", count)
             self._store.statistics.connections_refused += 1
-            return _RefusedConnection()
+            crowded = self._strangers.pop_oldest()
+            if self._admission.should_report():
+                _log.error("%d connections are open, which is the limit: %s", count, "new ones are closed"
+                           if crowded is None else f"those that ask for nothing give way, first of {crowded[0]}")  # fmt: skip  # noqa: E501
+            if crowded is None:
+                return _RefusedConnection()
+            crowded[1].give_way()
         self._accepting += 1
         return StoreConnection(self._store, self._control, self, self._window, self._internal, self._checks)
 
@@ -93,13 +104,19 @@ class StoreListener:
         self._accepting -= 1
         self._store.statistics.connections_accepted += 1
         self._connections[connection] = None
+        self._strangers.enter(connection.host, connection)
         self._update_memory_limits()
         # A new connection needs them even if they did not change for the others.
         connection.set_memory_limits(*self._memory_limits)
 
+    def connection_admitted(self, connection: StoreConnection) -> None:
+        """See `ConnectionRegistry`."""
+        self._strangers.leave(connection.host, connection)
+
     def connection_closed(self, connection: StoreConnection) -> None:
         """See `ConnectionRegistry`."""
         self._connections.pop(connection, None)
+        self._strangers.leave(connection.host, connection)
         self._incomplete.holds(connection, 0, new_frame=False)
         self._update_memory_limits()
 
@@ -133,7 +150,7 @@ class StoreListener:
         """End the connections that are stalled, hold too much together, or ask for nothing; `now` in seconds."""
         silent = self._reaper.select_silent(list(self._connections), now)
         if silent:  # one line: whoever takes places takes many
-            _log.warning("%d connections sent no request in %.0f s and were closed; the first: %r", len(silent),
+            _log.warning("%d connections sent no valid request in %.0f s and were closed; the first: %r", len(silent),
                          FIRST_REQUEST_SECONDS, silent[0])  # fmt: skip
         for connection in silent:
             connection.close()

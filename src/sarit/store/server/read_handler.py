@@ -6,7 +6,8 @@ client that takes no replies would stay in memory.
 
 A read at the tail of an open segment is parked: it waits in `Segment.waiters` until bytes are appended, the segment is
 sealed or deleted, or PARKED_READ_SECONDS have passed.  Then it is answered, in the last case with an empty reply,
-which is legal: without one a client with a time-out of 30 s would drop the connection.
+which is legal: without one a client with a time-out of 30 s would drop the connection.  The same reply goes to a read
+whose token has expired by the time it is woken: the client asks again, with a token that says whether it may.
 """
 
 from __future__ import annotations
@@ -72,20 +73,25 @@ class Connection(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int) -> asyncio.Task[None]:
         """Run a request as a task that ends with the connection."""
 
+    def token_expires(self, token: str) -> float:
+        """When a token that was accepted expires, in seconds since 1970; infinite where none is asked for."""
+
 
 class _Parked:
     """A read that waits at the tail; the segment calls it once, when it has bytes or will never have any."""
 
-    __slots__ = ("_handler", "command", "deadline", "reads", "segment")
+    __slots__ = ("_handler", "command", "deadline", "expires", "reads", "segment")
 
     def __init__(
-        self, handler: ReadHandler, reads: Reads, segment: Segment, command: wire.ReadSegment, deadline: float
-    ) -> None:
+        self, handler: ReadHandler, reads: Reads, segment: Segment, command: wire.ReadSegment, deadline: float,
+        expires: float,
+    ) -> None:  # fmt: skip
         self._handler = handler
         self.reads = reads
         self.segment = segment
         self.command = command
         self.deadline = deadline
+        self.expires = expires
 
     def __call__(self) -> None:
         self._handler.wake(self)
@@ -201,11 +207,12 @@ class ReadHandler:
         if len(self._parked) >= MAX_PARKED_READS_PER_CONNECTION:
             self._connection.close(f"has {len(self._parked)} reads waiting at the tail, which is the limit")
             return
+        expires = self._connection.token_expires(command.token)
         # Without the token, and with the segment's own name object: both may be long, and parked reads are many.
         command = wire.ReadSegment(segment.name, command.offset, command.suggested_length, "", command.request_id)
         if self._traces is not None:
             self._traces.parked(command)
-        parked = _Parked(self, reads, segment, command, self._loop.time() + PARKED_READ_SECONDS)
+        parked = _Parked(self, reads, segment, command, self._loop.time() + PARKED_READ_SECONDS, expires)
         self._parked[parked] = None
         segment.waiters.append(parked)
         if not self._timer_set:
@@ -216,7 +223,11 @@ class ReadHandler:
         """The segment of a parked read has bytes, or will never have any."""
         if parked in self._parked:
             del self._parked[parked]
-            if not self._connection.closed:
+            if self._connection.closed:
+                return
+            if parked.expires <= self._store.env.clock.wall_ms() / 1000:
+                self._send_read(parked.command, ReadResult([], 0, True, False))
+            else:
                 self._unpark(parked.reads, parked.segment, parked.command)
 
     def _expire(self) -> None:

@@ -328,7 +328,7 @@ def test_connections_without_a_request_lose_their_places(caplog):
             assert server.server.connections == 1
             writer.send(append_end(b"still", 1, 1))
             assert (await writer.reply()).segment_write_offset == 5
-        assert len([r for r in caplog.records if "sent no request" in r.getMessage()]) == 1
+        assert len([r for r in caplog.records if "sent no valid request" in r.getMessage()]) == 1
 
     run(main())
 

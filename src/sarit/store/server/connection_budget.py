@@ -1,0 +1,110 @@
+"""What the budget of frames (`frame_budget.py`) means for one connection: it is slowed down, or ended.
+
+A connection that has asked for nothing yet, or whose tokens are refused, is slowed down: it is not read from until its
+frames are paid for.  If it were ended it would come back, and a new connection costs more than a frame.  Official
+clients repeat a request that was refused without a pause, so this is no proof of an attack.  A connection that was
+served, and floods with KeepAlive or Hello, is ended: no client does so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from sarit.store.server.frame_budget import FrameBudget
+
+if TYPE_CHECKING:
+    from sarit.core.repeated_log import RepeatedLog
+    from sarit.store.server.frame_budget import RefusalBudgets
+
+
+class Connection(Protocol):
+    """The connection that it is of."""
+
+    host: str
+
+    def apply_backpressure(self) -> None:
+        """Stop or resume reading."""
+
+    def close(self) -> None:
+        """Send what is queued and end."""
+
+
+class SharedBudgets(Protocol):
+    """What all connections of a listener share."""
+
+    refusals: RefusalBudgets
+    floods: RepeatedLog
+
+
+class ConnectionBudget:
+    """`slowed`: the connection is not read from, because its budget is used up.  `served`: it has asked for something,
+    with a valid token where one is needed."""
+
+    __slots__ = ("_connection", "_frames", "_loop", "_shared", "_timer", "_until", "served")
+
+    def __init__(self, connection: Connection, shared: SharedBudgets) -> None:
+        self._connection = connection
+        self._shared = shared
+        self._frames = FrameBudget()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._until = 0.0
+        self.served = False
+
+    def __repr__(self) -> str:
+        return f"<ConnectionBudget {self._frames!r}{', slowed' if self.slowed else ''}>"
+
+    @property
+    def slowed(self) -> bool:
+        """Whether the connection has to wait."""
+        return self._timer is not None
+
+    def serve(self) -> None:
+        """Give the connection the larger budget of one that asks for something."""
+        self.served = True
+        self._frames.admitted()
+
+    def greeting(self) -> bool:
+        """Count a KeepAlive or Hello; whether to answer it: otherwise the connection has been ended."""
+        delay = self._frames.take(self._loop.time())
+        if delay and self.served:
+            self._report("sent more KeepAlive and Hello frames than any client does, and was closed")
+            self._connection.close()
+            return False
+        self._slow(delay, "sends KeepAlive and Hello frames and asks for nothing: it is slowed down")
+        return True
+
+    def refused(self) -> None:
+        """Count a request whose token was refused."""
+        now = self._loop.time()
+        delay = max(self._frames.take(now), self._shared.refusals.take(self._connection.host, now))
+        self._slow(delay, "sends requests whose tokens are refused: it is slowed down")
+
+    def connection_closed(self) -> None:
+        """Nothing waits any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        # It refers to this object: a cycle would wait for a full garbage collection.
+        del self._connection
+
+    def _slow(self, delay: float, what: str) -> None:
+        if not delay:
+            return
+        self._until = self._loop.time() + delay
+        if self._timer is None:
+            self._report(what)
+            self._timer = self._loop.call_later(delay, self._go_on)
+
+    def _go_on(self) -> None:
+        left = self._until - self._loop.time()
+        if left > 0:  # frames of the same turn were counted after the timer was set
+            self._timer = self._loop.call_later(left, self._go_on)
+            return
+        self._timer = None
+        self._connection.apply_backpressure()
+
+    def _report(self, what: str) -> None:
+        host = self._connection.host
+        self._shared.floods.warning((host, what), f"a connection from {host} {what}")
