@@ -144,9 +144,7 @@ def test_unfinished_handshakes_are_bounded_and_forgotten(certificates, caplog):
 
     asyncio.run(main())
     refused, full = sorted(caplog.messages)[::-1]
-    assert full == (
-        "2 TLS handshakes are under way, the limit: the oldest of 127.0.0.1, which has most, give way"
-    )
+    assert full == ("2 TLS handshakes are under way, the limit: the oldest of 127.0.0.1, which has most, give way")
     assert refused == "a connection from 127.0.0.1 was refused: TLS handshake: not done in 0.2 s"
 
 

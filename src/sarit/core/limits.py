@@ -36,8 +36,7 @@ MAX_TRAILING_BYTES: Final = 1024
 LARGE_FRAME_BYTES: Final = 16 * KIB
 # A payload above this size is received in pieces: memory follows the bytes that came, not the length claimed.
 FRAME_PIECE_BYTES: Final = 1 * MIB
-# Up to this size a copy costs less than a second read.
-COPIED_FRAME_BYTES: Final = 64 * KIB
+COPIED_FRAME_BYTES: Final = 64 * KIB  # up to this size a copy costs less than a second read
 RECEIVE_WINDOW_BYTES: Final = 256 * KIB
 SMALL_RECEIVE_WINDOW_BYTES: Final = 8 * KIB
 FIRST_RECEIVE_WINDOW_BYTES: Final = 1 * KIB  # of a new connection: whoever is not known fills no more

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.host_crowd import HostCrowd
+from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.limits import (
     ACCEPT_RETRY_SECONDS,
@@ -143,7 +143,7 @@ class Handshakes:
         self._most = most
         self._seconds = seconds
         self._http = http
-        self._under_way: HostCrowd[asyncio.Task[None]] = HostCrowd()
+        self._under_way: PlacesByHost[asyncio.Task[None]] = PlacesByHost()
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
 
     def __repr__(self) -> str:

@@ -154,7 +154,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._registry.connection_opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if not self.closed and (incomplete := self._incomplete_bytes()):
+        incomplete = self._reader.buffered_bytes + self._assembler.buffered_bytes
+        if not self.closed and incomplete:
             _log.warning("connection %s ended inside a frame or block; %d bytes are discarded", self._peer, incomplete)
         self.closed = True
         self._registry.connection_closed(self)
@@ -201,7 +202,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             frames = self._reader.received(nbytes)
         except ProtocolError as error:
             if self._framed or self._reader.refused_code not in _HTTP_METHODS:
-                self._abort(f"broke the protocol: {error}")
+                self.abort(f"broke the protocol: {error}")
             else:
                 self._out.append(_HTTP_ANSWER)
                 self.close("is an HTTP request")
@@ -218,24 +219,25 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._held_bytes = held
             self._registry.incomplete_frame(self, held, new_frame=bool(frames))
 
-    def _serve(self, frames: list[tuple[int, Buffer]]) -> None:
+    def _serve(self, frames: list[tuple[int, Buffer]] | None = None) -> None:
+        """Serve frames; None: those of the next turn, which begins."""
+        if frames is None:
+            self._turn_scheduled = False
+            # If a bound has stopped it, `apply_backpressure` schedules the next turn when that ends.
+            if self.closed or self.paused:
+                return
+            frames = self._turns.next_turn()
         try:
             for code, payload in frames:
                 self._frame(code, payload)
                 if self.closed:
                     return
         except ProtocolError as error:
-            return self._abort(f"broke the protocol: {error}")
+            return self.abort(f"broke the protocol: {error}")
         if self.quotas.quotas.active:
             self.quotas.charge()
         # Once per turn, after all its frames: a connection exceeds its bounds by one turn at most.
         self.apply_backpressure()
-
-    def _next_turn(self) -> None:
-        self._turn_scheduled = False
-        # If a bound has stopped it, `apply_backpressure` schedules the next turn when that ends.
-        if not self.closed and not self.paused:
-            self._serve(self._turns.next_turn())
 
     def close(self, reason: str | None = None) -> None:
         """Send what is queued, then end the connection; log `reason`: what it did."""
@@ -252,11 +254,8 @@ class StoreConnection(asyncio.BufferedProtocol):
     def memory(self) -> ConnectionMemory:
         """The memory that the store holds for this client."""
         unsent = self._transport.get_write_buffer_size()
-        incomplete = max(self._incomplete_bytes(), self._held_bytes)
+        incomplete = max(self._reader.buffered_bytes + self._assembler.buffered_bytes, self._held_bytes)
         return ConnectionMemory(unsent, incomplete, self._reads_received, self.paused)
-
-    def _incomplete_bytes(self) -> int:
-        return self._reader.buffered_bytes + self._assembler.buffered_bytes
 
     def set_memory_limits(self, unsent_bytes: int, unacked_bytes: int) -> None:
         """Answer only below `unsent_bytes` of replies not taken; read only below `unacked_bytes` not acknowledged."""
@@ -267,15 +266,13 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.reply_semaphore.set_limit(unacked_bytes)
             self.apply_backpressure()
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: str | None = None) -> None:
         """End the connection at once, with replies unsent; log `reason`: what it did."""
         if not self.closed:
-            self._abort(reason)
-
-    def give_way(self) -> None:
-        """End the connection at once, for another that needs its place."""
-        self.closed = True
-        self._transport.abort()
+            if reason is not None:
+                _log.warning("connection %s closed: it %s", self._peer, reason)
+            self.closed = True
+            self._transport.abort()
 
     def token_expires(self, token: str) -> float:
         """When a token that was accepted expires, in seconds since 1970; infinite where none is asked for."""
@@ -284,11 +281,6 @@ class StoreConnection(asyncio.BufferedProtocol):
     def writes_to(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""
         return self._appends.writes_to(container)
-
-    def _abort(self, reason: str) -> None:
-        _log.warning("connection %s closed: it %s", self._peer, reason)
-        self.closed = True
-        self._transport.abort()
 
     def apply_backpressure(self) -> None:
         """Stop or resume reading from the socket."""
@@ -306,7 +298,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self.paused = stop
         if self._turns.over and not stop and not self._turn_scheduled:
             self._turn_scheduled = True
-            self._loop.call_soon(self._next_turn)
+            self._loop.call_soon(self._serve)
         reading = not stop and not self._turns.over
         if reading != self._reading:
             self._reading = reading

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sarit.core.host_crowd import host_network
+from sarit.core.places_by_host import host_network
 from sarit.store.limits import (
     FRAME_BUDGET,
     FRAMES_PER_SECOND,

@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.core.admission import Admission
-from sarit.core.host_crowd import HostCrowd
 from sarit.core.limits import MAX_CONNECTIONS, REAP_INTERVAL_SECONDS
+from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
 from sarit.store.limits import FIRST_REQUEST_SECONDS
 from sarit.store.server.connection import StoreConnection
@@ -61,7 +61,7 @@ class StoreListener:
         self._admission = Admission(max_connections)
         self._window = Window()
         # Connections that have asked for nothing yet, by host: they give way when there is no place left.
-        self._strangers: HostCrowd[StoreConnection] = HostCrowd()
+        self._strangers: PlacesByHost[StoreConnection] = PlacesByHost()
         self.refusals = RefusalBudgets()
         self.floods = RepeatedLog(_log, store.env.clock.monotonic)
         self._accepting = 0  # admitted, not open yet: a burst is admitted before its first connection opens
@@ -88,13 +88,13 @@ class StoreListener:
         count = len(self._connections) + self._accepting
         if not self._admission.admits(count):
             self._store.statistics.connections_refused += 1
-            crowded = self._strangers.pop_oldest()
+            stranger = self._strangers.pop_oldest()
             if self._admission.should_report():
                 _log.error("%d connections are open, which is the limit: %s", count, "new ones are closed"
-                           if crowded is None else f"those that ask for nothing give way, first of {crowded[0]}")  # fmt: skip  # noqa: E501
-            if crowded is None:
+                           if stranger is None else f"those that ask for nothing give way, first of {stranger[0]}")  # fmt: skip  # noqa: E501
+            if stranger is None:
                 return _RefusedConnection()
-            crowded[1].give_way()
+            stranger[1].abort()
         self._accepting += 1
         return StoreConnection(self._store, self._control, self, self._window, self._internal, self._checks)
 

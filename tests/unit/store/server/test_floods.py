@@ -179,25 +179,28 @@ def test_requests_of_one_connection_leave_turns_to_others():
     async def main():
         async with serving() as server:
             client, other = await ready(server), await server.client()
-            served, largest = 0, 0
-            connection = list(server.server._connections)[0]
-            serve = connection._serve
+            turns = []
+            connection = next(iter(server.server._connections))
+            serve, frame = connection._serve, connection._frame
 
-            def counted(frames):
-                nonlocal served, largest
-                served, largest = served + len(frames), max(largest, len(frames))
+            def counted_turn(frames=None):
+                turns.append(0)
                 serve(frames)
 
-            connection._serve = counted
+            def counted_frame(code, payload):
+                turns[-1] += 1
+                frame(code, payload)
+
+            connection._serve, connection._frame = counted_turn, counted_frame
             count = 10 * FRAMES_PER_TURN
             client.send(b"".join(append_end(b"x", 1, number) for number in range(1, count + 1)))
             last = 0
             while last < count:
                 reply = await client.reply()
                 last = reply.event_number
-            assert served == count
-            assert largest <= FRAMES_PER_TURN
-            del connection._serve
+            assert sum(turns) == count
+            assert max(turns) <= FRAMES_PER_TURN
+            del connection._serve, connection._frame
             other.send(wire.KeepAlive())
             await other.reply()
 
@@ -318,5 +321,3 @@ def test_parked_read_gets_no_bytes_after_its_token_has_expired():
             assert again.error_code == 1
 
     run(main())
-
-

@@ -23,7 +23,7 @@ def host_network(host: str) -> str:
     return str(ipaddress.IPv6Network((int(address) >> _IPV6_HOST_BITS << _IPV6_HOST_BITS, _IPV6_HOST_BITS)))
 
 
-class HostCrowd(Generic[C]):
+class PlacesByHost(Generic[C]):
     """The holders of places, by host in order of arrival."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class HostCrowd(Generic[C]):
         self._size = 0
 
     def __repr__(self) -> str:
-        return f"<HostCrowd of {self._size} from {len(self._hosts)} hosts>"
+        return f"<PlacesByHost of {self._size} from {len(self._hosts)} hosts>"
 
     def __len__(self) -> int:
         return self._size

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sarit.core.host_crowd import HostCrowd, host_network
+from sarit.core.places_by_host import PlacesByHost, host_network
 
 
 @pytest.mark.parametrize(
@@ -22,23 +22,23 @@ def test_network_of_a_host(host, network):
 
 
 def test_oldest_of_the_host_with_most_gives_way():
-    crowd: HostCrowd[str] = HostCrowd()
-    assert crowd.pop_oldest() is None
+    places: PlacesByHost[str] = PlacesByHost()
+    assert places.pop_oldest() is None
     for host, holder in (("a", "a1"), ("b", "b1"), ("b", "b2"), ("b", "b3"), ("a", "a2")):
-        crowd.enter(host, holder)
-    assert crowd.pop_oldest() == ("b", "b1")
-    crowd.leave("b", "b2")
-    crowd.leave("b", "b2")
-    crowd.leave("c", "unknown")
-    assert len(crowd) == 3
-    assert crowd.pop_oldest() == ("a", "a1")
-    assert {crowd.pop_oldest(), crowd.pop_oldest()} == {("a", "a2"), ("b", "b3")}
-    assert (len(crowd), crowd.pop_oldest()) == (0, None)
+        places.enter(host, holder)
+    assert places.pop_oldest() == ("b", "b1")
+    places.leave("b", "b2")
+    places.leave("b", "b2")
+    places.leave("c", "unknown")
+    assert len(places) == 3
+    assert places.pop_oldest() == ("a", "a1")
+    assert {places.pop_oldest(), places.pop_oldest()} == {("a", "a2"), ("b", "b3")}
+    assert (len(places), places.pop_oldest()) == (0, None)
 
 
 def test_addresses_of_one_ipv6_network_are_one_host():
-    crowd: HostCrowd[int] = HostCrowd()
-    crowd.enter("10.0.0.1", 0)
+    places: PlacesByHost[int] = PlacesByHost()
+    places.enter("10.0.0.1", 0)
     for number in range(3):
-        crowd.enter(f"2001:db8::{number}", number + 1)
-    assert crowd.pop_oldest() == ("2001:db8::/64", 1)
+        places.enter(f"2001:db8::{number}", number + 1)
+    assert places.pop_oldest() == ("2001:db8::/64", 1)
