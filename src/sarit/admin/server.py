@@ -50,6 +50,7 @@ from sarit.admin.limits import (
 from sarit.admin.request_heads import RequestHeads
 from sarit.core.admission import Admission
 from sarit.core.errors import Invalid
+from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.tls_server import Handshakes, serve_tls
 
@@ -85,8 +86,7 @@ class AdminServer:
         self._app = Starlette(routes=list(routes), exception_handlers={404: self._not_found, 413: _too_large})
         self._bounded = _Bounded(self._app, names, self._begin)
         self._connections: dict[Any, _Connection] = {}  # by the client's address
-        # Those without a request under way, by host; the one that is longest without is the first of its host.
-        self._waiting: dict[str, dict[_Connection, None]] = {}
+        self._waiting: PlacesByHost[_Connection] = PlacesByHost()  # those without a request under way
         self._admission = Admission(max_connections)
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
         self._server: asyncio.Server | TlsServer | None = None
@@ -159,9 +159,8 @@ class AdminServer:
                     "%d HTTP connections are open, which is the limit: those without a request give way to new ones",
                     self._admission.most,
                 )
-            if self._waiting:
-                host = max(self._waiting, key=lambda each: len(self._waiting[each]))
-                next(iter(self._waiting[host])).abort()
+            if (longest := self._waiting.pop_oldest()) is not None:
+                longest[1].abort()
             elif len(self._connections) < self._admission.most + HTTP_RESERVED_CONNECTIONS:
                 connection.probes_only = True
             else:
@@ -172,27 +171,20 @@ class AdminServer:
 
     def waits(self, connection: _Connection) -> None:
         """Note that a connection has no request under way."""
-        self._waiting.setdefault(connection.host, {})[connection] = None
+        self._waiting.enter(connection.host, connection)
 
     def closed(self, connection: _Connection) -> None:
         """Forget a connection that was closed."""
         if self._connections.get(connection.client) is connection:
             del self._connections[connection.client]
-        self._waits_no_more(connection)
-
-    def _waits_no_more(self, connection: _Connection) -> None:
-        of_host = self._waiting.get(connection.host)
-        if of_host is not None and connection in of_host:
-            del of_host[connection]
-            if not of_host:
-                del self._waiting[connection.host]
+        self._waiting.leave(connection.host, connection)
 
     def _begin(self, scope: Scope) -> _Connection | None:
         """Note that a request begins; its connection."""
         connection = self._connections.get(scope["client"])
         if connection is not None:
             connection.requests += 1
-            self._waits_no_more(connection)
+            self._waiting.leave(connection.host, connection)
         return connection
 
     def _made(self) -> asyncio.Protocol:

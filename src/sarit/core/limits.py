@@ -43,6 +43,9 @@ FIRST_RECEIVE_WINDOW_BYTES: Final = 1 * KIB  # of a new connection: whoever is n
 # Shorter pieces of a frame are joined, longer ones are sent by reference.
 JOINED_PIECE_BYTES: Final = 4096
 UUID_BYTES: Final = 16
+# Networks of clients (`core/networks.py`): kept at once, and of a text that is no address.
+MAX_CACHED_NETWORKS: Final = 4096
+MAX_NETWORK_CHARACTERS: Final = 64
 
 # -- files and sockets -------------------------------------------------------------------------
 DISK_BLOCK_BYTES: Final = 4096
@@ -307,17 +310,8 @@ STREAM_CONFIGS_PER_PAGE: Final = 200
 # -- node, gRPC --------------------------------------------------------------------------------
 # A client that takes no replies for that long is disconnected.
 GRPC_STALL_SECONDS: Final = 60.0
-# From the last bytes to a client that broke the protocol to the end of its connection.
-GRPC_CLOSE_SECONDS: Final = 10.0
-# Of a controller that stops: between two glances at its connections, and for clients to read that they are sent away.
-GRPC_DRAIN_POLL_SECONDS: Final = 0.02
-GRPC_AWAY_SECONDS: Final = 1.0
 # From a new connection to its first bytes (one port) or its HTTP/2 settings.
 GRPC_FIRST_BYTES_SECONDS: Final = 20.0
-# A connection that sends nothing for that long gets a ping ...
-GRPC_IDLE_SECONDS: Final = 60.0
-# ... and that long to answer: over a slow path the ping waits after replies.
-GRPC_PING_SECONDS: Final = 60.0
 # The least that HTTP/2 allows: every connection may use all of its window.
 HTTP2_WINDOW_BYTES: Final = 65_535
 MAX_API_REQUEST_BYTES: Final = 4 * MIB

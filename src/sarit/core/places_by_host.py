@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Generic, TypeVar
 
+from sarit.core.networks import network_of
+
 C = TypeVar("C")
-
-_IPV6_HOST_BITS = 64  # one customer has a whole network of them
-
-
-def host_network(host: str) -> str:
-    """What counts as one host: an IPv4 address, the /64 network of an IPv6 address, any other text as it is."""
-    if ":" not in host:
-        return host
-    try:
-        address = ipaddress.IPv6Address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(address) >> _IPV6_HOST_BITS << _IPV6_HOST_BITS, _IPV6_HOST_BITS)))
 
 
 class PlacesByHost(Generic[C]):
@@ -38,12 +24,12 @@ class PlacesByHost(Generic[C]):
 
     def enter(self, host: str, holder: C) -> None:
         """Count one that has come from a host; once each."""
-        self._hosts.setdefault(host_network(host), {})[holder] = None
+        self._hosts.setdefault(network_of(host), {})[holder] = None
         self._size += 1
 
     def leave(self, host: str, holder: C) -> None:
         """Count one no more; nothing happens if it left before."""
-        network = host_network(host)
+        network = network_of(host)
         holders = self._hosts.get(network)
         if holders is not None and holder in holders:
             del holders[holder]

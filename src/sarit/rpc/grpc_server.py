@@ -53,22 +53,28 @@ from h2.settings import SettingCodes
 from sarit.core.admission import Admission
 from sarit.core.http_answer import HTTP_METHODS, METHOD_PREFIX, http_answer
 from sarit.core.limits import (
-    GRPC_AWAY_SECONDS,
-    GRPC_CLOSE_SECONDS,
-    GRPC_DRAIN_POLL_SECONDS,
     GRPC_FIRST_BYTES_SECONDS,
-    GRPC_IDLE_SECONDS,
     GRPC_MESSAGE_SECONDS,
-    GRPC_PING_SECONDS,
     GRPC_STALL_SECONDS,
     HTTP2_WINDOW_BYTES,
     MAX_CALLS_PER_CONNECTION,
 )
 from sarit.core.networks import network_of
+from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
 from sarit.rpc.frame_budget import FrameBudget, HostBudgets
 from sarit.rpc.frames import FrameScanner
-from sarit.rpc.limits import FRAMES_PER_TURN, GRPC_FIRST_CALL_SECONDS, MAX_UNREAD_BYTES, MIN_WORK_WAIT_SECONDS
+from sarit.rpc.limits import (
+    FRAMES_PER_TURN,
+    GRPC_AWAY_SECONDS,
+    GRPC_CLOSE_SECONDS,
+    GRPC_DRAIN_POLL_SECONDS,
+    GRPC_FIRST_CALL_SECONDS,
+    GRPC_IDLE_SECONDS,
+    GRPC_PING_SECONDS,
+    MAX_UNREAD_BYTES,
+    MIN_WORK_WAIT_SECONDS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -91,7 +97,7 @@ class GrpcListener:
         self._http = server._protocol_factory
         self._admission = Admission(most)
         self._open: dict[_GrpcConnection, None] = {}  # in the order of their begin
-        self._unknown: dict[str, dict[_GrpcConnection, None]] = {}  # by network, in the order of their begin
+        self._unknown: PlacesByHost[_GrpcConnection] = PlacesByHost()  # who have not logged in
         self._hosts = HostBudgets()
         self._none_open: asyncio.Event | None = None  # of a drain
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
@@ -107,27 +113,24 @@ class GrpcListener:
     def connection(self) -> asyncio.Protocol:
         """The protocol for a new connection."""
         if not self._admission.admits(len(self._open)):
-            oldest = next(iter(max(self._unknown.values(), key=len, default=())), None)
+            oldest = self._unknown.pop_oldest()
             if oldest is None:
                 if self._admission.should_report():
                     _log.error("%d API connections are open, which is the limit: new ones are closed", len(self._open))
                 return ClosedAtOnce()
-            oldest.give_way(len(self._open))
+            oldest[1].give_way(len(self._open))
         made = _GrpcConnection(self, self._http)
         self._open[made] = None
         return made
 
     def connected(self, connection: _GrpcConnection, network: str, now: float) -> FrameBudget:
         """Count a connection among those whose client is not known; what it may do."""
-        self._unknown.setdefault(network, {})[connection] = None
+        self._unknown.enter(network, connection)
         return FrameBudget(self._hosts.of(network, now), now)
 
     def known(self, connection: _GrpcConnection, network: str) -> None:
         """Count a connection no longer among those whose client is not known."""
-        if (of_network := self._unknown.get(network)) is not None:
-            of_network.pop(connection, None)
-            if not of_network:
-                del self._unknown[network]
+        self._unknown.leave(network, connection)
 
     def report(self, network: str, kind: str, text: str) -> None:
         """Log that a connection from a network was ended, once a minute for each kind of reason."""

@@ -8,6 +8,15 @@ from sarit.core.limits import KIB
 
 # A connection that has begun no call for so long after it opened is sent away: it holds a place.
 GRPC_FIRST_CALL_SECONDS: Final = 60.0
+# From the last bytes to a client that broke the protocol to the end of its connection.
+GRPC_CLOSE_SECONDS: Final = 10.0
+# Of a controller that stops: between two glances at its connections, and for clients to read that they are sent away.
+GRPC_DRAIN_POLL_SECONDS: Final = 0.02
+GRPC_AWAY_SECONDS: Final = 1.0
+# A connection that sends nothing for that long gets a ping ...
+GRPC_IDLE_SECONDS: Final = 60.0
+# ... and that long to answer: over a slow path the ping waits after replies.
+GRPC_PING_SECONDS: Final = 60.0
 
 # Of the text of an error, as the header that carries it.
 MAX_GRPC_MESSAGE_BYTES: Final = KIB

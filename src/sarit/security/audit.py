@@ -19,6 +19,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from sarit.core.networks import network_of_peer
 from sarit.core.repeated_log import RepeatedLog
 from sarit.security.limits import (
     AUDIT_CLOSE_SECONDS,
@@ -27,7 +28,6 @@ from sarit.security.limits import (
     MAX_AUDIT_CHARACTERS,
     MAX_AUDIT_REASONS,
 )
-from sarit.security.networks import network_of
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env
@@ -90,7 +90,7 @@ class AuditLog:
         if why:
             line["why"] = _cut(why)
         if not allowed:
-            network, now = network_of(peer), self._clock.monotonic()
+            network, now = network_of_peer(peer), self._clock.monotonic()
             if who:
                 left_out = self._after_login.again((line["who"], network, line["what"], line["resource"]), now, line)
             else:

@@ -27,8 +27,6 @@ MAX_CACHED_LOGINS: Final = 4096
 # Networks that users were right from: of each, and of all.
 MAX_KNOWN_NETWORKS_OF_USER: Final = 256
 MAX_KNOWN_NETWORKS: Final = 16_384
-MAX_CACHED_NETWORKS: Final = 4096
-MAX_NETWORK_CHARACTERS: Final = 64
 MAX_FAILED_LOGINS: Final = 10
 # From one network, whatever the names: about 2 s of a processor.
 MAX_FAILED_LOGINS_OF_HOST: Final = 100

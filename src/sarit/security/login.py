@@ -22,11 +22,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from sarit.core.errors import Unauthenticated
+from sarit.core.networks import network_of_peer
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import ignore_outcome, shielded
 from sarit.security.guesses import Guesses, Try
 from sarit.security.limits import LOGIN_KEY_BYTES, MAX_AUTHORIZATION_BYTES, MAX_CACHED_LOGINS, MAX_PASSWORD_BYTES
-from sarit.security.networks import network_of
 from sarit.security.password_queue import PasswordQueue
 from sarit.security.permissions import ADMIN_ROLE, Caller
 from sarit.security.users import User, is_user_name, matches
@@ -118,10 +118,10 @@ class Logins:
         if self._own is not None and hmac.compare_digest(authorization.encode(), f"Bearer {self._own}".encode()):
             return Caller(OWN_NAME, frozenset((ADMIN_ROLE,)))
         if method.lower() == "bearer" and self._bearer is not None:
-            return await self._by_token(self._bearer, value.strip(), network_of(peer))
+            return await self._by_token(self._bearer, value.strip(), network_of_peer(peer))
         if method.lower() != "basic":
             raise Unauthenticated("this server does not take log-ins of this kind: send a user and password")
-        return await self._by_password(value.strip(), network_of(peer))
+        return await self._by_password(value.strip(), network_of_peer(peer))
 
     async def _by_token(self, bearer: BearerTokens, token: str, network: str) -> Caller:
         now = self._env.clock.wall_ms() / 1000

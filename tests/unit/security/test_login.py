@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Unauthenticated, Unavailable
+from sarit.core.networks import network_of_peer
 from sarit.env.real import real_env
 from sarit.security import guesses, login
 from sarit.security.limits import (
@@ -17,7 +18,6 @@ from sarit.security.limits import (
     MAX_PASSWORD_CHECKS,
 )
 from sarit.security.login import Logins, basic
-from sarit.security.networks import network_of
 from sarit.security.users import User
 
 
@@ -334,7 +334,7 @@ def test_addresses_of_one_network_share_its_limit(checks):
     ],
 )  # fmt: skip
 def test_network_of_a_peer(peer, network):
-    assert network_of(peer) == network
+    assert network_of_peer(peer) == network
 
 
 def test_places_of_a_user_are_displaced_by_that_user_alone(monkeypatch):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sarit.core.places_by_host import host_network
+from sarit.core.networks import network_of
 from sarit.store.limits import (
     FRAME_BUDGET,
     FRAMES_PER_SECOND,
@@ -62,7 +62,7 @@ class RefusalBudgets:
 
     def take(self, host: str, now: float) -> float:
         """Count a refused token from a host; how long its connection has to wait."""
-        network: Final = host_network(host)
+        network: Final = network_of(host)
         budget = self._hosts.pop(network, None) or FrameBudget(HOST_REFUSALS, HOST_REFUSALS_PER_SECOND)
         self._hosts[network] = budget
         if len(self._hosts) > MAX_REFUSED_HOSTS:
