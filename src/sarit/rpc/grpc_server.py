@@ -21,7 +21,7 @@ The log has one line a minute for each host and reason.
 
 Frames of a type that HTTP/2 does not define are ignored (RFC 9113 par. 5.5).
 
-*Frames.*  A read of a socket may hold thousands of frames.  A connection hands h2 at most FRAMES_PER_TURN whole ones in
+*Frames.*  A read of a socket may hold thousands of frames.  A connection hands h2 at most HTTP2_FRAMES_PER_TURN whole ones in
 a turn of the event loop (`rpc/frames.py`), and stops reading while more than MAX_UNREAD_BYTES wait.  What they cost is
 counted (`rpc/frame_budget.py`): a client that sends too many control frames gets GOAWAY (ENHANCE_YOUR_CALM), and one
 that is not known yet waits.  A client is known once it has logged in, or made a call where everybody may.
@@ -65,7 +65,7 @@ from sarit.core.repeated_log import RepeatedLog
 from sarit.rpc.frame_budget import FrameBudget, HostBudgets
 from sarit.rpc.frames import FrameScanner
 from sarit.rpc.limits import (
-    FRAMES_PER_TURN,
+    HTTP2_FRAMES_PER_TURN,
     GRPC_AWAY_SECONDS,
     GRPC_CLOSE_SECONDS,
     GRPC_DRAIN_POLL_SECONDS,
@@ -256,7 +256,7 @@ class _GrpcConnection(asyncio.Protocol):
             self._turn_timer = loop.call_later(max(wait, MIN_WORK_WAIT_SECONDS), self._turn)
             self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
             return
-        frames = self._frames.take(FRAMES_PER_TURN)
+        frames = self._frames.take(HTTP2_FRAMES_PER_TURN)
         if not self._frames.incomplete:
             self._incomplete_since = None
         elif frames.frames or self._incomplete_since is None:

@@ -31,7 +31,7 @@ MAX_HTTP2_FRAME_BYTES: Final = 16 * KIB
 MAX_HEADER_BLOCK_BYTES: Final = 64 * KIB  # of one request; h2 bounds what they are when they are decoded by as much
 SMALL_DATA_BYTES: Final = KIB  # shorter DATA counts as control: a long request in pieces of a byte costs the most
 # What one connection hands to h2 in one turn of the event loop: eight calls; headers that take 10 ms at the worst.
-FRAMES_PER_TURN: Final = 16
+HTTP2_FRAMES_PER_TURN: Final = 16
 HEADER_BYTES_PER_TURN: Final = 8 * KIB
 # More than that waits in the socket.
 MAX_UNREAD_BYTES: Final = 64 * KIB

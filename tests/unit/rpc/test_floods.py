@@ -15,7 +15,7 @@ from sarit.core.errors import NotFound, Unauthenticated
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.grpc_server import GrpcListener
 from sarit.rpc.handlers import rpc_handler
-from sarit.rpc.limits import FRAMES_PER_TURN, MAX_GRPC_MESSAGE_BYTES, MAX_UNREAD_BYTES
+from sarit.rpc.limits import HTTP2_FRAMES_PER_TURN, MAX_GRPC_MESSAGE_BYTES, MAX_UNREAD_BYTES
 from sarit.rpc.request_limiter import RequestLimiter
 from tests.limits import HANG_SECONDS
 from tests.unit.client.world import until
@@ -142,7 +142,7 @@ def test_client_that_floods_is_sent_away_and_is_not_read_from(flood, known, capl
             turns += 1
             await asyncio.sleep(0)
         assert away == [ErrorCodes.ENHANCE_YOUR_CALM]
-        assert turns < 2000 / FRAMES_PER_TURN
+        assert turns < 2000 / HTTP2_FRAMES_PER_TURN
         wire.said(FLOODS[flood] * 20_000)  # is dropped
         assert not wire.reading
         await until(lambda: wire.closed)
@@ -202,7 +202,7 @@ def test_frames_of_one_connection_are_read_a_few_in_a_turn_and_other_calls_go_be
             await asyncio.sleep(0)
             most = max(most, service.calls - seen)
             seen = service.calls
-        assert most <= FRAMES_PER_TURN
+        assert most <= HTTP2_FRAMES_PER_TURN
         assert wire.reading
 
     asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))

@@ -12,7 +12,7 @@ from sarit.rpc.limits import (
     CONTROL_BURST,
     CONTROL_PER_CALL,
     CONTROL_PER_SECOND,
-    FRAMES_PER_TURN,
+    HTTP2_FRAMES_PER_TURN,
     HEADER_BYTES_PER_TURN,
     HOST_WORK_BURST,
     MAX_HEADER_BLOCK_BYTES,
@@ -75,10 +75,10 @@ def test_however_bytes_come_frames_are_whole_and_nothing_is_lost():
 def test_one_turn_takes_a_bounded_number_of_frames_and_bytes_of_headers():
     scanner = FrameScanner()
     scanner.add(PREFACE + frame(6, 0, bytes(8)) * 29_000)
-    assert scanner.take(FRAMES_PER_TURN).frames == FRAMES_PER_TURN
+    assert scanner.take(HTTP2_FRAMES_PER_TURN).frames == HTTP2_FRAMES_PER_TURN
     scanner = FrameScanner()
     scanner.add(PREFACE + frame(1, 4, bytes(5000)) * 100)
-    assert scanner.take(FRAMES_PER_TURN).header_bytes < HEADER_BYTES_PER_TURN + 5000
+    assert scanner.take(HTTP2_FRAMES_PER_TURN).header_bytes < HEADER_BYTES_PER_TURN + 5000
 
 
 def test_part_of_a_frame_or_of_headers_is_known_as_such():
