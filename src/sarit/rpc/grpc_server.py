@@ -21,10 +21,10 @@ The log has one line a minute for each host and reason.
 
 Frames of a type that HTTP/2 does not define are ignored (RFC 9113 par. 5.5).
 
-*Frames.*  A read of a socket may hold thousands of frames.  A connection hands h2 at most HTTP2_FRAMES_PER_TURN whole ones in
-a turn of the event loop (`rpc/frames.py`), and stops reading while more than MAX_UNREAD_BYTES wait.  What they cost is
-counted (`rpc/frame_budget.py`): a client that sends too many control frames gets GOAWAY (ENHANCE_YOUR_CALM), and one
-that is not known yet waits.  A client is known once it has logged in, or made a call where everybody may.
+*Frames.* A read of a socket may hold thousands of frames.  A connection hands h2 at most HTTP2_FRAMES_PER_TURN whole
+ones in a turn of the event loop (`rpc/frames.py`), and stops reading while more than MAX_UNREAD_BYTES wait.  What they
+cost is counted (`rpc/frame_budget.py`): a client that sends too many control frames gets GOAWAY (ENHANCE_YOUR_CALM),
+and one that is not known yet waits.  A client is known once it has logged in, or made a call where everybody may.
 
 *Places.*  When all are taken, a new connection takes the place of one whose client is not known: of the host (IPv6: of
 the /64) with the most of these, the oldest.
@@ -65,13 +65,13 @@ from sarit.core.repeated_log import RepeatedLog
 from sarit.rpc.frame_budget import FrameBudget, HostBudgets
 from sarit.rpc.frames import FrameScanner
 from sarit.rpc.limits import (
-    HTTP2_FRAMES_PER_TURN,
     GRPC_AWAY_SECONDS,
     GRPC_CLOSE_SECONDS,
     GRPC_DRAIN_POLL_SECONDS,
     GRPC_FIRST_CALL_SECONDS,
     GRPC_IDLE_SECONDS,
     GRPC_PING_SECONDS,
+    HTTP2_FRAMES_PER_TURN,
     MAX_UNREAD_BYTES,
     MIN_WORK_WAIT_SECONDS,
 )
