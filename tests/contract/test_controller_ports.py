@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SECRET = b"of this installation"
 TABLE = "_system/_tables/one"
+PARTITION = "s/t_kvtable/0.#epoch.0"
 SEGMENT = "s/t/0.#epoch.0"
 KEY = b"attribute-of-one"
 
@@ -86,6 +87,17 @@ def test_table_is_created_once_and_deleted_once(run):
         await ports.tables.delete(TABLE)
         with pytest.raises(NotFound):
             await ports.tables.delete(TABLE)
+
+    run(test)
+
+
+def test_table_segment_whose_keys_have_another_length_is_not_taken_for_the_one_that_was_to_be_created(run):
+    async def test(ports):
+        await ports.segments.create_table(PARTITION, key_length=0)
+        with pytest.raises(Exists):
+            await ports.segments.create_table(PARTITION, key_length=0)
+        with pytest.raises(Conflict):
+            await ports.segments.create_table(PARTITION, key_length=8)
 
     run(test)
 

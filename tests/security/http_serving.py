@@ -35,6 +35,7 @@ async def serving(directory, *, tls: bool = True, **options):
     config = write_files(directory)
     users = parse_users((directory / "users").read_text(), "users")
     users |= {"scrape": User("scrape", hash_password(PASSWORD), frozenset({"metrics"}))}
+    users |= {"dave": User("dave", hash_password(PASSWORD), frozenset())}
     (directory / "users").write_text(format_users(users.values()))
     config = replace(config, **options)
     if tls:

@@ -22,6 +22,7 @@ from sarit.security.permissions import Permission
 from sarit.security.tokens import TokenKeys
 from sarit.wire import commands as wire
 from tests.limits import HANG_SECONDS
+from tests.security.attackers import ATTACKS, Target, make_things
 from tests.security.http_serving import serving
 from tests.security.running import PASSWORD
 from tests.unit.store.server.test_connection import Client
@@ -173,6 +174,19 @@ def test_wire_takes_no_token_that_is_expired_foreign_for_another_stream_or_repla
     runner.run(main())
 
 
+def _target(http) -> Target:
+    return Target(http.secured.address, http.context, http.secured._tls.ca_file)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__.removeprefix("attack_"))
+def test_attacker_with_a_log_in_gets_what_the_rules_say(runner, http, attack):
+    async def main() -> None:
+        await make_things(_target(http))
+        await attack(_target(http))
+
+    runner.run(main())
+
+
 def test_names_that_are_paths_are_refused(runner, http):
     names = ("../etc", "a/../b", "/etc/passwd", "%2e%2e%2fetc", "a\0b", "a" * 300)
 
@@ -195,7 +209,7 @@ def test_names_that_are_paths_are_refused(runner, http):
 
 
 def test_bearer_that_no_provider_gave_and_a_delegation_token_are_no_log_in(runner, http):
-    token = http.secured.node.security._keys.sign({"prn::/*": Permission.READ_UPDATE}, int(time.time()), 60)
+    token = http.secured.node.security._keys.sign({"prn::/": Permission.READ_UPDATE}, int(time.time()), 60)
 
     async def main() -> None:
         for each in (token, "x"):

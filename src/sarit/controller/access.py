@@ -4,6 +4,13 @@
 served while access is checked.  What Pravega requires is required here, with two differences, both in favour of those
 who only read: a token carries the permission that its caller has, so asking for the segments of a stream needs READ
 alone; and a list shows what its caller may read.
+
+*The system's scope.*  Its tables hold the rules themselves.  Nobody, administrators neither, gets a token or makes a
+call about it, but for asking whether it is there and listing it.
+
+*A name need not exist.*  A token is for a name and for what the rules say of it, and rules may be older than what they
+are about.  Rust and Python ask for the token of a table, or of a group of theirs, before they create it, perhaps in a
+scope that no controller knows.  So names are checked for their form, and not for being there.
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Forbidden, Unauthenticated
-from sarit.core.names import MARK_PREFIX, SYSTEM_SCOPE, TABLE_SUFFIX
+from sarit.core.names import MARK_PREFIX, SYSTEM_SCOPE
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.security.audit import Audit, NoAudit
 from sarit.security.permissions import (
@@ -23,11 +30,12 @@ from sarit.security.permissions import (
     Rules,
     group_resource,
     needed_to_ask,
-    needed_to_change,
     owner_resource,
     scope_resource,
     stream_resource,
     table_resource,
+    token_permission,
+    token_resources,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
 READ: Final = Permission.READ
 UPDATE: Final = Permission.READ_UPDATE
 
+_SYSTEM: Final = scope_resource(SYSTEM_SCOPE)
 _Access = pb.StreamInfo.AccessOperation
 
 # What a client may ask of a token; a request that says nothing gets what the caller may do.
@@ -51,20 +60,44 @@ _ASKED: Final[Mapping[Any, Permission]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """The things that a reply lists: the field that has them, the resource of one, and its name.
+
+    `go_on`: makes the request for the next page of the one for this page; None: there is one page."""
+
+    field: str
+    resource: Callable[[Any, Any], str]
+    name: Callable[[Any], str]
+    go_on: Callable[[Any, Any], None] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """What a call needs: `permission(request)` on one of `resources(request)`.
 
-    `stream`: the stream that a token in the reply is for, if it has one.  `listed`: the field of the reply that lists
-    things, with the resource of one of them.  `go_on`: makes the request for the next page of what it was for one."""
+    `claims`: what a token in the reply is about, if it has one (`token_resources`).  `listed`: what the reply lists;
+    who may change the resource sees all of it if `owner_sees_all`.  `streams`: the streams in the request that its
+    caller has to be able to read, too.  `group`: READ on this group and on one of `resources` suffices.  `system`: the
+    call may be about the system's scope.  `of_users`: its stream must not have a name that only the system gives."""
 
     permission: Callable[[Any], Permission]
     resources: Callable[[Any], Sequence[str]]
-    stream: Callable[[Any], tuple[str, str]] | None = None
-    listed: tuple[str, Callable[[Any, Any], str]] | None = None
-    go_on: Callable[[Any, Any], None] = lambda request, reply: request.continuationToken.CopyFrom(
-        reply.continuationToken
-    )
+    claims: Callable[[Any], Sequence[tuple[str, str]]] | None = None
+    listed: Listed | None = None
+    owner_sees_all: bool = False
+    streams: Callable[[Any], Sequence[tuple[str, str]]] | None = None
+    group: Callable[[Any], str] | None = None
+    system: bool = False
+    of_users: bool = False
     anonymous: bool = False
+
+
+def _next_page(request: Any, reply: Any) -> None:
+    request.continuationToken.CopyFrom(reply.continuationToken)
+
+
+def _next_configs(request: Any, reply: Any) -> None:
+    request.after = reply.streams[-1].streamInfo.stream
 
 
 def _none(_: Any) -> Permission:
@@ -77,10 +110,6 @@ def _read(_: Any) -> Permission:
 
 def _update(_: Any) -> Permission:
     return UPDATE
-
-
-def _change(request: Any) -> Permission:
-    return needed_to_change(_name(request)[1])
 
 
 def _read_unless_system(request: Any) -> Permission:
@@ -118,21 +147,32 @@ def _stream(request: Any) -> Sequence[str]:
     return (owner_resource(*_name(request)),)
 
 
-def _stream_or_table(request: Any) -> Sequence[str]:
-    # Clients ask for the address and the token of a table as if it were a stream.
+def _stream_claims(request: Any) -> Sequence[tuple[str, str]]:
     scope, name = _name(request)
-    return owner_resource(scope, name), table_resource(scope, name.removesuffix(TABLE_SUFFIX))
+    return ((stream_resource(scope, name), owner_resource(scope, name)),)
+
+
+def _any_claims(request: Any) -> Sequence[tuple[str, str]]:
+    # Clients ask for the address and the token of a table as if it were a stream.
+    return token_resources(*_name(request))
+
+
+def _any_owner(request: Any) -> Sequence[str]:
+    return tuple(dict.fromkeys(owner for _, owner in _any_claims(request)))
 
 
 def _creation(request: Any) -> Sequence[str]:
-    scope, stream = _name(request)
-    # The stream of a reader group is created by who creates the group.
-    return scope_resource(scope), owner_resource(scope, stream)
+    return scope_resource(_name(request)[0]), *_stream(request)
 
 
 def _group(request: Any) -> Sequence[str]:
     name = getattr(request, "readerGroupName", "") or getattr(request, "readerGroup", "")
     return scope_resource(request.scope), group_resource(request.scope, name)
+
+
+def _streams_of_group(request: Any) -> Sequence[tuple[str, str]]:
+    infos = (cut.streamInfo for cuts in (request.startingStreamCuts, request.endingStreamCuts) for cut in cuts)
+    return tuple(dict.fromkeys((info.scope, info.stream) for info in infos))
 
 
 def _table(request: Any) -> Sequence[str]:
@@ -143,12 +183,13 @@ def _new_table(request: Any) -> Sequence[str]:
     return scope_resource(request.scope), table_resource(request.scope, request.kvtName)
 
 
-def _table_name(request: Any) -> tuple[str, str]:
-    return request.scope, request.kvtName
+def _table_claims(request: Any) -> Sequence[tuple[str, str]]:
+    table = table_resource(request.scope, request.kvtName)
+    return ((table, table),)
 
 
 def _of_stream(permission: Callable[[Any], Permission], *, token: bool = False) -> Need:
-    return Need(permission, _stream, _name if token else None)
+    return Need(permission, _stream, _stream_claims if token else None)
 
 
 def _listed_stream(info: pb.StreamInfo) -> str:
@@ -158,7 +199,13 @@ def _listed_stream(info: pb.StreamInfo) -> str:
     return owner_resource(info.scope, info.stream)
 
 
-_LISTED_STREAMS: Final = ("streams", lambda _, item: _listed_stream(item))
+_LISTED_STREAMS: Final = Listed("streams", lambda _, item: _listed_stream(item), lambda item: item.stream, _next_page)
+
+
+def _subscribed_group(_: Any, subscriber: str) -> str:
+    scope, _, group = subscriber.partition("/")
+    return group_resource(scope, group)
+
 
 NEEDS: Final[Mapping[str, Need]] = {
     # Clients look for controllers before they log in.
@@ -167,16 +214,18 @@ NEEDS: Final[Mapping[str, Need]] = {
     "createScope": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
     "deleteScope": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
     "deleteScopeRecursive": Need(_update, lambda r: (ROOT, scope_resource(r.scope))),
-    "checkScopeExists": Need(_read_unless_system, _scope),
-    "listScopes": Need(_none, _root, listed=("scopes", lambda _, item: scope_resource(item))),
-    "listStreamsInScope": Need(_read, _scope, listed=_LISTED_STREAMS),
-    "listStreamsInScopeForTag": Need(_read, _scope, listed=_LISTED_STREAMS),
-    "createStream": Need(_change, _creation),
-    "updateStream": _of_stream(_change),
+    "checkScopeExists": Need(_read_unless_system, _scope, system=True),
+    "listScopes": Need(
+        _none, _root, listed=Listed("scopes", lambda _, item: scope_resource(item), lambda item: item, _next_page)
+    ),
+    "listStreamsInScope": Need(_read, _scope, listed=_LISTED_STREAMS, system=True),
+    "listStreamsInScopeForTag": Need(_read, _scope, listed=_LISTED_STREAMS, system=True),
+    "createStream": Need(_update, _creation, of_users=True),
+    "updateStream": _of_stream(_update),
     "getStreamConfiguration": _of_stream(_read),
-    "truncateStream": _of_stream(_change),
-    "sealStream": _of_stream(_change),
-    "deleteStream": _of_stream(_change),
+    "truncateStream": _of_stream(_update),
+    "sealStream": _of_stream(_update),
+    "deleteStream": _of_stream(_update),
     "checkStreamExists": _of_stream(_read),
     "getCurrentSegments": _of_stream(_read, token=True),
     "getEpochSegments": _of_stream(_read, token=True),
@@ -184,39 +233,52 @@ NEEDS: Final[Mapping[str, Need]] = {
     "getSegmentsImmediatlyFollowing": _of_stream(_read, token=True),
     "getSegmentsImmediatelyFollowing": _of_stream(_read, token=True),
     "getSegmentsBetween": _of_stream(_read, token=True),
-    "scale": _of_stream(_change),
+    "scale": _of_stream(_update),
     "checkScale": _of_stream(_read),
-    "getURI": Need(_read, _stream_or_table),
+    "getURI": Need(_read, _any_owner),
     "isSegmentValid": _of_stream(_read),
     "isStreamCutValid": _of_stream(_read),
-    "createTransaction": _of_stream(_change, token=True),
-    "pingTransaction": _of_stream(_change),
-    "commitTransaction": _of_stream(_change),
-    "abortTransaction": _of_stream(_change),
+    "createTransaction": _of_stream(_update, token=True),
+    "pingTransaction": _of_stream(_update),
+    "commitTransaction": _of_stream(_update),
+    "abortTransaction": _of_stream(_update),
     "checkTransactionState": _of_stream(_read),
     "listCompletedTransactions": _of_stream(_read),
-    "getDelegationToken": Need(_asked, _stream_or_table, _name),
-    "noteTimestampFromWriter": _of_stream(_change),
-    "removeWriter": _of_stream(_change),
+    "getDelegationToken": Need(_asked, _any_owner, _any_claims),
+    "noteTimestampFromWriter": _of_stream(_update),
+    "removeWriter": _of_stream(_update),
     "createKeyValueTable": Need(_update, _new_table),
-    "getCurrentSegmentsKeyValueTable": Need(_read, _table, _table_name),
+    "getCurrentSegmentsKeyValueTable": Need(_read, _table, _table_claims),
     "listKeyValueTablesInScope": Need(
-        _read, _scope, listed=("kvtables", lambda _, item: table_resource(item.scope, item.kvtName))
+        _read,
+        _scope,
+        system=True,
+        listed=Listed(
+            "kvtables", lambda _, item: table_resource(item.scope, item.kvtName), lambda item: item.kvtName, _next_page
+        ),
     ),
     "getKeyValueTableConfiguration": Need(_read, _table),
     "deleteKeyValueTable": Need(_update, _table),
-    "listSubscribers": _of_stream(_read),
-    "updateSubscriberStreamCut": _of_stream(_change),
-    "createReaderGroup": Need(_read, _group),
+    "listSubscribers": Need(
+        _read, _stream, listed=Listed("subscribers", _subscribed_group, str, None), owner_sees_all=True
+    ),
+    # A group releases what it has read.  For another group only the owner of the stream may.
+    "updateSubscriberStreamCut": Need(_update, _stream, group=lambda r: _subscribed_group(r, r.subscriber)),
+    "createReaderGroup": Need(_read, _group, streams=_streams_of_group),
     "getReaderGroupConfig": Need(_read, _group),
-    "updateReaderGroup": Need(_read, _group),
+    "updateReaderGroup": Need(_read, _group, streams=_streams_of_group),
     "deleteReaderGroup": Need(_read, _group),
     "cutAt": _of_stream(_read),
     "streamConfigs": Need(
         _read,
         _scope,
-        listed=("streams", lambda _, item: _listed_stream(item.streamInfo)),
-        go_on=lambda request, reply: setattr(request, "after", reply.streams[-1].streamInfo.stream),
+        system=True,
+        listed=Listed(
+            "streams",
+            lambda _, item: _listed_stream(item.streamInfo),
+            lambda item: item.streamInfo.stream,
+            _next_configs,
+        ),
     ),
     "scalingEvents": _of_stream(_read),
     "listRules": Need(_update, _root),
@@ -271,16 +333,18 @@ class Access:
     async def carry_out(
         self, call: str, method: Callable[[Any], Awaitable[Any]], request: Any, caller: Caller | None, peer: str
     ) -> Any:
-        """The reply of `method` to what the caller may see.  Raises Forbidden, and what the method does."""
+        """The reply of `method` to what the caller may see.  Raises Forbidden, Invalid, and what the method does."""
         need = NEEDS[call]
         if caller is None:
             return await method(request)
         had = self._authorize(call, need, request, caller, peer)
-        if need.listed is not None:
-            return await self._listed(need.listed, need.go_on, method, request, caller)
+        # Before the call: a name that no token can carry is refused before anything is done.
+        token = "" if need.claims is None else self._token(need.claims(request), request, caller)
+        if need.listed is not None and not (need.owner_sees_all and had >= UPDATE):
+            return await self._listed(need.listed, method, request, caller)
         reply = await method(request)
-        if need.stream is not None:
-            reply.delegationToken = self._token(need.stream(request), request, had, caller)
+        if need.claims is not None:
+            reply.delegationToken = token
         return reply
 
     def _authorize(self, call: str, need: Need, request: Any, caller: Caller, peer: str) -> Permission:
@@ -288,36 +352,68 @@ class Access:
         resources = need.resources(request)
         wanted = need.permission(request)
         had = max((self.rules.of(caller, resource) for resource in resources), default=Permission.NONE)
-        allowed = had >= wanted
-        self._audit.note(who=caller.name, what=call, resource=resources[-1], peer=peer, allowed=allowed)
+        streams = () if need.streams is None else need.streams(request)
+        hidden = next((name for name in streams if self.rules.of(caller, owner_resource(*name)) < READ), None)
+        why = _refused_to_all(need, request, resources, streams)
+        enough = had >= wanted or (
+            need.group is not None and had >= READ and self.rules.of(caller, need.group(request)) >= READ
+        )
+        allowed = enough and hidden is None and not why
+        resource = resources[-1] if hidden is None else owner_resource(*hidden)
+        self._audit.note(who=caller.name, what=call, resource=resource, peer=peer, allowed=allowed)
+        if why:
+            raise Forbidden(why)
         if not allowed:
+            lacking = wanted if hidden is None else READ
             raise Forbidden(
-                f"{caller.name} may not {'read' if wanted is READ else 'change'} {resources[-1]}: an administrator "
-                f"gives the permission with `sarit acl grant user:{caller.name} {resources[-1]} {wanted.name}`"
+                f"{caller.name} may not {'read' if lacking is READ else 'change'} {resource}: an administrator "
+                f"gives the permission with `sarit acl grant user:{caller.name} {resource} {lacking.name}`"
             )
         return had
 
-    def _token(self, name: tuple[str, str], request: Any, had: Permission, caller: Caller) -> str:
-        has = UPDATE if had >= needed_to_change(name[1]) else had
-        granted = min(has, _ASKED.get(getattr(request, "accessOperation", None), has))
+    def _token(self, claims: Sequence[tuple[str, str]], request: Any, caller: Caller) -> str:
+        asked = _ASKED.get(getattr(request, "accessOperation", None), UPDATE)
+        permissions: dict[str, Permission] = {}
+        for resource, owner in claims:
+            has = token_permission(resource.rpartition(":")[2], self.rules.of(caller, owner))
+            granted = max(min(has, asked), permissions.get(resource, Permission.NONE))
+            if granted is not Permission.NONE:
+                permissions[resource] = granted
         now = self._env.clock.wall_ms() // 1000
-        return self._keys().sign({stream_resource(*name): granted}, now, self._seconds, _plain(caller.name))
+        return self._keys().sign(permissions, now, self._seconds, _plain(caller.name))
 
     async def _listed(
-        self, listed: tuple[str, Callable[[Any, Any], str]], go_on: Callable[[Any, Any], None],
-        method: Callable[[Any], Awaitable[Any]], request: Any, caller: Caller,
-    ) -> Any:  # fmt: skip
-        """The first page with something that the caller may read: clients stop at an empty one."""
-        field, resource = listed
+        self, listed: Listed, method: Callable[[Any], Awaitable[Any]], request: Any, caller: Caller
+    ) -> Any:
+        """The first page with something that the caller may read: clients stop at an empty one.
+
+        Its continuation token is the name of the last thing that is shown, or the one that came: the last thing of a
+        page may be hidden, and then its name is, too."""
+        first = getattr(request, "continuationToken", None)
+        asked = "" if first is None else first.token
         while True:
             reply = await method(request)
-            items = getattr(reply, field)
-            seen = [item for item in items if self.rules.of(caller, resource(request, item)) >= READ]
-            if seen or not items:
+            items = getattr(reply, listed.field)
+            seen = [item for item in items if self.rules.of(caller, listed.resource(request, item)) >= READ]
+            if seen or not items or listed.go_on is None:
                 del items[:]
                 items.extend(seen)
+                if first is not None:
+                    reply.continuationToken.token = listed.name(seen[-1]) if seen else asked
                 return reply
-            go_on(request, reply)
+            listed.go_on(request, reply)
+
+
+def _refused_to_all(need: Need, request: Any, resources: Sequence[str], streams: Sequence[tuple[str, str]]) -> str:
+    """Why a request is refused, whoever makes it; empty: it depends on who."""
+    if not need.system and (
+        any(each == _SYSTEM or each.startswith(f"{_SYSTEM}/") for each in resources)
+        or any(scope == SYSTEM_SCOPE for scope, _ in streams)
+    ):
+        return f"scope {SYSTEM_SCOPE} is the system's: no call is about it, whoever makes it"
+    if need.of_users and _name(request)[1].startswith("_"):
+        return "names with _ in front are the system's: a reader group is created by the call for groups"
+    return ""
 
 
 __all__ = ["NEEDS", "Access", "Need"]

@@ -18,7 +18,7 @@ from sarit.controller.model.records import State, TableRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import KeyedLocks
 from sarit.controller.streams import MAX_ATTEMPTS
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
+from sarit.core.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Unavailable
 from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION, NOT_EXISTS
 from sarit.core.names import TABLE_SUFFIX, SegmentId, is_user_name, segment_name
 from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
@@ -119,7 +119,15 @@ class KeyValueTables:
                 updates.append(TableUpdate(keys.number_key(table + TABLE_SUFFIX), number, NO_VERSION))
             else:
                 length = record.primary_key_length + record.secondary_key_length
-                await self._runner.run([CreateTable(segment, length) for segment in segments])
+                try:
+                    await self._runner.run([CreateTable(segment, length) for segment in segments])
+                except Conflict as error:
+                    # Made by a client over the wire, as Rust and Python make their groups: it would read and write
+                    # what is in the table.
+                    raise Forbidden(
+                        f"table {scope}/{table} is not served, since a client made a group or a table of the name: "
+                        f"{error}; delete the table, which deletes that, and create it again"
+                    ) from None
                 active = codec.encode_table(replace(record, state=State.ACTIVE))
                 updates = [TableUpdate(keys.table_key(table), active, version)]
             # Read again in any case: this call stored the record, or another controller was first.

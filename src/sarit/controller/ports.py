@@ -85,7 +85,9 @@ class Segments(Protocol):
         Unavailable when only some exist; those that an earlier attempt created count as created."""
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
-        """Create a table segment (key_length 0: keys of any length); Exists when it is there."""
+        """Create a table segment (key_length 0: keys of any length).
+
+        Exists when it is there; Conflict when that one's keys have another length, so that it is not what was meant."""
 
     async def seal(self, segment: str) -> None:
         """Seal; succeeds when sealed already; NotFound."""

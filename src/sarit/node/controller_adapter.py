@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
-from sarit.core.errors import Invalid, NotFound, Sealed, Truncated
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.metering import NO_RATES
 from sarit.store.flow_control.growth import GrowthMonitor
 from sarit.store.server.control_handler import merge_batch
@@ -75,8 +75,14 @@ class InProcessSegments:
         await create_fresh(self._store, segments)
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
-        """Create a table segment; Exists when it exists."""
-        await self._store.tables(segment).create(segment, key_length)
+        """Create a table segment; Exists when it exists, Conflict when its keys have another length."""
+        tables = self._store.tables(segment)
+        try:
+            await tables.create(segment, key_length)
+        except Exists:
+            if (await tables.info(segment)).key_length != key_length:
+                raise Conflict(f"segment {segment} is a table with keys of another length") from None
+            raise
 
     async def seal(self, segment: str) -> None:
         """Seal; succeeds when sealed already; NotFound."""

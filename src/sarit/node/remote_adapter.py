@@ -310,12 +310,20 @@ class RemoteSegments:
                 await self.create(segment)
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
-        """Create a table segment; Exists when it exists."""
+        """Create a table segment; Exists when it exists, Conflict when its keys have another length."""
 
         def make(request_id: int) -> Any:
             return wire.CreateTableSegment(request_id, segment, "", key_length=key_length)
 
-        _expect(await self._stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
+        try:
+            _expect(await self._stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
+        except Exists:
+            info = await self._ask(
+                segment, lambda i: wire.GetTableSegmentInfo(i, segment, ""), wire.TableSegmentInfo, repeatable=True
+            )
+            if info.key_length != key_length:
+                raise Conflict(f"segment {segment} is a table with keys of another length") from None
+            raise
 
     async def seal(self, segment: str) -> None:
         """Seal; succeeds when sealed already; NotFound."""

@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.names import MARK_PREFIX, READER_GROUP_PREFIX
+from sarit.core.names import MARK_PREFIX, READER_GROUP_PREFIX, TABLE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +35,10 @@ _PATTERN: Final = re.compile(
     rf"prn::(\*|/\*?|/scope:(\*|{_NAME}(\*|/\*|/(stream|reader-group|key-value-table):({_NAME})?\*?)?))"
 )
 _SUBJECT: Final = re.compile(r"\*|(user|role):[A-Za-z0-9._@\-]{1,128}")
+_ONE_NAME: Final = r"_?[A-Za-z0-9.\-]{1,255}"
+_LITERAL: Final = re.compile(
+    rf"prn::/(scope:{_ONE_NAME}(/(stream:{_ONE_NAME}({TABLE_SUFFIX})?|(reader-group|key-value-table):{_ONE_NAME}))?)?"
+)
 
 
 class Permission(IntEnum):
@@ -89,32 +93,42 @@ class Rule:
 
 
 class Rules:
-    """All rules, by subject."""
+    """All rules, by subject: one look-up for the rule of a resource, and one for each length that a prefix has."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
-        self._by_subject: dict[str, list[Rule]] = {}
+        self._exact: dict[tuple[str, str], Permission] = {}
+        self._prefixes: dict[str, dict[int, dict[str, Permission]]] = {}  # by subject and length
+        self._count = 0
         for rule in rules:
-            self._by_subject.setdefault(rule.subject, []).append(rule)
+            self._count += 1
+            if rule.pattern.endswith("*"):
+                prefix = rule.pattern[:-1]
+                known = self._prefixes.setdefault(rule.subject, {}).setdefault(len(prefix), {})
+                known[prefix] = max(rule.permission, known.get(prefix, Permission.NONE))
+            else:
+                key = rule.subject, rule.pattern
+                self._exact[key] = max(rule.permission, self._exact.get(key, Permission.NONE))
 
     def __repr__(self) -> str:
-        return f"<Rules, {len(self)} of {len(self._by_subject)} subjects>"
+        return f"<Rules, {self._count}>"
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_subject.values()))
+        return self._count
 
     def of(self, caller: Caller, resource: str) -> Permission:
-        """The permission of a caller on a resource; administrators have all of them."""
+        """The permission of a caller on a resource; administrators have all of them.
+
+        What no thing can be called is covered by no rule: its name might say `*`, or `a/stream:b`."""
         if ADMIN_ROLE in caller.roles:
             return Permission.READ_UPDATE
-        return max(
-            (
-                rule.permission
-                for subject in caller.subjects
-                for rule in self._by_subject.get(subject, ())
-                if rule.covers(resource)
-            ),
-            default=Permission.NONE,
-        )
+        if not is_literal(resource):
+            return Permission.NONE
+        most = Permission.NONE
+        for subject in caller.subjects:
+            most = max(most, self._exact.get((subject, resource), Permission.NONE))
+            for length, known in self._prefixes.get(subject, {}).items():
+                most = max(most, known.get(resource[:length], Permission.NONE))
+        return most
 
 
 def scope_resource(scope: str) -> str:
@@ -146,11 +160,35 @@ def owner_resource(scope: str, stream: str) -> str:
     return stream_resource(scope, stream)
 
 
-def needed_to_change(stream: str) -> Permission:
-    """The permission on `owner_resource` that a change of a stream needs.
+def is_literal(resource: str) -> bool:
+    """Whether a resource is one thing by a name that it can have, and no pattern."""
+    return _LITERAL.fullmatch(resource) is not None
 
-    Readers write to the stream of their group, and to none else: who may read with a group may write its stream."""
-    return Permission.READ if stream.startswith(READER_GROUP_PREFIX) else Permission.READ_UPDATE
+
+def token_resources(scope: str, name: str) -> tuple[tuple[str, str], ...]:
+    """What a token for `name` may be about: its resource in the token, and the one whose rules give it.
+
+    Official clients ask for every name as if it were a stream's.  Java means a key-value table by its bare name, Rust
+    and Python mean a table, or a reader group of theirs, by `X_kvtable`.  Each right is a resource of its own in the
+    token, so that the rules of one kind open nothing of another."""
+    if name.endswith(TABLE_SUFFIX):
+        bare = name.removesuffix(TABLE_SUFFIX)
+        table, group, earlier = table_resource(scope, bare), group_resource(scope, bare), stream_resource(scope, name)
+        # `earlier`: for stores of the version before, which know tables by no other name.
+        return (group, group), (table, table), (earlier, group), (earlier, table)
+    if name.startswith((READER_GROUP_PREFIX, MARK_PREFIX)):
+        return ((stream_resource(scope, name), owner_resource(scope, name)),)
+    table, stream = table_resource(scope, name), stream_resource(scope, name)
+    return (table, table), (stream, stream)
+
+
+def token_permission(name: str, had: Permission) -> Permission:
+    """What a token gives on the segments of a stream to whom the rules give `had` on its owner.
+
+    Readers write to the stream of their group.  Only the system writes marks."""
+    if name.startswith(READER_GROUP_PREFIX):
+        return Permission.NONE if had is Permission.NONE else Permission.READ_UPDATE
+    return min(had, Permission.READ) if name.startswith(MARK_PREFIX) else had
 
 
 def needed_to_ask(stream: str, wanted: Permission) -> Permission:

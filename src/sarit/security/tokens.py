@@ -1,7 +1,8 @@
 """Delegation tokens: what a controller gives a client, so that a store serves it.
 
 A token is a JWT, signed with HS512 and a key that controllers and stores share.  Its claims are those of Pravega's: for
-each resource its permission.  Two things follow from how official clients read it: its middle part must decode as
+each resource its permission.  A resource in a token is one name, never a pattern: `*` in it would be a character of a
+name that nothing has.  Two things follow from how official clients read a token: its middle part must decode as
 standard base64, too, and `exp` must be a plain number of seconds.
 
 *Keys.*  A key file has one key a line.  The first signs, all verify: a new key is added as the second line everywhere,
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Invalid, SaritError
 from sarit.security.limits import MIN_TOKEN_KEY_BYTES
-from sarit.security.permissions import Permission, Rule
+from sarit.security.permissions import Permission, is_literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,12 +40,12 @@ class Grant:
     """What a valid token says; `expires`: seconds since 1970; `user`: whose it is, empty where it does not say."""
 
     expires: int
-    rules: tuple[Rule, ...]
+    permissions: Mapping[str, Permission]
     user: str = ""
 
-    def allows(self, resource: str, permission: Permission) -> bool:
-        """Whether it gives `permission` on `resource`."""
-        return any(rule.permission >= permission and rule.covers(resource) for rule in self.rules)
+    def on(self, resource: str) -> Permission:
+        """The permission on exactly this resource."""
+        return self.permissions.get(resource, Permission.NONE)
 
 
 class TokenKeys:
@@ -65,9 +66,14 @@ class TokenKeys:
         return f"<TokenKeys, {len(self._keys)}>"
 
     def sign(self, permissions: Mapping[str, Permission], now: int, seconds: int, user: str = "") -> str:
-        """A token of a user for resources, valid for `seconds` from `now` (seconds since 1970)."""
+        """A token of a user for resources, valid for `seconds` from `now` (seconds since 1970).
+
+        Raises Invalid for a resource that nothing can be called: no token is signed that says more than was checked."""
         import jwt
 
+        for resource in permissions:
+            if not is_literal(resource):
+                raise Invalid(f"{resource[:80]!r} cannot be the name of anything: give the name of one stream or table")
         claims: dict[str, Any] = {"sub": user or SUBJECT, "aud": AUDIENCE, "iat": now, "exp": now + seconds}
         claims |= {resource: permission.name for resource, permission in permissions.items()}
         return jwt.encode(claims, self._keys[0], algorithm=ALGORITHM)
@@ -98,13 +104,11 @@ def _granted(claims: Mapping[str, Any], now: float) -> Grant:
     if expires <= now:
         raise TokenRefused("the token has expired", expired=True)
     try:
-        rules = tuple(
-            Rule("*", resource, Permission[value]) for resource, value in claims.items() if resource not in _STANDARD
-        )
+        permissions = {name: Permission[value] for name, value in claims.items() if name not in _STANDARD}
     except KeyError:
         raise TokenRefused("the token names a permission that does not exist") from None
     subject = claims.get("sub", SUBJECT)
-    return Grant(expires, rules, subject if isinstance(subject, str) and subject != SUBJECT else "")
+    return Grant(expires, permissions, subject if isinstance(subject, str) and subject != SUBJECT else "")
 
 
 def parse_keys(text: bytes) -> list[bytes]:

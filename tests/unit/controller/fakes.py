@@ -236,7 +236,12 @@ class FakeSegments:
                 await self._create(segment, FakeSegment())
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
-        await self._create(segment, FakeSegment(key_length=key_length))
+        try:
+            await self._create(segment, FakeSegment(key_length=key_length))
+        except Exists:
+            if self.segments[segment].key_length != key_length:
+                raise Conflict(segment) from None
+            raise
 
     async def _create(self, segment: str, new: FakeSegment) -> None:
         at = await self.faults.enter(f"segments.create {segment}")

@@ -22,8 +22,10 @@ KEYS = TokenKeys([b"k" * 64])
 
 
 def carry_out(call: str, request: Any, reply: Any = None, rules: Rules = RULES) -> Any:
-    async def serve(_: Any) -> Any:
-        return reply
+    """The reply to a reader; `reply`: what the method returns, or the method."""
+
+    async def serve(given: Any) -> Any:
+        return reply(given) if callable(reply) else reply
 
     async def main() -> Any:
         env = real_env()
@@ -55,9 +57,9 @@ def test_reader_of_a_stream_cannot_configure_or_create_its_marks():
                 carry_out(call, pb.StreamConfig(streamInfo=info(stream)))
 
 
-def test_reader_creates_the_stream_of_its_group():
-    reply = pb.CreateStreamStatus()
-    assert carry_out("createStream", pb.StreamConfig(streamInfo=info("_RGteam")), reply) is reply
+def test_stream_of_a_group_is_created_by_the_call_for_groups_alone():
+    with pytest.raises(Forbidden, match="by the call for groups"):
+        carry_out("createStream", pb.StreamConfig(streamInfo=info("_RGteam")))
 
 
 @pytest.mark.parametrize(("stream", "given"), [("s", READ), ("_MARKs", READ), ("_RGteam", UPDATE)])
@@ -68,8 +70,7 @@ def test_token_of_a_reader_changes_the_stream_of_its_group_alone(stream, given):
     reply = carry_out("getDelegationToken", asked, pb.DelegationToken())
     grant = KEYS.verify(reply.delegationToken, 0)
     resource = stream_resource("app", stream)
-    assert grant.allows(resource, READ)
-    assert grant.allows(resource, UPDATE) is (given is UPDATE)
+    assert grant.on(resource) is given
 
 
 @pytest.mark.parametrize("call", ["listStreamsInScope", "listStreamsInScopeForTag"])
@@ -88,3 +89,68 @@ def test_stream_of_marks_is_listed_for_who_may_read_that_name(call, rules, seen)
     given = Rules([Rule("*", "prn::/scope:app", READ), *(Rule("*", f"prn::/scope:app/{rule}", READ) for rule in rules)])
     request = pb.StreamsInScopeRequest(scope=pb.ScopeInfo(scope="app"))
     assert [found.stream for found in carry_out(call, request, reply, given).streams] == seen
+
+
+def _rules(*rules: tuple[str, Permission]) -> Rules:
+    return Rules([Rule("user:reader", pattern, permission) for pattern, permission in rules])
+
+
+@pytest.mark.parametrize("call", ["createReaderGroup", "updateReaderGroup"])
+@pytest.mark.parametrize("field", ["startingStreamCuts", "endingStreamCuts"])
+def test_group_of_streams_that_one_may_not_read_is_refused(call, field):
+    def config(*streams: tuple[str, str]) -> pb.ReaderGroupConfiguration:
+        cuts = [pb.StreamCut(streamInfo=pb.StreamInfo(scope=scope, stream=stream)) for scope, stream in streams]
+        return pb.ReaderGroupConfiguration(scope="app", readerGroupName="g", **{field: cuts})
+
+    assert carry_out(call, config(("app", "s"), ("app", "s2")), "served") == "served"
+    for hidden in (("other", "s"), ("other", "_RGg"), ("_system", "s"), ("app", "*"), ("other/x", "s"), ("", "s")):
+        with pytest.raises(Forbidden):
+            carry_out(call, config(("app", "s"), hidden), "served")
+
+
+def test_continuation_token_names_nothing_that_is_hidden():
+    """Pages of three of which the reader may see one, the first or none."""
+    pages = {"": ["app1", "secret1", "secret2"], "secret2": ["secret3", "secret4"], "secret4": ["app5"],
+             "app1": ["secret1", "secret2"], "app5": []}  # fmt: skip
+
+    def serve(request: pb.ScopesRequest) -> pb.ScopesResponse:
+        names = pages[request.continuationToken.token]
+        last = names[-1] if names else request.continuationToken.token
+        return pb.ScopesResponse(scopes=names, continuationToken=pb.ContinuationToken(token=last))
+
+    seen, token = [], ""
+    while True:
+        reply = carry_out("listScopes", pb.ScopesRequest(continuationToken=pb.ContinuationToken(token=token)), serve)
+        assert "secret" not in str(reply)
+        if not reply.scopes:
+            break
+        seen, token = [*seen, *reply.scopes], reply.continuationToken.token
+    assert (seen, token) == (["app1", "app5"], "app5")
+    pages["app5"] = ["secret6"]
+    pages["secret6"] = []
+    reply = carry_out("listScopes", pb.ScopesRequest(continuationToken=pb.ContinuationToken(token="app5")), serve)
+    assert (list(reply.scopes), reply.continuationToken.token) == ([], "app5")
+
+
+def test_subscribers_are_shown_to_who_may_read_them_and_to_the_owner():
+    subscribers = ["app/g", "other/secret"]
+
+    def serve(_: Any) -> pb.SubscribersResponse:
+        return pb.SubscribersResponse(subscribers=subscribers)
+
+    assert list(carry_out("listSubscribers", info("s"), serve).subscribers) == ["app/g"]
+    owner = _rules(("prn::/scope:app/stream:s", UPDATE))
+    assert list(carry_out("listSubscribers", info("s"), serve, owner).subscribers) == subscribers
+
+
+def test_group_releases_for_itself_and_the_owner_of_the_stream_for_all():
+    def release(subscriber: str) -> pb.SubscriberStreamCut:
+        return pb.SubscriberStreamCut(subscriber=subscriber, streamCut=pb.StreamCut(streamInfo=info("s")))
+
+    reader = _rules(("prn::/scope:app/stream:s", READ), ("prn::/scope:app/reader-group:g", READ))
+    assert carry_out("updateSubscriberStreamCut", release("app/g"), "served", reader) == "served"
+    for other in ("app/g2", "other/g", "app/*", "", "app/g/x"):
+        with pytest.raises(Forbidden):
+            carry_out("updateSubscriberStreamCut", release(other), "served", reader)
+    owner = _rules(("prn::/scope:app/stream:s", UPDATE))
+    assert carry_out("updateSubscriberStreamCut", release("other/g"), "served", owner) == "served"

@@ -12,10 +12,11 @@ from sarit.security.permissions import (
     Rule,
     Rules,
     group_resource,
+    is_literal,
     needed_to_ask,
-    needed_to_change,
     owner_resource,
     stream_resource,
+    token_permission,
 )
 
 READ, UPDATE, NONE = Permission.READ, Permission.READ_UPDATE, Permission.NONE
@@ -83,10 +84,19 @@ def test_internal_streams_belong_to_their_group_or_stream():
     assert owner_resource("app", "s") == stream_resource("app", "s")
 
 
-def test_readers_change_the_stream_of_their_group_alone():
-    assert needed_to_change("_RGteam") is READ
-    assert needed_to_change("_MARKs") is UPDATE
-    assert needed_to_change("s") is UPDATE
+def test_token_of_a_reader_writes_to_the_stream_of_a_group_and_nobodys_to_marks():
+    assert [token_permission(name, READ) for name in ("_RGteam", "_MARKs", "s")] == [UPDATE, READ, READ]
+    assert [token_permission(name, UPDATE) for name in ("_RGteam", "_MARKs", "s")] == [UPDATE, READ, UPDATE]
+    assert [token_permission(name, NONE) for name in ("_RGteam", "_MARKs", "s")] == [NONE] * 3
+
+
+@pytest.mark.parametrize("odd", ["*", "", "a/b", "a/stream:b", "a b", "s\0", "s\n", "x" * 256, "_", "__a", "a_b"])
+def test_name_that_nothing_has_is_covered_by_no_rule(odd):
+    everything = Rules([Rule.parse("*", "prn::*", "READ_UPDATE")])
+    for resource in (stream_resource("app", odd), stream_resource(odd, "s"), group_resource("app", odd)):
+        assert not is_literal(resource)
+        assert everything.of(Caller("bob"), resource) is NONE
+    assert everything.of(Caller("bob"), stream_resource("..", "s_kvtable")) is UPDATE
 
 
 def test_readers_may_ask_to_write_what_they_only_read():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sarit.client.core.delegation import lifetime
 from sarit.core.errors import Invalid
-from sarit.security.permissions import Permission, stream_resource
+from sarit.security.permissions import Permission, stream_resource, token_resources
 from sarit.security.tokens import ALGORITHM, AUDIENCE, TokenKeys, TokenRefused, parse_keys
 
 KEY, OTHER = b"k" * 64, b"o" * 64
@@ -24,9 +24,8 @@ NAMES = st.from_regex(r"_?[A-Za-z0-9.\-]{1,40}", fullmatch=True)
 def test_token_grants_what_it_was_signed_for_until_it_expires():
     token = TokenKeys([KEY]).sign({STREAM: Permission.READ}, NOW, 60)
     grant = TokenKeys([KEY]).verify(token, NOW + 59.9)
-    assert grant.allows(STREAM, Permission.READ)
-    assert not grant.allows(STREAM, Permission.READ_UPDATE)
-    assert not grant.allows(stream_resource("app", "s2"), Permission.READ)
+    assert grant.on(STREAM) is Permission.READ
+    assert grant.on(stream_resource("app", "s2")) is Permission.NONE
     with pytest.raises(TokenRefused, match="expired") as refused:
         TokenKeys([KEY]).verify(token, NOW + 60)
     assert refused.value.expired
@@ -34,7 +33,7 @@ def test_token_grants_what_it_was_signed_for_until_it_expires():
 
 def test_token_of_an_older_key_is_accepted_while_that_key_is_listed():
     token = TokenKeys([OTHER]).sign({STREAM: Permission.READ}, NOW, 60)
-    assert TokenKeys([KEY, OTHER]).verify(token, NOW).allows(STREAM, Permission.READ)
+    assert TokenKeys([KEY, OTHER]).verify(token, NOW).on(STREAM) is Permission.READ
     with pytest.raises(TokenRefused, match="not signed by this installation"):
         TokenKeys([KEY]).verify(token, NOW)
 
@@ -63,6 +62,12 @@ def test_token_of_another_form_is_refused(token):
         TokenKeys([KEY]).verify(token, NOW)
 
 
+@pytest.mark.parametrize("odd", ["prn::/scope:a/stream:*", "prn::/*", "*", "prn::/scope:a/stream:b/c", "exp", ""])
+def test_resource_that_is_a_pattern_is_not_signed(odd):
+    with pytest.raises(Invalid, match="cannot be the name of anything"):
+        TokenKeys([KEY]).sign({odd: Permission.READ}, NOW, 60)
+
+
 def test_token_whose_claims_were_changed_is_refused():
     head, body, signature = TokenKeys([KEY]).sign({STREAM: Permission.READ}, NOW, 60).split(".")
     claims = json.loads(base64.urlsafe_b64decode(body + "=="))
@@ -75,7 +80,8 @@ def test_token_whose_claims_were_changed_is_refused():
 @given(NAMES, NAMES)
 def test_claims_decode_as_standard_base64(scope, stream):
     # The Rust client decodes them so, and panics at "-" or "_".
-    body = TokenKeys([KEY]).sign({stream_resource(scope, stream): Permission.READ_UPDATE}, NOW, 600).split(".")[1]
+    claims = dict.fromkeys((resource for resource, _ in token_resources(scope, stream)), Permission.READ_UPDATE)
+    body = TokenKeys([KEY]).sign(claims, NOW, 600).split(".")[1]
     assert not set("-_") & set(body)
     assert f'"exp":{NOW + 600}' in base64.b64decode(body + "=" * (-len(body) % 4)).decode()
 

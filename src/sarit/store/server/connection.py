@@ -36,6 +36,7 @@ from sarit.core.limits import (
 from sarit.core.request_ids import current_request_id
 from sarit.security.limits import QUOTA_COUNTED_BYTES
 from sarit.store.health import Opening
+from sarit.store.server.access import NO_TOKENS
 from sarit.store.server.append_handler import AppendHandler
 from sarit.store.server.connection_budget import ConnectionBudget, SharedBudgets
 from sarit.store.server.connection_quotas import ConnectionQuotas
@@ -55,7 +56,7 @@ from sarit.wire.frames import Append, AppendAssembler, FrameReader
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.store.container.container import Container
-    from sarit.store.server.access import TokenChecks
+    from sarit.store.server.access import Checks
     from sarit.store.server.control_handler import ControlHandler
     from sarit.store.store import SegmentStore
     from sarit.wire.frames import Window
@@ -92,13 +93,13 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self, store: SegmentStore, control: ControlHandler, registry: ConnectionRegistry, window: Window | None = None,
-        internal: InternalHandler | None = None, checks: Callable[[str], TokenChecks] | None = None,
+        internal: InternalHandler | None = None, checks: Callable[[str], Checks] | None = None,
     ) -> None:  # fmt: skip
         """`internal`: answers the controllers of this installation; None: no internal command is answered.
 
         `checks`: makes the checks of tokens for a peer; None: none is asked for."""
         self._make_checks = checks
-        self._checks: TokenChecks | None = None
+        self._checks: Checks = NO_TOKENS
         self._control = control
         self._internal = internal
         self._session: InternalSession | None = None  # once the connection has introduced itself
@@ -166,8 +167,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         if self._closing is not None:
             self._closing.cancel()
         self._budget.connection_closed()
-        if self._checks is not None:
-            self._checks.connection_closed()
+        self._checks.connection_closed()
         self.quotas.connection_closed()
         self._writable.set()
         self._appends.connection_closed()
@@ -209,7 +209,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             return
         if frames:
             self._framed = True
-            self.requested = self._budget.served or self._checks is None
+            self.requested = self._budget.served or self._make_checks is None
         self._serve(self._turns.received(frames))
         # A frame ended the connection (versions, a bound): what the client sent after it is not served.
         if self.closed:
@@ -276,7 +276,7 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def token_expires(self, token: str) -> float:
         """When a token that was accepted expires, in seconds since 1970; infinite where none is asked for."""
-        return inf if self._checks is None or self._session is not None else self._checks.expires(token)
+        return inf if self._session is not None else self._checks.expires(token)
 
     def writes_to(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""
@@ -321,7 +321,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._assembler.block(payload)
             return
         command = decode(code, payload)
-        if self._checks is not None and self._session is None:
+        if self._session is None:
             if not self._checks.admit(command, self):
                 self._budget.refused()
                 return
@@ -358,7 +358,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             # A task, since it waits for the log or the index.  Replies may overtake each other: each has a request id.
             if self.quotas.quotas.active and self._session is None and len(payload) > QUOTA_COUNTED_BYTES:
                 self.quotas.received(getattr(command, "segment", ""), len(payload))
-            self.spawn(self._answer(command), request_bytes(command, len(payload)))
+            groups_alone = self._session is None and self._checks.groups_alone
+            self.spawn(self._answer(command, groups_alone=groups_alone), request_bytes(command, len(payload)))
         elif self._session is not None and self._session.handles(command):
             self.spawn(self._answer(command), request_bytes(command, len(payload)))
         elif isinstance(command, wire.Introduce) and self._internal is not None and self._session is None:
@@ -382,7 +383,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         if hello.low_version > WIRE_VERSION or hello.high_version < OLDEST_WIRE_VERSION:
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
-    async def _answer(self, command: wire.Command) -> None:
+    async def _answer(self, command: wire.Command, *, groups_alone: bool = False) -> None:
         # Each request has a task, and so a context, of its own.
         current_request_id.set(str(command.request_id))  # type: ignore[attr-defined]
         size = reply_bytes(command)
@@ -390,15 +391,15 @@ class StoreConnection(asyncio.BufferedProtocol):
             if size:
                 # The slot is held until the reply is sent: what waits for a slow client counts.
                 async with self.reply_semaphore.slot(size):
-                    await self._answer_now(command)
+                    await self._answer_now(command, groups_alone)
             else:
-                await self._answer_now(command)
+                await self._answer_now(command, groups_alone)
         except Opening:
 
             async def again() -> None:
                 # Not inside the slot while it waits: others may be answered meanwhile.
                 async with self.reply_semaphore.slot(size) if size else nullcontext():
-                    await self._answer_now(command)
+                    await self._answer_now(command, groups_alone)
 
             try:
                 await when_hosted(again)
@@ -408,13 +409,13 @@ class StoreConnection(asyncio.BufferedProtocol):
                 else:
                     self.send(encode(outcome_unknown(command)))
 
-    async def _answer_now(self, command: wire.Command) -> None:
+    async def _answer_now(self, command: wire.Command, groups_alone: bool) -> None:
         if isinstance(command, wire.CreateTransientSegment):
             reply = await self._transients.create(command)
         elif self._session is not None and self._session.handles(command):
             reply = await self._session.answer(command)
         else:
-            reply = await self._control.answer(command)
+            reply = await self._control.answer(command, groups_alone=groups_alone)
             if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
                 # Before the next await: the connection may end during it, and would try to delete what is merged.
                 self._transients.merged(command.source)
@@ -422,7 +423,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             # A controller has many other requests on this connection: it does not end because of one.
             reply = outcome_unknown(command)
         if isinstance(reply, wire.WrongHost) and self.hello_version == RUST_WIRE_VERSION:
-            reply = await self._control.forward(command, reply)
+            reply = await self._control.forward(command, reply, groups_alone=groups_alone)
         if _log.isEnabledFor(logging.DEBUG):
             said = "closes the connection" if reply is None else f"is answered with {type(reply).__name__}"
             _log.debug("%s of %s %s", type(command).__name__, self._peer, said)

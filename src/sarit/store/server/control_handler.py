@@ -43,6 +43,7 @@ _TABLE_REQUESTS = (
 # So that no token is empty: an empty token asks for the first page.
 _TOKEN_PREFIX = b"\x01"
 _NO_OFFSET = -1
+_REFUSED = 0
 
 
 class ControlHandler:
@@ -79,18 +80,32 @@ class ControlHandler:
         """Whether `answer` knows this request."""
         return type(command) in self._handlers
 
-    async def answer(self, command: Any) -> wire.Command | None:
-        """The reply; None: close the connection."""
+    async def answer(self, command: Any, *, groups_alone: bool = False) -> wire.Command | None:
+        """The reply; None: close the connection.
+
+        `groups_alone`: a request on a table is refused if that is a key-value table."""
         segment = _subject(command)
+        handler = self._handlers[type(command)]
 
         def refusal(error: Exception) -> wire.Command | None:
             if isinstance(command, wire.TruncateSegment):
                 return error_reply(error, command.request_id, segment, command.truncation_offset)
             return error_reply(error, command.request_id, segment)
 
-        return await answer_request(self._store, segment, self._handlers[type(command)], command, refusal)
+        async def unless_key_value_table(c: Any) -> wire.Command:
+            if (await self._store.tables(segment).info(segment)).kind == KIND_TABLE_FIXED:
+                return _no_group(c)
+            return await handler(c)
 
-    async def forward(self, command: wire.Command, wrong_host: wire.WrongHost) -> wire.Command | None:
+        # A group's table may be about to be created: what is there already is refused, of either kind.
+        checked = groups_alone and not isinstance(command, wire.CreateTableSegment)
+        return await answer_request(
+            self._store, segment, unless_key_value_table if checked else handler, command, refusal
+        )
+
+    async def forward(
+        self, command: wire.Command, wrong_host: wire.WrongHost, *, groups_alone: bool = False
+    ) -> wire.Command | None:
         """The owner's reply to a request on a table that has moved; `wrong_host` for any other request.
 
         The Rust client asks for the address of a table once, and reports WrongHost to its user as an error, or panics.
@@ -98,6 +113,13 @@ class ControlHandler:
         if self._ask_owner is None or not isinstance(command, _TABLE_REQUESTS):
             return wrong_host
         coverage_probe("table_request_forwarded")
+        if groups_alone:  # the owner takes it for a controller's, and does not ask
+            segment = _subject(command)
+            info = await self._ask_owner(wire.GetTableSegmentInfo(command.request_id, segment, ""))
+            if not isinstance(info, wire.TableSegmentInfo):
+                return info
+            if info.key_length:
+                return _no_group(command)
         return await self._ask_owner(command)
 
     # -- segments -----------------------------------------------------------------------------
@@ -300,6 +322,11 @@ async def _merge_target(store: SegmentStore, target: str, sources: list[str]) ->
                 "transient segments are in that of their parent"
             )
     return container
+
+
+def _no_group(command: Any) -> wire.Command:
+    text = f"{_subject(command)} is a key-value table, and the token gives the right on a reader group"
+    return wire.AuthTokenCheckFailed(command.request_id, text, _REFUSED)
 
 
 def _subject(command: Any) -> str:
