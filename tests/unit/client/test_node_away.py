@@ -32,7 +32,7 @@ BOUND: Final = RETRY_TIMEOUT + 2 * MIN_ATTEMPT_SECONDS + 10.0
 
 def asks_node(member: Any) -> bool:
     """Whether a method of an asyncio class may wait for the node."""
-    if inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member):
+    if inspect.iscoroutinefunction(member):
         return True
     return callable(member) and "AsyncIterator" in str(getattr(member, "__annotations__", {}).get("return", ""))
 

@@ -171,7 +171,7 @@ class StateSynchronizer(Generic[S]):
 
     `initial` decodes an initial state; `apply(state, update, revision)` returns the next state.  `snapshot`: encodes
     the state for `initial`; with it the stream is compacted automatically, with some probability per write, once
-    `compact_after_bytes` follow the newest initial state.
+    `compact_after_bytes` follow the newest initial state, or so many updates that they take longer to apply than it.
 
     An error of these functions is raised by the method that called them.  Of the entries that were read with the one
     that failed none is applied: the state is the one before that read.

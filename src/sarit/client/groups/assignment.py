@@ -54,7 +54,10 @@ def rank(state: GroupState, reader: str) -> int:
 def acquire_delay_seconds(state: GroupState, reader: str) -> float:
     """How long segments stay unassigned before a reader acquires some: the shortest for the smallest load.
 
-    A reader with more segments than another waits until that one, even a Java reader, has had time to acquire them."""
+    One that is alone waits for nobody.  One with more segments than another waits until that one, even a Java reader,
+    has had time to acquire them."""
+    if len(state.assigned) == 1:
+        return 0.0
     delay = _unit_seconds(state) * (len(state.assigned) - rank(state, reader))
     least = min(map(len, state.assigned.values()))
     if len(state.assigned[reader]) <= least:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from sarit.client.core.guard import guarded
 from sarit.client.sync.revisioned import Revision
@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 COMPACTION_ODDS: Final = 20
 MAX_CONFLICTS: Final = 10_000
 WRITES_BEFORE_PAUSE: Final = 64
+COMPACT_AFTER_UPDATES: Final = 64
 PAUSE_PER_WRITE: Final = 6
 YIELDING_CONFLICTS: Final = 8
 _INIT: Final = 1
@@ -92,13 +93,24 @@ def decode_entry(value: bytes) -> bytes | list[bytes]:
     return updates
 
 
+class _History(NamedTuple):
+    """What follows the newest initial state: the offset after that, its bytes, and how many updates have come since."""
+
+    offset: int
+    initial_bytes: int
+    updates: int = 0
+
+    def longer(self) -> _History:
+        return self._replace(updates=self.updates + 1)
+
+
 @guarded("stream.session")
 class StateSynchronizer(Generic[S]):
     """One process's copy of a shared state.  Create one with `await client.coordination.synchronizer(...)`.
 
     `initial` decodes an initial state; `apply(state, update, revision)` returns the next state.  `snapshot`: encodes
     the state for `initial`; with it the stream is compacted automatically, with some probability per write, once
-    `compact_after_bytes` follow the newest initial state.
+    `compact_after_bytes` follow the newest initial state, or so many updates that they take longer to apply than it.
 
     An error of these functions is raised by the method that called them.  Of the entries that were read with the one
     that failed none is applied: the state is the one before that read.
@@ -119,7 +131,7 @@ class StateSynchronizer(Generic[S]):
         self._snapshot = snapshot
         self._compact_after_bytes = compact_after_bytes
         self._current: tuple[S, Revision] | None = None
-        self._initial_offset = 0  # the offset after the newest initial state
+        self._history = _History(0, 0)
         self._lock = asyncio.Lock()
         self._clock = stream.session.env.clock
         self._consecutive_writes = 0  # writes that followed each other without a break
@@ -160,7 +172,7 @@ class StateSynchronizer(Generic[S]):
         """`news`: the caller knows of an entry after the one last applied."""
         # Whether `_current` includes everything before `start`.  Invariant: updates are applied to such a state only.
         complete = self._current is not None
-        before = self._current, self._initial_offset
+        before = self._current, self._history
         start = await self._initial_revision() if self._current is None else self._current[1]
         while True:
             try:
@@ -170,12 +182,13 @@ class StateSynchronizer(Generic[S]):
                     try:
                         if isinstance(entry, bytes):
                             self._current, complete = (self._initial(entry), revision), True
-                            self._initial_offset = revision.offset
+                            self._history = _History(revision.offset, len(value))
                         # Updates before the first initial state, or after entries that were truncated, are skipped.
                         elif self._current is not None and complete:
                             self._current = (self._apply_all(self._current[0], revision, entry), revision)
+                            self._history = self._history.longer()
                     except BaseException:  # of the user's functions: as if nothing had been fetched
-                        self._current, self._initial_offset = before
+                        self._current, self._history = before
                         raise
                 break
             except Truncated:
@@ -209,9 +222,10 @@ class StateSynchronizer(Generic[S]):
             # Decoded before it is written: what cannot be decoded must never get into the stream.
             first = self._initial(state)
             # On the condition that nothing was ever written: of several processes one succeeds.
-            written = await self.stream.write_conditionally(Revision(0), encode_initial(state))
+            value = encode_initial(state)
+            written = await self.stream.write_conditionally(Revision(0), value)
             if written is not None:
-                self._current, self._initial_offset = (first, written), written.offset
+                self._current, self._history = (first, written), _History(written.offset, len(value))
                 return True
             await self._fetch()
             self._expect()
@@ -287,7 +301,7 @@ class StateSynchronizer(Generic[S]):
             new = self._initial(entry) if isinstance(entry, bytes) else self._apply_all(state, after, entry)
             if await self.stream.write_conditionally(revision, value) is not None:
                 self._current = (new, after)
-                self._initial_offset = after.offset if fresh else self._initial_offset
+                self._history = _History(after.offset, len(value)) if fresh else self._history.longer()
                 return revision
             if 0 < conflicts < YIELDING_CONFLICTS:  # the process that has tried longer goes first
                 await asyncio.sleep(MAX_CONFLICT_PAUSE_SECONDS * self.stream.session.env.random.random())
@@ -299,17 +313,20 @@ class StateSynchronizer(Generic[S]):
 
     def _compaction_due(self) -> bool:
         """Whether to compact now; random, so that not all processes do."""
-        long = self.revision.offset - self._initial_offset > self._compact_after_bytes
+        size = self.revision.offset - self._history.offset
+        # Who opens the state replays all of it.  Not shorter than the state: else this would write more than it saves.
+        many = self._history.updates >= COMPACT_AFTER_UPDATES and size >= self._history.initial_bytes
+        long = many or size > self._compact_after_bytes
         return long and self.stream.session.env.random.random() * COMPACTION_ODDS < 1
 
     async def _compact_automatically(self, snapshot: Callable[[S], bytes]) -> None:
         """One attempt.  The update before it was written, so an error here is logged, not raised."""
         state, revision = self._expect()
         try:
-            value = snapshot(state)
-            written = await self.stream.write_conditionally(revision, encode_initial(value))
+            value = encode_initial(snapshot(state))
+            written = await self.stream.write_conditionally(revision, value)
             if written is not None:
-                self._current, self._initial_offset = (state, written), written.offset
+                self._current, self._history = (state, written), _History(written.offset, len(value))
                 await self._truncate_history(revision)
         except SaritError as error:
             log.warning("%s was not compacted now: %s", self.stream.stream, error)

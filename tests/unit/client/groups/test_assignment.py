@@ -109,6 +109,11 @@ def test_smallest_load_acquires_first_and_larger_ones_wait():
     assert pauses[1] > 3  # a reader that evaluates every 3 s comes first
 
 
+def test_reader_that_is_alone_acquires_at_once():
+    assert assignment.acquire_delay_seconds(group(6, 1), "r0") == 0
+    assert assignment.acquire_delay_seconds(group(6, 2), "r0") > 0
+
+
 def test_delays_are_bounded_for_any_number_of_readers():
     state = group(1, 1000)
     assert max(assignment.acquire_delay_seconds(state, reader) for reader in state.readers[:3]) <= 1

@@ -10,6 +10,7 @@ import pytest
 
 from sarit.client.sync.revisioned import Revision
 from sarit.client.sync.synchronizer import (
+    COMPACT_AFTER_UPDATES,
     StateFollower,
     StateSynchronizer,
     decode_entry,
@@ -238,6 +239,28 @@ async def test_compaction_is_random_and_only_when_due(made) -> None:
         marks.append(await one.stream.get_mark())
     changes = sum(a != b for a, b in itertools.pairwise(marks))
     assert 3 <= changes <= 6, "after about every 100 bytes: six updates of 17, then a draw"
+
+
+@pytest.mark.parametrize(("state", "compacted"), [("1", True), ("1" * 4000, False)])
+def test_many_updates_are_compacted_unless_the_state_is_longer(state, compacted, tmp_path) -> None:
+    """Who joined a group after 600 short-lived readers replayed 190 kB of updates, for a state of a few hundred."""
+
+    @on_node
+    async def check(made) -> None:
+        one, two = await counter(made), await counter(made)
+        await one.initialize(state.encode())
+        chance = type("Chance", (), {"random": staticmethod(lambda: 0.01)})
+        one.stream.session.env = type("World", (), {"clock": one._clock, "random": chance})
+        begins = []
+        for _ in range(3 * COMPACT_AFTER_UPDATES):
+            await one.update(lambda _: [b"1"])
+            begins.append(await one.stream.get_mark())
+        assert len(set(begins)) == (4 if compacted else 1)
+        await two.fetch()
+        assert two.state == one.state == int(state) + len(begins)
+        assert two._history == one._history
+
+    check(tmp_path)
 
 
 @on_node
