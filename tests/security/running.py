@@ -39,6 +39,7 @@ def write_files(directory: Path, users: dict[str, set[str]] | None = None) -> Se
     directory.mkdir(exist_ok=True)
     listed = [User(name, _hashed(), frozenset(roles)) for name, roles in (users or USERS).items()]
     (directory / "users").write_text(format_users(listed))
+    (directory / "users").chmod(0o600)
     keys = directory / "keys"
     if not keys.exists():
         keys.write_bytes(os.urandom(32).hex().encode() + b"\n")

@@ -14,12 +14,18 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from sarit.cli.config import check
 from sarit.cli.dev_ca import make_certificates
-from sarit.core.errors import Invalid
+from sarit.cli.user import user
+from sarit.core.errors import Invalid, Unauthenticated
 from sarit.env.real import real_env
 from sarit.env.tls import ServerTls, TlsFiles
+from sarit.node import cluster, processes, standalone
+from sarit.node.process_config import ProcessConfig
 from sarit.node.security import Security, SecurityConfig
+from sarit.node.settings import NodeConfig
+from sarit.node.standalone import refuse_plain_passwords
 from sarit.security.oidc import OidcConfig
-from tests.security.running import write_files
+from sarit.security.users import parse_users
+from tests.security.running import secured, write_files
 from tests.unit.client.world import until
 
 GOOD = "alice:$argon2id$v=19$m=8,t=1,p=1$YWJjZGVmZ2g$YWJjZGVmZ2g:analyst"
@@ -28,8 +34,6 @@ GOOD = "alice:$argon2id$v=19$m=8,t=1,p=1$YWJjZGVmZ2g$YWJjZGVmZ2g:analyst"
 @pytest.mark.parametrize(
     ("users", "message"),
     [
-        ("", "users has no users, so nobody could log in"),
-        ("# only a comment\n", "users has no users"),
         (f"{GOOD}\nbob\n", "users, line 2: user bob has no argon2 hash"),
         (f"\n# x\n{GOOD}\n\na b:{GOOD}\n", "users, line 5: 'a b' is not the name of a user"),
         (f"{GOOD}\n{GOOD}\n", "users, line 2: user alice is there twice"),
@@ -49,6 +53,7 @@ def test_user_file_that_is_wrong_refuses_the_start(tmp_path, users, message):
         (lambda keys: keys.write_text("short\n"), "keys: line 1 .* has 5 bytes"),
         (lambda keys: keys.write_text(""), "keys: .* has no key"),
         (lambda keys: keys.chmod(0o644), "keys can be read by others.*chmod 600"),
+        (lambda keys: keys.chmod(0o620), "--token-keys: .*keys can be written by others.*chmod go-w"),
         (lambda keys: keys.unlink(), "--token-keys: .*keys cannot be read: No such file or directory"),
     ],
 )
@@ -57,6 +62,88 @@ def test_token_keys_that_are_wrong_refuse_the_start(tmp_path, change, message):
     change(tmp_path / "keys")
     with pytest.raises(Invalid, match=message):
         Security(config)
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o602, 0o666])
+def test_files_that_others_can_write_are_refused_at_the_start_and_later(tmp_path, mode):
+    config = write_files(tmp_path)
+    security = Security(config)
+    (tmp_path / "users.new").write_text("")
+    (tmp_path / "users.new").chmod(mode)
+    os.replace(tmp_path / "users.new", tmp_path / "users")
+    for read in (security.reload, lambda: Security(config)):
+        with pytest.raises(Invalid, match=r"--users: .*users can be written by others.*chmod go-w"):
+            read()
+    (tmp_path / "users").chmod(0o600)
+    (tmp_path / "provider.json").write_bytes(b"{}")
+    (tmp_path / "provider.json").chmod(mode)
+    with pytest.raises(Invalid, match=r"--oidc-keys: .*provider.json can be written by others"):
+        Security(replace(config, oidc=OidcConfig("https://x.example", "sarit", str(tmp_path / "provider.json"))))
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n"])
+def test_users_file_without_users_lets_nobody_in(tmp_path, caplog, text):
+    """Who deletes the last user means it: at the start, and while the node runs."""
+    config = write_files(tmp_path)
+
+    async def main() -> None:
+        async with secured(tmp_path, config) as node:
+            async with node.client("root") as root:
+                assert await root.create_scope("app")
+            (tmp_path / "users.new").write_text(text)
+            os.replace(tmp_path / "users.new", tmp_path / "users")
+            assert node.node.security.reload() == ["users"]
+            with pytest.raises(Unauthenticated):
+                async with node.client("root"):
+                    pass
+
+    asyncio.run(main())
+    assert caplog.text.count("has no users: nobody may log in") == 1
+    assert "0 users" in repr(Security(config))
+    assert caplog.text.count("has no users: nobody may log in") == 2
+
+
+def test_last_user_can_be_deleted_and_the_file_stays(tmp_path):
+    write_files(tmp_path, {"one": set()})
+    result = CliRunner().invoke(user, ["delete", "one", "--users", str(tmp_path / "users")])
+    assert result.exit_code == 0, result.output
+    assert parse_users((tmp_path / "users").read_text(), "users") == {}
+    assert CliRunner().invoke(user, ["list", "--users", str(tmp_path / "users")]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "change", "refused"),
+    [
+        ("0.0.0.0", {}, True), ("", {}, True), ("::", {}, True), ("10.0.0.1", {}, True),
+        ("127.0.0.1", {}, False), ("localhost", {}, False), ("::1", {}, False),
+        ("0.0.0.0", {"plain_passwords": True}, False), ("0.0.0.0", {"certificate": "c", "key": "k"}, False),
+        ("0.0.0.0", {"users": None, "token_keys": None}, False),
+        ("0.0.0.0", {"users": None, "oidc": OidcConfig("https://x.example", "a")}, True),
+    ],
+)  # fmt: skip
+def test_passwords_in_clear_text_beyond_loopback_refuse_the_start(host, change, refused):
+    config = replace(SecurityConfig(users="users", token_keys="keys"), **change)
+    if refused:
+        with pytest.raises(Invalid, match=r"clear text; give --tls-cert and --tls-key, or --plain-passwords"):
+            refuse_plain_passwords(config, host)
+    else:
+        refuse_plain_passwords(config, host)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda security: standalone.run(NodeConfig("/nowhere", host="0.0.0.0", security=security)),
+        lambda security: processes.run(NodeConfig("/nowhere", host="0.0.0.0", processes=2, security=security)),
+        lambda security: cluster.run_store(ProcessConfig(None, "machine", host="0.0.0.0", security=security)),
+        lambda security: cluster.run_controller(ProcessConfig(None, "machine", host="0.0.0.0", security=security)),
+    ],
+)
+def test_each_kind_of_process_refuses_passwords_in_clear_text(run, monkeypatch):
+    for module in (standalone, processes, cluster):
+        monkeypatch.setattr(module, "check_passed_sockets", lambda places: None, raising=False)
+    with pytest.raises(Invalid, match="in clear text"):
+        run(SecurityConfig(users="users", token_keys="keys"))
 
 
 def test_keys_of_a_provider_that_are_wrong_refuse_the_start(tmp_path):
@@ -150,9 +237,7 @@ def test_key_that_everybody_can_read_is_warned_of(tmp_path, caplog):
     assert "server-key.pem can be read by every user of this machine" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("users", "message"), [("", "has no users"), ("bob\n", "users, line 1: user bob has no argon2 hash")]
-)
+@pytest.mark.parametrize(("users", "message"), [("bob\n", "users, line 1: user bob has no argon2 hash")])
 def test_reload_of_a_wrong_user_file_keeps_the_old_users(tmp_path, users, message):
     security = Security(write_files(tmp_path))
     before = repr(security)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from sarit.backup.limits import EXTENTS_PER_PAGE, SQLITE_PAGES_PER_STEP
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.index import keys
+from sarit.index.database import make_database_file
 from sarit.index.sealing import unseal
 from sarit.storage.layout import load_chunk_extent
 
@@ -51,6 +52,7 @@ class IndexSnapshot:
         for name in (target, f"{target}-journal"):
             with suppress(FileNotFoundError):
                 files.remove(name)
+        make_database_file(files, target)
         try:
             with closing(self._connection), closing(sqlite3.connect(target)) as copy:
                 (page_bytes,) = self._connection.execute("PRAGMA page_size").fetchone()

@@ -109,10 +109,14 @@ _OPTIONS = (
         help="A name under which the HTTP port may be asked, besides addresses, localhost, this machine's and "
         "--advertise; more than once, in the file a list, in the variable with blanks between.",
     ),
+    click.option(
+        "--plain-passwords/--no-plain-passwords",
+        help="Take log-ins without TLS from other machines, too: where something in front or below encrypts.",
+    ),
     click.option("--audit-log", type=_FILE, metavar="FILE", help="Note who asked for what, and whether they might."),
 )
 _NAMES = ("tls_cert", "tls_key", "tls_ca", "tls_client_certs", "users", "token_keys", "token_ttl", "audit_log",
-          "console", "open_metrics", "http_names")  # fmt: skip
+          "console", "open_metrics", "http_names", "plain_passwords")  # fmt: skip
 _OIDC_NAMES = (
     "oidc_issuer", "oidc_audience", "oidc_keys", "oidc_ca", "oidc_name_claim", "oidc_roles_claim", "oidc_roles",
 )  # fmt: skip
@@ -153,6 +157,7 @@ def security_of(given: Mapping[str, Any]) -> SecurityConfig:
         console=given["console"],
         open_metrics=given["open_metrics"],
         http_names=tuple(given["http_names"]),
+        plain_passwords=given["plain_passwords"],
     )
 
 

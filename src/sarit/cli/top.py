@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sarit.cli.top_view import Scrape, lines_of, parse_metrics, summary
-from sarit.client.core.login import default_credentials, default_tls
+from sarit.client.core.login import default_credentials, default_tls, refuse_plain
 from sarit.node.limits import TOP_HTTP_SECONDS
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ class _Refused(Exception):
 
 def _get(connection: HTTPConnection, path: str) -> bytes:
     credentials = default_credentials()
+    if not isinstance(connection, HTTPSConnection):
+        refuse_plain(credentials, (connection.host,))
     headers = {} if credentials is None else {"Authorization": credentials.authorization()}
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()

@@ -24,7 +24,7 @@ from sarit.client.core.connection import first_request_id
 from sarit.client.core.controller import ControllerClient
 from sarit.client.core.guard import check_call, guarded
 from sarit.client.core.iteration import Items, Mapped, Resumed
-from sarit.client.core.login import Credentials, Tls, default_credentials, default_tls
+from sarit.client.core.login import Credentials, Tls, default_credentials, default_tls, refuse_plain
 from sarit.client.core.retry import RetryPolicy
 from sarit.client.core.session import Session
 from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
@@ -93,7 +93,8 @@ async def connect(
     it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as
     while it starts; without it the first failure is raised, so that a wrong address shows at once.
     `credentials`, `tls`: who we are, and how to know the server; without them the environment says so
-    (`client/core/login.py`).  `tls://` before the address asks for TLS, too.
+    (`client/core/login.py`).  `tls://` before the address asks for TLS, too.  Without TLS, a log-in at another machine
+    raises Invalid.
     """
     refuse_retired(retired)
     check_call(connect, address, retry_timeout=retry_timeout, wait=wait)
@@ -111,6 +112,8 @@ async def connect(
         env = real_env(client_tls=use, traces=default_traces(), service="sarit-client")
     policy = RetryPolicy(retry_timeout)
     addresses = parse_addresses(address)
+    if context is None and real:
+        refuse_plain(credentials, (host for host, _ in addresses))
     attempt_seconds = policy.attempt_of(len(addresses))
     controller = ControllerClient(
         addresses, attempt_seconds, policy.keep_alive_seconds, credentials, context, env.clock, CallTraces.of(env),

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
+# What is made here has events of users in it: no others of this machine read it, whatever the umask.
+_ONLY_OWNER: Final = 0o600
+_ONLY_OWNER_ENTERS: Final = 0o700
 _MAX_PARTS_PER_WRITE: Final = 1024  # IOV_MAX on Linux
 _FLAGS: Final = {
     "read": os.O_RDONLY | os.O_CLOEXEC,
@@ -49,7 +52,7 @@ class RealFile:
         self._blocks = mode == "blocks"
         self._direct_io = self._direct_io_refused = False
         self._syncs_writes = _WRITE_AND_SYNC != 0
-        self._fd = os.open(path, _FLAGS[mode], 0o644)
+        self._fd = os.open(path, _FLAGS[mode], _ONLY_OWNER)
         if mode == "scan":
             with suppress(OSError):
                 # Refused by file systems without O_DIRECT: the reads go through the page cache then.
@@ -307,7 +310,7 @@ class RealFiles:
         # From the top down: each is synced in its parent before anything is made in it.
         for directory in reversed(unknown):
             try:
-                os.mkdir(directory)
+                os.mkdir(directory, _ONLY_OWNER_ENTERS)
             except OSError:  # it exists, the file system is read-only, or permission is denied
                 if not os.path.isdir(directory):
                     raise

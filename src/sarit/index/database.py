@@ -51,6 +51,12 @@ def connect(path: str, cache_bytes: int) -> sqlite3.Connection:
     return connection
 
 
+def make_database_file(files: Files, path: str) -> None:
+    """Create an empty file, which is a new database for SQLite, with the mode of our files, if there is none."""
+    with suppress(FileExistsError):
+        files.open(path, "create").close()
+
+
 def as_text(data: bytes) -> str:
     """No value of an index is a text.  A damaged one may be: as a `str` it is recognized, whatever its bytes."""
     return data.decode("latin-1")
@@ -65,6 +71,8 @@ def open_writer(path: str, files: Files, cache_bytes: int) -> Opened:
     """A connection to a checked, perhaps new, database that is durable as a whole.
 
     Raises Invalid (another format), Corrupt, Unavailable, sqlite3.Error, OSError."""
+    # SQLite would make the file readable by others, and then its WAL with the same mode.
+    make_database_file(files, path)
     connection = connect(path, cache_bytes)
     try:
         fresh = _is_fresh(connection, path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.node.limits import HTTP_RETRY_SECONDS
@@ -119,6 +120,8 @@ class Admin:
     async def _connect(self, controller: str, credentials: Credentials | None) -> Client:
         from sarit.client import aio
 
+        if credentials is not None:
+            credentials = replace(credentials, plain=True)  # to this process itself, at the address that it listens on
         return await aio.connect(
             controller, retry_timeout=HTTP_RETRY_SECONDS, wait=HTTP_RETRY_SECONDS, credentials=credentials,
             tls=self._security.own_tls(),

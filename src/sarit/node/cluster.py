@@ -51,6 +51,7 @@ from sarit.node.standalone import (
     advertised_address,
     bound_address,
     internal_address,
+    refuse_plain_passwords,
     say,
     serve_api,
     warn_of_addresses,
@@ -482,6 +483,7 @@ def _run(config: ProcessConfig, name: str, make: Any, reload: Reload | None) -> 
 
     from sarit.env.real import real_env
 
+    refuse_plain_passwords(config.security, config.host)
     security = Security(config.security)
 
     async def main() -> None:

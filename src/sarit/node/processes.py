@@ -43,7 +43,7 @@ from sarit.node.process_health import ProcessHealth, StoresReport, describe_exit
 from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
-from sarit.node.standalone import say, warn_of_addresses
+from sarit.node.standalone import refuse_plain_passwords, say, warn_of_addresses, warn_of_readers
 from sarit.node.start_line import StartLine, limit_fact
 from sarit.node.volume import fit_to_volume
 
@@ -485,7 +485,9 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     from sarit.env.real import real_env
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
+    refuse_plain_passwords(config.security, config.host)
     warn_of_addresses(config)
+    warn_of_readers(config.data_dir)
     check_passed_sockets(())
     Security(config.security)  # the children read the files again: what is wrong with one is said once, here
     # Children inherit the limit.

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.security")
 
+_WRITTEN_BY_OTHERS: Final = 0o022
 _PRIVATE: Final = 0o077
 # Of root: secrets that Kubernetes and systemd give to a process of another user are readable by its group.
 _PRIVATE_OF_ROOT: Final = 0o037
@@ -57,7 +58,8 @@ class SecurityConfig:
     `users`, `oidc`: who may log in; with either, and `token_keys`, every request is checked.
     `token_seconds`: how long a token is valid.
     `audit`: the file of decisions.  `console`: on, read-only or off.  `open_metrics`: metrics and health for
-    who does not log in, too.  `http_names`: more names under which the HTTP port may be asked."""
+    who does not log in, too.  `http_names`: more names under which the HTTP port may be asked.
+    `plain_passwords`: log-ins without TLS are taken from other machines, too."""
 
     certificate: str | None = None
     key: str | None = None
@@ -71,6 +73,7 @@ class SecurityConfig:
     console: str = "on"
     open_metrics: bool = False
     http_names: tuple[str, ...] = ()
+    plain_passwords: bool = False
 
     def check(self) -> None:
         """Raises Invalid for settings that contradict each other."""
@@ -289,15 +292,28 @@ def _check_provider(config: OidcConfig) -> None:
     if config.ca is not None:
         read_small_file(config.ca, "--oidc-ca")
     if config.keys_file is not None:
-        parse_public_keys(read_small_file(config.keys_file, "--oidc-keys"), config.keys_file)
+        data = _read_unwritten(config.keys_file, "--oidc-keys", "who could make tokens")
+        parse_public_keys(data, config.keys_file)
 
 
 def _read_users(path: str) -> dict[str, User]:
-    return parse_users(read_small_file(path, "--users").decode(errors="replace"), path)
+    text = _read_unwritten(path, "--users", "who could log in as anybody").decode(errors="replace")
+    users = parse_users(text, path)
+    if not users:
+        _log.warning("%s has no users: nobody may log in with a password; add one with `sarit user add`", path)
+    return users
+
+
+def _read_unwritten(path: str, option: str, danger: str) -> bytes:
+    """A file that decides who comes in.  Raises Invalid: it cannot be read, or others may write it."""
+    data = read_small_file(path, option)
+    if os.stat(path).st_mode & _WRITTEN_BY_OTHERS:
+        raise Invalid(f"{option}: {path} can be written by others, {danger}: chmod go-w {path}")
+    return data
 
 
 def _read_keys(path: str) -> TokenKeys:
-    data = read_small_file(path, "--token-keys")
+    data = _read_unwritten(path, "--token-keys", "who could make tokens")
     found = os.stat(path)
     if found.st_mode & (_PRIVATE_OF_ROOT if found.st_uid == 0 else _PRIVATE):
         raise Invalid(f"{path} can be read by others, who could make tokens: chmod 600 {path}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.server import Controller
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from sarit.log.port import LogProvider
     from sarit.node.ownership import DirectoryClaim
     from sarit.node.reload import LiveSettings, Reload
+    from sarit.node.security import SecurityConfig
     from sarit.node.settings import NodeConfig
     from sarit.rpc.grpc_server import GrpcListener
     from sarit.security.quotas import Quotas
@@ -53,6 +55,7 @@ _log = logging.getLogger("sarit.node")
 
 BACKLOG: Final = 4096
 EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # nosec B104
+_OF_OTHERS: Final = 0o007
 
 
 class Node:
@@ -304,6 +307,16 @@ def is_loopback(host: str) -> bool:
     return ipaddress.ip_address(bound_address(host).partition("%")[0]).is_loopback
 
 
+def refuse_plain_passwords(security: SecurityConfig, host: str) -> None:
+    """Refuse a start where passwords and tokens would cross a network in clear text.  Raises Invalid."""
+    encrypted = security.certificate is not None or security.plain_passwords
+    if security.token_keys is not None and not encrypted and not is_loopback(host):
+        raise Invalid(
+            f"--host {host or repr(host)} with users and without TLS: passwords and tokens would cross the network in "
+            "clear text; give --tls-cert and --tls-key, or --plain-passwords where something in front or below encrypts"
+        )
+
+
 def warn_of_addresses(config: NodeConfig) -> None:
     """Log that clients of other machines will not reach the node, or that all of them may do everything, if so."""
     if config.security.token_keys is None and not is_loopback(config.host):
@@ -320,6 +333,14 @@ def warn_of_addresses(config: NodeConfig) -> None:
         )
 
 
+def warn_of_readers(data_dir: str) -> None:
+    """Log that others of this machine may read the directory: one made by an earlier version, or by an operator."""
+    with suppress(OSError):
+        found = os.stat(data_dir)
+        if found.st_uid == os.geteuid() and found.st_mode & _OF_OTHERS:
+            _log.warning("%s can be read by others of this machine: chmod -R go-rwx %s", data_dir, data_dir)
+
+
 def run(config: NodeConfig, reload: Reload | None = None) -> None:
     """Run a node until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     import uvloop
@@ -327,7 +348,9 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     from sarit.env.real import real_env
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
+    refuse_plain_passwords(config.security, config.host)
     warn_of_addresses(config)
+    warn_of_readers(config.data_dir)
     address = bound_address(config.host)
     ports = (config.controller_port,) if config.one_port else (config.controller_port, config.store_port)
     check_passed_sockets([(address, port) for port in ports])

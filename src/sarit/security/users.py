@@ -44,7 +44,7 @@ def is_user_name(name: str) -> bool:
 
 
 def parse_users(text: str, path: str) -> dict[str, User]:
-    """The users in a file, by name.  Raises Invalid with file and line."""
+    """The users in a file, by name; none: nobody may log in.  Raises Invalid with file and line."""
     users: dict[str, User] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -60,8 +60,6 @@ def parse_users(text: str, path: str) -> dict[str, User]:
         if name in users:
             raise Invalid(f"{where}: user {name} is there twice")
         users[name] = User(name, hashed, _roles(roles, where))
-    if not users:
-        raise Invalid(f"{path} has no users, so nobody could log in: add one with `sarit user add`")
     return users
 
 

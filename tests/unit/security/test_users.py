@@ -27,8 +27,6 @@ def test_file_is_read_as_it_was_written():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no users"),
-        ("# nobody\n", "has no users"),
         (f"alice:{HASH}\nbo b:{HASH}\n", "users, line 2: 'bo b' is not the name of a user"),
         ("alice:plain text\n", "users, line 1: user alice has no argon2 hash"),
         (f"alice:{HASH}\n\nalice:{HASH}\n", "users, line 3: user alice is there twice"),

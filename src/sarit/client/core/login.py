@@ -4,11 +4,13 @@ SARIT_USER, SARIT_PASSWORD     a user of the server's file (or SARIT_PASSWORD_FI
 SARIT_TOKEN                    a token of an identity provider (or SARIT_TOKEN_FILE, read again for every call)
 SARIT_CA_FILE                  TLS: the CA of the server's certificate, in PEM; the system's CAs without it
 SARIT_CERT_FILE, SARIT_KEY_FILE  TLS: our own certificate, for a server that asks for one
+SARIT_PLAIN_PASSWORDS          1: send passwords and tokens without TLS to other machines, too
 """
 
 from __future__ import annotations
 
 import base64
+import ipaddress
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -18,17 +20,22 @@ from sarit.env.small_files import read_small_file
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 TLS_SCHEMES: Final = ("tls", "pravegas")
+PLAIN_VARIABLE: Final = "SARIT_PLAIN_PASSWORDS"
+_YES: Final = frozenset(("1", "true", "yes", "on"))
 
 
 @dataclass(frozen=True, slots=True)
 class UserPassword:
-    """A user of the server's user file."""
+    """A user of the server's user file.
+
+    `plain`: the password may also be sent without TLS to another machine, where everybody on the way reads it."""
 
     user: str
     password: str = field(repr=False)
+    plain: bool = False
 
     def authorization(self) -> str:
         """The header of each call."""
@@ -37,9 +44,12 @@ class UserPassword:
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """A token of an identity provider; a function is asked for it before every call, and should cache it."""
+    """A token of an identity provider; a function is asked for it before every call, and should cache it.
+
+    `plain`: as of `UserPassword`."""
 
     token: str | Callable[[], str] = field(repr=False)
+    plain: bool = False
 
     def authorization(self) -> str:
         """The header of each call."""
@@ -88,10 +98,11 @@ def default_credentials(environ: Mapping[str, str] = os.environ) -> Credentials 
     user, token, token_file = (environ.get(name) for name in ("SARIT_USER", "SARIT_TOKEN", "SARIT_TOKEN_FILE"))
     if user and (token or token_file):
         raise Invalid("SARIT_USER and SARIT_TOKEN are both set: unset one of them")
+    plain = allows_plain(environ)
     if token:
-        return BearerToken(token)
+        return BearerToken(token, plain)
     if token_file:
-        return BearerToken(TokenFile(token_file))
+        return BearerToken(TokenFile(token_file), plain)
     if not user:
         return None
     password = environ.get("SARIT_PASSWORD")
@@ -99,7 +110,39 @@ def default_credentials(environ: Mapping[str, str] = os.environ) -> Credentials 
         password = first_line(path, "SARIT_PASSWORD_FILE")
     if password is None:
         raise Invalid("SARIT_USER is set without SARIT_PASSWORD or SARIT_PASSWORD_FILE")
-    return UserPassword(user, password)
+    return UserPassword(user, password, plain)
+
+
+def allows_plain(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the environment allows log-ins in clear text."""
+    return environ.get(PLAIN_VARIABLE, "").lower() in _YES
+
+
+def refuse_plain(
+    credentials: Credentials | None, hosts: Iterable[str], environ: Mapping[str, str] = os.environ
+) -> None:
+    """Refuse a log-in without TLS at one of `hosts` that is another machine.  Raises Invalid."""
+    if credentials is None or credentials.plain or allows_plain(environ):
+        return
+    for host in hosts:
+        if not is_loopback_name(host):
+            what = "password" if isinstance(credentials, UserPassword) else "token"
+            raise Invalid(
+                f"the {what} would be sent to {host} in clear text: use TLS (tls:// before the address, and "
+                f"SARIT_CA_FILE), or allow it with {PLAIN_VARIABLE}=1 or plain=True where the way there is encrypted"
+            )
+
+
+def is_loopback_name(host: str) -> bool:
+    """Whether a host means this machine whatever a name server says."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def default_tls(address: str, environ: Mapping[str, str] = os.environ) -> Tls | None:
