@@ -1,6 +1,7 @@
 """Sessions with a real ZooKeeper under faults: it is killed, cut off, stopped, or not there."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -8,8 +9,9 @@ from sarit.coordination.container_map import StoreAddress, decode_store
 from sarit.coordination.map_register import STORES
 from sarit.coordination.port import MemberState
 from sarit.coordination.zookeeper import ZooKeeper, server_ms
+from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
-from sarit.core.errors import Unavailable
+from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
 from sarit.node.cluster_release import check_clock
 from sarit.node.member import Member
@@ -178,3 +180,85 @@ def test_clock_a_minute_away_from_zookeepers_is_a_warning(zookeeper_server, capl
 
     run(main())
     assert "the clock of this machine is 60 s ahead of that of ZooKeeper" in caplog.text
+
+
+@pytest.fixture
+def logged_in(tmp_path, monkeypatch):
+    """Choose how sessions from then on log in: `USER:PASSWORD`, or None."""
+    monkeypatch.delenv(ZOOKEEPER_VARIABLE, raising=False)
+
+    def choose(pair: str | None) -> None:
+        monkeypatch.delenv(ZOOKEEPER_VARIABLE, raising=False)
+        if pair is not None:
+            path = tmp_path / "zookeeper-auth"
+            path.write_text(f"{pair}\n")
+            path.chmod(0o600)
+            monkeypatch.setenv(ZOOKEEPER_VARIABLE, str(path))
+
+    return choose
+
+
+def test_what_is_made_with_a_log_in_is_for_that_user_alone(zookeeper_server, logged_in):
+    root = "/sarit-of-a-user"
+
+    async def ours() -> None:
+        zookeeper = await ZooKeeper.connect(zookeeper_server.hosts, SESSION_SECONDS, real_env())
+        registers = ZooKeeperRegisters(zookeeper, root)
+        assert (await registers.get("secret")).value == b"our secret"
+        assert await registers.set("secret", b"our secret", 0) == 1
+        await zookeeper.close()
+
+    async def others() -> None:
+        zookeeper = await ZooKeeper.connect(zookeeper_server.hosts, SESSION_SECONDS, real_env())
+        registers = ZooKeeperRegisters(zookeeper, root)
+        with pytest.raises(Invalid, match="NoAuthError; it is of another user than --zookeeper-auth says"):
+            await registers.get("secret")
+        for change in (
+            lambda: registers.create("more", b"x"), lambda: zookeeper.set(f"{root}/secret", b"x", None),
+            lambda: zookeeper.delete(f"{root}/secret"), lambda: zookeeper.children(root),
+            lambda: zookeeper.get(f"{root}/stores/s1"), lambda: zookeeper.create_ephemeral(f"{root}/stores/s2", b"x"),
+        ):  # fmt: skip
+            with pytest.raises(Invalid, match="NoAuthError"):
+                await change()
+        # Nodes of BookKeeper: bookies, which log in as others or not at all, read and change them.
+        assert (await zookeeper.get(f"{root}-ledgers/a/ledger")).value == b"metadata"
+        await zookeeper.set(f"{root}-ledgers/a/ledger", b"metadata", None)
+        await zookeeper.create(f"{root}-ledgers/a/by-others-{len(tried)}", b"")
+        await zookeeper.close()
+
+    async def main() -> None:
+        logged_in("sarit:first secret")
+        zookeeper = await ZooKeeper.connect(zookeeper_server.hosts, SESSION_SECONDS, real_env())
+        assert await ZooKeeperRegisters(zookeeper, root).create("secret", b"our secret") == 0
+        await zookeeper.create_ephemeral(f"{root}/stores/s1", b"")
+        await zookeeper.create(f"{root}-ledgers/a/ledger", b"metadata", parents=True, shared=True)
+        for pair in (None, "sarit:another secret", "other:first secret"):
+            logged_in(pair)
+            await others()
+            tried.append(pair)
+        logged_in("sarit:first secret")
+        await ours()
+        await zookeeper.close()
+
+    tried: list[str | None] = []
+    run(main())
+
+
+def test_log_in_holds_after_the_connection_was_lost(zookeeper_server, logged_in):
+    async def main() -> None:
+        logged_in("sarit:first secret")
+        gate = Gate(zookeeper_server.port)
+        await gate.start()
+        zookeeper = await ZooKeeper.connect(f"127.0.0.1:{gate.port}", 6.0, real_env())
+        await zookeeper.create("/sarit-again/a", b"1", parents=True)
+        gate.shut()
+        gate.open()
+        # Unavailable is the answer until the connection is there again.
+        while True:
+            with suppress(Unavailable):
+                assert (await zookeeper.get("/sarit-again/a")).value == b"1"
+                break
+            await asyncio.sleep(0.05)
+        await zookeeper.close()
+
+    run(main())

@@ -14,6 +14,7 @@ import click
 
 from sarit.cli.option_types import CLUSTER_URL, STORAGE_URL, Memory, Name
 from sarit.cli.options import Commands, count_of, format_option, show
+from sarit.cli.process_options import zookeeper_option
 from sarit.cli.progress import Bar
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _rate_option = click.option(
     default="0",
     help="Bytes to copy in a second at most, as 20M.  [default: 0: no limit]",
 )
-_cluster_option = click.option(
+_cluster_url_option = click.option(
     "--cluster", type=CLUSTER_URL, metavar="URL", help="zookeeper://HOST:PORT,HOST:PORT/NAME, instead of --data-dir."
 )
 _machine_option = click.option(
@@ -69,7 +70,8 @@ def backup() -> None:
 @backup.command()
 @_place_argument
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The data directory of a node.")
-@_cluster_option
+@_cluster_url_option
+@zookeeper_option
 @_machine_option
 @_work_option
 @_rate_option
@@ -181,7 +183,8 @@ def prune(place: str, keep: int, force: bool, output: str) -> None:
 @click.command()
 @_place_argument
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="The data directory of a new node.")
-@_cluster_option
+@_cluster_url_option
+@zookeeper_option
 @_machine_option
 @_work_option
 @click.option("--backup", "number", type=click.IntRange(1), metavar="N", help="Which one.  [default: the newest]")

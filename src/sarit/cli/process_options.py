@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sarit.cli.configured import config_option, parsed_again, unknown_variables
 from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Name
+from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
 
 __all__ = ["address_options", "cluster_option", "config_option", "log_options", "machine_option", "reload_of",
-           "shown_options", "start_logs"]  # fmt: skip
+           "shown_options", "start_logs", "zookeeper_option"]  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,15 +25,50 @@ if TYPE_CHECKING:
     from sarit.node.reload import Reload
     from sarit.node.shown_option import ShownOption
 
-cluster_option = click.option(
-    "--cluster",
-    type=CLUSTER_URL,
-    required=True,
-    envvar="SARIT_CLUSTER",
-    show_envvar=True,
-    metavar="URL",
-    help="zookeeper://HOST:PORT,HOST:PORT/NAME: the servers of ZooKeeper, and the name of the cluster.",
-)
+
+def zookeeper_option(command: Command) -> Command:
+    """Add `--zookeeper-auth`; sessions with ZooKeeper read the variable, in child processes, too."""
+
+    def use(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+        if path is not None:
+            os.environ[ZOOKEEPER_VARIABLE] = str(path.absolute())
+        return path
+
+    @functools.wraps(command)
+    def call(**options: Any) -> Any:
+        del options["zookeeper_auth"]
+        return command(**options)
+
+    option = click.option(
+        "--zookeeper-auth",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar=ZOOKEEPER_VARIABLE,
+        show_envvar=True,
+        callback=use,
+        metavar="FILE",
+        help="How to log in at ZooKeeper: USER:PASSWORD in the first line of the file; what is made there is for this "
+        "user alone.  [default: no log-in]",
+    )
+    made: Any = option(call)
+    result: Command = made
+    return result
+
+
+def cluster_option(command: Command) -> Command:
+    """Add `--cluster` and `--zookeeper-auth`."""
+    option = click.option(
+        "--cluster",
+        type=CLUSTER_URL,
+        required=True,
+        envvar="SARIT_CLUSTER",
+        show_envvar=True,
+        metavar="URL",
+        help="zookeeper://HOST:PORT,HOST:PORT/NAME: the servers of ZooKeeper, and the name of the cluster.",
+    )
+    made: Any = option(zookeeper_option(command))
+    result: Command = made
+    return result
+
 
 machine_option = click.option(
     "--machine",

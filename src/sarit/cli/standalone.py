@@ -11,7 +11,7 @@ import click
 from sarit.cli.configured import Configured, OneStart, config_option, is_check
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertise, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option
-from sarit.cli.process_options import log_options, reload_of, shown_options, start_logs
+from sarit.cli.process_options import log_options, reload_of, shown_options, start_logs, zookeeper_option
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.cli.trace_options import trace_options
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     help="Durable log: bookkeeper://ZK1:2181,ZK2:2181/ledgers?e=3&w=3&a=2, with the servers of ZooKeeper, the path of "
     "the ledgers there, and ensemble size, write quorum and ack quorum.  Needs sarit[cluster].  [default: in DIR]",
 )
+@zookeeper_option
 @click.option(
     "--memory",
     type=Memory(),

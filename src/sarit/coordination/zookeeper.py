@@ -29,6 +29,7 @@ from sarit.coordination.zookeeper_client import (
     errors,
     get_after_sync,
     make_client,
+    open_acl,
     report_sessions,
     stop_client,
     translate,
@@ -156,14 +157,18 @@ class ZooKeeper:
         return Versioned(value, stat.version)
 
     async def create(
-        self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False
-    ) -> str:
+        self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False,
+        shared: bool = False,
+    ) -> str:  # fmt: skip
         """Create a node; its path.  Raises Exists, NotFound (the parent).
 
-        `ephemeral`: until the session ends.  `sequence`: a number is added.  `parents`: create those, too."""
+        `ephemeral`: until the session ends.  `sequence`: a number is added.  `parents`: create those, too.
+        `shared`: with programs that are not of this installation, as bookies are."""
+        acl = open_acl(self._client) if shared else {}
         make = partial(
-            self._client.create_async, path, bytes(value), ephemeral=ephemeral, sequence=sequence, makepath=parents
-        )
+            self._client.create_async, path, bytes(value), ephemeral=ephemeral, sequence=sequence, makepath=parents,
+            **acl,
+        )  # fmt: skip
         return str(await self.call(path, make))
 
     async def create_ephemeral(self, path: str, value: bytes) -> int:

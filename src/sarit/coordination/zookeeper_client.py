@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import ZOOKEEPER_RETRY_SECONDS, ZOOKEEPER_SOCKET_SECONDS
+from sarit.env.small_files import read_secret
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sarit.env.ports import Clock
+
+ZOOKEEPER_VARIABLE: Final = "SARIT_ZOOKEEPER_AUTH"
 
 
 class ZooKeeperWatch:
@@ -92,7 +96,37 @@ def make_client(hosts: str, session_seconds: float) -> Any:
 
     handler.create_connection = create_soon
     retry = {"max_tries": -1, "delay": ZOOKEEPER_RETRY_SECONDS / 5, "max_delay": ZOOKEEPER_RETRY_SECONDS}
-    return KazooClient(hosts, session_seconds, handler=handler, connection_retry=retry, logger=logger)
+    return KazooClient(
+        hosts, session_seconds, handler=handler, connection_retry=retry, logger=logger, **login_options()
+    )
+
+
+def login_options(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What kazoo is given so that it logs in, and makes nodes for this user alone, if a file says how.
+
+    Raises Invalid: the file cannot be read, or others can, or it has no user and password."""
+    path = environ.get(ZOOKEEPER_VARIABLE)
+    if not path:
+        return {}
+    from kazoo.security import CREATOR_ALL_ACL
+
+    line = read_secret(path, "--zookeeper-auth", "who could change the cluster").partition(b"\n")[0].strip()
+    user, colon, password = line.partition(b":")
+    if not user or not colon or not password:
+        raise Invalid(f"--zookeeper-auth: the first line of {path} is not USER:PASSWORD")
+    try:
+        return {"auth_data": [("digest", line.decode())], "default_acl": CREATOR_ALL_ACL}
+    except UnicodeDecodeError:
+        raise Invalid(f"--zookeeper-auth: the first line of {path} is not text in UTF-8") from None
+
+
+def open_acl(client: Any) -> dict[str, Any]:
+    """What makes a node of BookKeeper, which bookies change, too, one for everybody, where others are not."""
+    if not getattr(client, "default_acl", None):
+        return {}
+    from kazoo.security import OPEN_ACL_UNSAFE
+
+    return {"acl": OPEN_ACL_UNSAFE}
 
 
 def report_sessions(client: Any, clock: Clock, report: Callable[[float, float], None]) -> None:
@@ -162,5 +196,7 @@ def translate(error: Exception, path: str) -> SaritError:
     if isinstance(error, kazoo.BadVersionError):
         return Conflict(f"the node {path} of ZooKeeper was changed")
     if isinstance(error, (kazoo.NoAuthError, kazoo.AuthFailedError, kazoo.InvalidACLError)):
-        return Invalid(f"ZooKeeper does not allow {path}: {type(error).__name__}")
+        return Invalid(
+            f"ZooKeeper does not allow {path}: {type(error).__name__}; it is of another user than --zookeeper-auth says"
+        )
     return Unavailable(f"ZooKeeper: {type(error).__name__} {error}".rstrip())

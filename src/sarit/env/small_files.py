@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
 from sarit.core.errors import Invalid
 from sarit.env.limits import MAX_SMALL_FILE_BYTES
+
+_OF_OTHERS: Final = 0o077
+# Of root: secrets that Kubernetes and systemd give to a process of another user are readable by its group.
+_OF_OTHERS_THAN_ROOT: Final = 0o037
+_WRITTEN_BY_OTHERS: Final = 0o022
 
 
 def read_small_file(path: str, named_by: str) -> bytes:
@@ -15,4 +23,21 @@ def read_small_file(path: str, named_by: str) -> bytes:
         raise Invalid(f"{named_by}: {path} cannot be read: {error.strerror}") from None
     if len(data) > MAX_SMALL_FILE_BYTES:
         raise Invalid(f"{named_by}: {path} has more than {MAX_SMALL_FILE_BYTES} bytes")
+    return data
+
+
+def read_unwritten(path: str, named_by: str, danger: str) -> bytes:
+    """A file that decides who comes in.  Raises Invalid, with the danger: it cannot be read, or others may write it."""
+    data = read_small_file(path, named_by)
+    if os.stat(path).st_mode & _WRITTEN_BY_OTHERS:
+        raise Invalid(f"{named_by}: {path} can be written by others, {danger}: chmod go-w {path}")
+    return data
+
+
+def read_secret(path: str, named_by: str, danger: str) -> bytes:
+    """A file with secrets.  Raises Invalid, with the danger: it cannot be read, or others may read or write it."""
+    data = read_unwritten(path, named_by, danger)
+    found = os.stat(path)
+    if found.st_mode & (_OF_OTHERS_THAN_ROOT if found.st_uid == 0 else _OF_OTHERS):
+        raise Invalid(f"{named_by}: {path} can be read by others, {danger}: chmod 600 {path}")
     return data

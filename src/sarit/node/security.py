@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.errors import Invalid
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.rotating_file import RotatingFile
-from sarit.env.small_files import read_small_file
+from sarit.env.small_files import read_secret, read_small_file, read_unwritten
 from sarit.security.audit import Audit, AuditLog, NoAudit
 from sarit.security.limits import (
     AUDIT_FILE_BYTES,
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.security")
 
-_WRITTEN_BY_OTHERS: Final = 0o022
-_PRIVATE: Final = 0o077
-# Of root: secrets that Kubernetes and systemd give to a process of another user are readable by its group.
-_PRIVATE_OF_ROOT: Final = 0o037
 _OF_OTHERS: Final = 0o007
 
 
@@ -292,31 +288,20 @@ def _check_provider(config: OidcConfig) -> None:
     if config.ca is not None:
         read_small_file(config.ca, "--oidc-ca")
     if config.keys_file is not None:
-        data = _read_unwritten(config.keys_file, "--oidc-keys", "who could make tokens")
+        data = read_unwritten(config.keys_file, "--oidc-keys", "who could make tokens")
         parse_public_keys(data, config.keys_file)
 
 
 def _read_users(path: str) -> dict[str, User]:
-    text = _read_unwritten(path, "--users", "who could log in as anybody").decode(errors="replace")
+    text = read_unwritten(path, "--users", "who could log in as anybody").decode(errors="replace")
     users = parse_users(text, path)
     if not users:
         _log.warning("%s has no users: nobody may log in with a password; add one with `sarit user add`", path)
     return users
 
 
-def _read_unwritten(path: str, option: str, danger: str) -> bytes:
-    """A file that decides who comes in.  Raises Invalid: it cannot be read, or others may write it."""
-    data = read_small_file(path, option)
-    if os.stat(path).st_mode & _WRITTEN_BY_OTHERS:
-        raise Invalid(f"{option}: {path} can be written by others, {danger}: chmod go-w {path}")
-    return data
-
-
 def _read_keys(path: str) -> TokenKeys:
-    data = _read_unwritten(path, "--token-keys", "who could make tokens")
-    found = os.stat(path)
-    if found.st_mode & (_PRIVATE_OF_ROOT if found.st_uid == 0 else _PRIVATE):
-        raise Invalid(f"{path} can be read by others, who could make tokens: chmod 600 {path}")
+    data = read_secret(path, "--token-keys", "who could make tokens")
     try:
         return TokenKeys(parse_keys(data))
     except Invalid as error:

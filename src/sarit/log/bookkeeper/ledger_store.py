@@ -32,9 +32,10 @@ class LedgerNodes(Protocol):
         """The value of a node; None when there is none."""
 
     async def create(
-        self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False
-    ) -> str:
-        """Create a node; its path.  Raises Exists, Unavailable."""
+        self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False,
+        shared: bool = False,
+    ) -> str:  # fmt: skip
+        """Create a node; its path.  `shared`: with bookies and other clients of them.  Raises Exists, Unavailable."""
 
     async def set(self, path: str, value: bytes, expected: int | None) -> int:
         """Replace a value; its new version.  Raises Conflict, NotFound, Unavailable."""
@@ -80,7 +81,7 @@ class ZooKeeperLedgers:
         if ledger is None:
             ledger = await self.new_id()
         try:
-            await self._nodes.create(path_of(ledger, self._root), value, parents=True)
+            await self._nodes.create(path_of(ledger, self._root), value, parents=True, shared=True)
         except (Exists, Unavailable):
             # The answer to a create that was done may be lost.
             if not await self._is_ours(ledger, metadata.ctoken):
@@ -122,7 +123,7 @@ class ZooKeeperLedgers:
             if number is not None:
                 return number
             with suppress(Exists):
-                await self._nodes.create(upper_path, b"", parents=True)
+                await self._nodes.create(upper_path, b"", parents=True, shared=True)
         return await self._new_long_id(upper_path)
 
     async def _new_long_id(self, path: str) -> int:
@@ -134,7 +135,7 @@ class ZooKeeperLedgers:
                 return upper << 32 | number
         upper = upper + 1 if upper else _FIRST_UPPER_HALF
         with suppress(Exists):  # another client was faster
-            await self._nodes.create(f"{path}/{_UPPER_PREFIX}{upper:010d}", b"", parents=True)
+            await self._nodes.create(f"{path}/{_UPPER_PREFIX}{upper:010d}", b"", parents=True, shared=True)
         number = await self._number_below(f"{path}/{_UPPER_PREFIX}{upper:010d}")
         if number is None:
             raise Unavailable(f"the ledger ids below {path}/{_UPPER_PREFIX}{upper:010d} are used up: try again")
@@ -143,7 +144,7 @@ class ZooKeeperLedgers:
     async def _number_below(self, path: str) -> int | None:
         """The next number that ZooKeeper gives below `path`; None when they are used up."""
         prefix = f"{path}/ID-"
-        made = await self._nodes.create(prefix, b"", ephemeral=True, sequence=True, parents=True)
+        made = await self._nodes.create(prefix, b"", ephemeral=True, sequence=True, parents=True, shared=True)
         number = int(made.removeprefix(prefix))
         # Its number is used, whether it is there or not.  It goes with our session at the latest.
         with suppress(SaritError):

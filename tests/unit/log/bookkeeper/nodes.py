@@ -30,7 +30,7 @@ class MemoryNodes:
         found = self.nodes.get(path)
         return None if found is None else Versioned(*found)
 
-    async def create(self, path, value, ephemeral=False, sequence=False, parents=False):
+    async def create(self, path, value, ephemeral=False, sequence=False, parents=False, shared=False):
         lost = self._begin("create", path)
         if sequence:
             number = self.numbers.get(path, 0)
