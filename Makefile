@@ -94,7 +94,7 @@ security-scan: setup  ## bandit over src, known vulnerabilities of what is locke
 	@$(BIN)/bandit --quiet --recursive -ll --exclude src/sarit/rpc/generated src
 	@mkdir -p .cache
 	@$(BIN)/uv export --quiet --locked --no-dev --no-emit-project --all-extras > .cache/locked.txt
-	@$(BIN)/pip-audit --require-hashes --disable-pip --requirement .cache/locked.txt
+	@$(BIN)/python -m tools.vulnerabilities .cache/locked.txt
 	@$(BIN)/pytest -m "long or not long" tests/security tests/unit/security
 
 bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)

@@ -21,7 +21,11 @@ EVERYTHING = {
     "s3": {"existingSecret": "keys", "region": "eu-1", "endpoint": "http://s3:9000"},
     "metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "image": {"digest": "sha256:" + "a" * 64, "pullSecrets": [{"name": "registry"}]},
-    "security": {"existingSecret": "secured"},
+    "security": {"existingSecret": "secured", "zookeeperAuth": True},
+    "networkPolicy": {
+        "clients": [{"namespaceSelector": {"matchLabels": {"team": "shop"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "monitoring": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+    },
     "config": {"log-level": "info", "store": {"weight": 2}},
     "nodeSelector": {"disk": "fast"},
     "tolerations": [{"key": "streams", "operator": "Exists"}],
@@ -129,6 +133,16 @@ def _asked(probe: dict) -> str:
     return probe["httpGet"]["path"]
 
 
+@pytest.mark.parametrize("name", VALUES)
+def test_files_that_variables_name_are_mounted(name) -> None:
+    for made_by, pod in pods(VALUES[name]).items():
+        (container,) = pod["containers"]
+        mounted = tuple(mount["mountPath"] + "/" for mount in container["volumeMounts"])
+        named = [each["value"] for each in container["env"] if each.get("value", "").startswith("/")]
+        assert bool(named) == ("security" in VALUES[name]), made_by
+        assert all(path.startswith(mounted) for path in named), (made_by, named)
+
+
 def test_services_select_the_pods_and_their_ports() -> None:
     for values in VALUES.values():
         found = objects(values)
@@ -147,6 +161,31 @@ def test_services_select_the_pods_and_their_ports() -> None:
                 assert {f"--http-name={each}" for each in wanted} <= set(container["args"])
         for each in sets:
             assert ("Service", each["spec"]["serviceName"]) in found
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_pods_are_reached_by_each_other_by_clients_and_by_who_scrapes_alone(name) -> None:
+    found = objects(VALUES[name])
+    policy = found[("NetworkPolicy", "shop-sarit")]["spec"]
+    selector = policy["podSelector"]["matchLabels"].items()
+    makers = [each for (kind, _), each in found.items() if kind == "StatefulSet"]
+    ports: set[str] = set()
+    for each in makers:
+        assert selector <= each["spec"]["template"]["metadata"]["labels"].items()
+        (container,) = each["spec"]["template"]["spec"]["containers"]
+        ports |= {port["name"] for port in container["ports"]}
+    assert policy["policyTypes"] == ["Ingress"]
+    ours, clients, *scrapers = policy["ingress"]
+    assert ours == {"from": [{"podSelector": policy["podSelector"]}]}
+    assert {port["port"] for port in clients["ports"]} == ports == {"grpc", "wire", "http"}
+    wanted = VALUES[name].get("networkPolicy", {"clients": [{"podSelector": {}}]})
+    assert clients["from"] == wanted["clients"]
+    assert [each["from"] for each in scrapers] == ([wanted["monitoring"]] if "monitoring" in wanted else [])
+    assert all(each["ports"] == [{"port": "http", "protocol": "TCP"}] for each in scrapers)
+
+
+def test_policy_of_the_network_can_be_left_out() -> None:
+    assert not [kind for kind, _ in objects({"networkPolicy": {"enabled": False}}) if kind == "NetworkPolicy"]
 
 
 def test_configuration_is_the_file_that_processes_read() -> None:
@@ -169,6 +208,7 @@ def test_alert_rules_are_those_of_prometheus() -> None:
         ({"mode": "cluster"}, "mode cluster needs cluster.zookeeper"),
         ({"cluster": {"lease": 2}}, "lease"),
         ({"image": {"digest": "latest"}}, "digest"),
+        ({"metrics": {"serviceMonitor": {"enabled": True}}}, "needs networkPolicy.monitoring"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name(values, message) -> None:

@@ -14,9 +14,11 @@ from dataclasses import replace
 import pytest
 
 import sarit
+from sarit.cli import dev_ca
 from sarit.cli.dev_ca import make_certificates
 from sarit.client import aio
 from sarit.client.core.login import Tls, UserPassword
+from sarit.env.real import real_env
 from sarit.env.tls import ServerTls, TlsFiles
 from sarit.env.tls_server import Handshakes, serve_tls
 from sarit.node.security import Security, SecurityConfig
@@ -194,6 +196,40 @@ def test_reload_replaces_what_clients_and_other_processes_are_trusted_by(tmp_pat
     use(sets[1])
     assert security.reload() == ["certificates"]
     assert [connects(each) for each in (*outside, client_tls(), own)] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(("names", "checked", "taken"), [("other", False, True), ("other", True, False),
+                                                         ("here", True, True)])  # fmt: skip
+def test_processes_check_names_of_each_other_where_that_is_asked_for(tmp_path, monkeypatch, names, checked, taken):
+    if names == "other":
+        monkeypatch.setattr(dev_ca, "_LOCAL", ())
+    made = make_certificates(tmp_path, ("node1.example.com",), 1)
+    certificate, key, ca = (str(made[name]) for name in ("server", "server key", "ca"))
+    security = Security(SecurityConfig(certificate, key, ca, check_names=checked))
+    client_tls = security.client_tls()
+    assert client_tls is not None
+    assert not security.own_tls().context().check_hostname  # to itself: its own certificate is known
+
+    async def main() -> bool:
+        env = real_env(security.server_tls, client_tls)
+        server = await env.network.serve(lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            transport, _ = await env.network.connect(asyncio.Protocol, "127.0.0.1", port)
+        except ssl.SSLCertVerificationError:
+            return False
+        else:
+            transport.abort()
+            return True
+        finally:
+            server.close()
+
+    assert asyncio.run(main()) == taken
+
+
+def test_check_of_names_needs_tls():
+    with pytest.raises(sarit.Invalid, match="--tls-check-names needs TLS"):
+        SecurityConfig(check_names=True).check()
 
 
 def _replace(source, target) -> None:

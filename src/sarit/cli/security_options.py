@@ -33,6 +33,10 @@ _OPTIONS = (
     click.option(
         "--tls-client-certs/--no-tls-client-certs", help="TLS: clients need a certificate that --tls-ca signed."
     ),
+    click.option(
+        "--tls-check-names/--no-tls-check-names",
+        help="TLS: other processes of this installation need a certificate for the host where they are reached, too.",
+    ),
     click.option("--users", type=_FILE, metavar="FILE", help="Who may log in: see `sarit user`.  [default: everybody]"),
     click.option(
         "--oidc-issuer",
@@ -115,8 +119,8 @@ _OPTIONS = (
     ),
     click.option("--audit-log", type=_FILE, metavar="FILE", help="Note who asked for what, and whether they might."),
 )
-_NAMES = ("tls_cert", "tls_key", "tls_ca", "tls_client_certs", "users", "token_keys", "token_ttl", "audit_log",
-          "console", "open_metrics", "http_names", "plain_passwords")  # fmt: skip
+_NAMES = ("tls_cert", "tls_key", "tls_ca", "tls_client_certs", "tls_check_names", "users", "token_keys", "token_ttl",
+          "audit_log", "console", "open_metrics", "http_names", "plain_passwords")  # fmt: skip
 _OIDC_NAMES = (
     "oidc_issuer", "oidc_audience", "oidc_keys", "oidc_ca", "oidc_name_claim", "oidc_roles_claim", "oidc_roles",
 )  # fmt: skip
@@ -149,6 +153,7 @@ def security_of(given: Mapping[str, Any]) -> SecurityConfig:
         key=path("tls_key"),
         ca=path("tls_ca"),
         client_certificates=given["tls_client_certs"],
+        check_names=given["tls_check_names"],
         users=path("users"),
         oidc=_oidc(given, path("oidc_ca")),
         token_keys=path("token_keys"),

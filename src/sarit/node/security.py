@@ -50,7 +50,8 @@ class SecurityConfig:
     """What an operator sets; paths of files.
 
     `certificate`, `key`: TLS on every port.  `ca`: who signed the certificates of this installation; None is what the
-    system trusts.  `client_certificates`: clients need a certificate from `ca`, too.
+    system trusts.  `client_certificates`: clients need a certificate from `ca`, too.  `check_names`: other processes of
+    this installation must show a certificate for the host at which they are reached, too.
     `users`, `oidc`: who may log in; with either, and `token_keys`, every request is checked.
     `token_seconds`: how long a token is valid.
     `audit`: the file of decisions.  `console`: on, read-only or off.  `open_metrics`: metrics and health for
@@ -61,6 +62,7 @@ class SecurityConfig:
     key: str | None = None
     ca: str | None = None
     client_certificates: bool = False
+    check_names: bool = False
     users: str | None = None
     oidc: OidcConfig | None = None
     token_keys: str | None = None
@@ -77,6 +79,8 @@ class SecurityConfig:
             raise Invalid("--tls-cert and --tls-key belong together: give both, or neither")
         if self.ca is not None and self.certificate is None:
             raise Invalid("--tls-ca needs TLS: give --tls-cert and --tls-key, too")
+        if self.check_names and self.certificate is None:
+            raise Invalid("--tls-check-names needs TLS: give --tls-cert and --tls-key, too")
         if self.client_certificates and self.ca is None:
             raise Invalid("--tls-client-certs needs --tls-ca: the CA that the certificates of clients must be from")
         if self.oidc is not None:
@@ -120,7 +124,7 @@ class Security:
         if self.server_tls is None:
             return None
         if self._client_context is None:
-            self._client_context = _context_for_processes(self.config)
+            self._client_context = _context_for_others(self.config)
 
         def now() -> ssl.SSLContext:
             assert self._client_context is not None
@@ -217,7 +221,7 @@ class Security:
         changed = []
         if self.server_tls is not None and self.server_tls.reload():
             if self._client_context is not None:
-                self._client_context = _context_for_processes(self.config)
+                self._client_context = _context_for_others(self.config)
             if self._own_context is not None:
                 self._trust_own_certificate()  # in place: clients that exist have it
             changed.append("certificates")
@@ -271,9 +275,15 @@ def _context_for_processes(config: SecurityConfig) -> ssl.SSLContext:
     from sarit.env.tls import TlsFiles, client_context
 
     context = client_context(TlsFiles(config.certificate, config.key, config.ca))
-    # They are reached at addresses that no certificate has; who they are, the CA and the secret of the installation
-    # say.
+    # They are reached at addresses that no certificate may have; who they are, the CA and the secret of the
+    # installation say.
     context.check_hostname = False
+    return context
+
+
+def _context_for_others(config: SecurityConfig) -> ssl.SSLContext:
+    context = _context_for_processes(config)
+    context.check_hostname = config.check_names
     return context
 
 

@@ -99,6 +99,10 @@ capabilities: {drop: [ALL]}
 - name: SARIT_TOKEN_KEYS
   value: /etc/sarit-security/token-keys
 {{- end }}
+{{- if .zookeeperAuth }}
+- name: SARIT_ZOOKEEPER_AUTH
+  value: /etc/sarit-security/zookeeper-auth
+{{- end }}
 {{- end }}
 {{- end }}
 {{- with .Values.extraEnv }}
