@@ -14,6 +14,7 @@ import click
 
 from sarit.cli.config import for_option, meant_commands, named_file, parse
 from sarit.cli.options import http_port_of
+from sarit.cli.process_options import log_in_at_zookeeper
 
 if TYPE_CHECKING:
     from sarit.node.doctor import Finding, Plan
@@ -33,6 +34,7 @@ def doctor(command: str | None, as_json: bool, options: tuple[str, ...]) -> None
     """
     name = command or meant_commands(named_file(options))[0]
     ctx = parse(name, list(options), required=True)
+    log_in_at_zookeeper(ctx.params["zookeeper_auth"])
     plan = _plan_of_node(ctx.params) if name == "standalone" else _plan_of_cluster(name, ctx.params)
     found = asyncio.run(_examine(plan, as_json=as_json))
     if as_json:

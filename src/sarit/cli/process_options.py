@@ -15,8 +15,8 @@ from sarit.cli.configured import config_option, parsed_again, unknown_variables
 from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Name
 from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
 
-__all__ = ["address_options", "cluster_option", "config_option", "log_options", "machine_option", "reload_of",
-           "shown_options", "start_logs", "zookeeper_option"]  # fmt: skip
+__all__ = ["address_options", "cluster_option", "config_option", "log_in_at_zookeeper", "log_options", "machine_option",
+           "reload_of", "shown_options", "start_logs", "zookeeper_option"]  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
     from sarit.node.shown_option import ShownOption
 
 
-def zookeeper_option(command: Command) -> Command:
-    """Add `--zookeeper-auth`; sessions with ZooKeeper read the variable, in child processes, too."""
+def log_in_at_zookeeper(path: Path | None) -> None:
+    """Have each session of this process with ZooKeeper log in by a file, and those of child processes, too."""
+    if path is not None:
+        os.environ[ZOOKEEPER_VARIABLE] = str(path.absolute())
 
-    def use(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
-        if path is not None:
-            os.environ[ZOOKEEPER_VARIABLE] = str(path.absolute())
-        return path
+
+def zookeeper_option(command: Command) -> Command:
+    """Add `--zookeeper-auth`, which is in force when the command runs."""
 
     @functools.wraps(command)
     def call(**options: Any) -> Any:
-        del options["zookeeper_auth"]
+        log_in_at_zookeeper(options.pop("zookeeper_auth"))
         return command(**options)
 
     option = click.option(
@@ -44,7 +45,6 @@ def zookeeper_option(command: Command) -> Command:
         type=click.Path(dir_okay=False, path_type=Path),
         envvar=ZOOKEEPER_VARIABLE,
         show_envvar=True,
-        callback=use,
         metavar="FILE",
         help="How to log in at ZooKeeper: USER:PASSWORD in the first line of the file; what is made there is for this "
         "user alone.  [default: no log-in]",
