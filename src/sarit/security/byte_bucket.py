@@ -1,10 +1,11 @@
 """How fast bytes may pass: a leaky bucket that lends, as a function of what it holds, the time and the bytes.
 
-Bytes that have arrived cannot be refused, so they always pass; what they cost is time.  `take` says how long who sent
-them has to wait before the next ones.  `paid_until` is when everything taken so far is paid for at the rate.
+Bytes that are taken always pass, however many; what they cost is time.  `take` says how long everybody who shares the
+bucket has to wait before the next ones: whoever asks first (`debt`) takes nothing that is not paid for.  `paid_until`
+is when everything taken so far is paid for at the rate.
 
 *A burst.*  Who was silent may send QUOTA_BURST_SECONDS of the rate at once.
-*A bound.*  Many may take at the same moment.  More than QUOTA_DEBT_SECONDS of debt is forgiven: nobody waits longer.
+*A bound.*  More than QUOTA_DEBT_SECONDS of debt is forgiven: nobody waits longer.
 """
 
 from __future__ import annotations

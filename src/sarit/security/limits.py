@@ -68,7 +68,12 @@ MAX_QUOTA: Final = 1 << 60
 # A read of a connection brings 256 KiB at most: it is paid for before a client takes its connection for dead.
 MIN_QUOTA_BYTES_PER_SECOND: Final = 64 * KIB
 QUOTA_BURST_SECONDS: Final = 0.5
-QUOTA_DEBT_SECONDS: Final = 8.0
+# A debt is paid, however large the append was: the longest takes 512 s at the least rate.
+QUOTA_DEBT_SECONDS: Final = 600.0
+# A read that is over a quota for so long is answered without bytes: clients take a read without an answer for lost.
+QUOTA_READ_WAIT_SECONDS: Final = 8.0
+# Between two looks at a quota: meanwhile the rate lends for as long.
+QUOTA_TURN_SECONDS: Final = 0.02
 # Requests of this size and less are not charged to a quota; appends are.
 QUOTA_COUNTED_BYTES: Final = 1 * KIB
 # How long a quota that another controller has changed may stay unknown, and how often stores get them.

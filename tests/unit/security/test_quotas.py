@@ -24,7 +24,7 @@ def test_burst_passes_at_once_and_what_follows_is_paid_for():
 
 def test_debt_has_a_bound():
     bucket = ByteBucket(RATE)
-    assert bucket.take(0.0, 10**9) == QUOTA_DEBT_SECONDS
+    assert bucket.take(0.0, int(RATE * QUOTA_DEBT_SECONDS) * 10) == QUOTA_DEBT_SECONDS
     assert bucket.debt(QUOTA_DEBT_SECONDS) == 0
 
 

@@ -27,6 +27,12 @@ class Listener:
         self.notified += 1
 
 
+def received(quotas: TenantQuotas, scope: str, user: str, size: int) -> float:
+    """How long the next append waits."""
+    quotas.received(scope, user, size)
+    return quotas.write_delay(scope, user)
+
+
 @pytest.fixture
 def quotas():
     made = TenantQuotas(Clock())
@@ -35,19 +41,19 @@ def quotas():
 
 
 def test_scope_over_its_rate_waits_and_another_does_not(quotas):
-    assert quotas.received({"a": BURST + RATE}, "") == pytest.approx(1.0)
-    assert quotas.received({"b": 100 * RATE}, "") == 0
+    assert received(quotas, "a", "", BURST + RATE) == pytest.approx(1.0)
+    assert received(quotas, "b", "", 100 * RATE) == 0
 
 
 def test_user_and_scope_are_both_charged_and_the_longer_wait_counts(quotas):
-    assert quotas.received({"a": BURST + RATE}, "u") == pytest.approx((BURST + RATE) / (RATE / 2) - QUOTA_BURST_SECONDS)
-    assert quotas.received({"b": 1}, "u") > 2
-    assert quotas.received({"b": 1}, "v") == 0
+    assert received(quotas, "a", "u", BURST + RATE) == pytest.approx((BURST + RATE) / (RATE / 2) - QUOTA_BURST_SECONDS)
+    assert received(quotas, "b", "u", 1) > 2
+    assert received(quotas, "b", "v", 1) == 0
 
 
 def test_each_of_several_stores_applies_its_share(quotas):
     quotas.use(QUOTAS, 4)
-    assert quotas.received({"a": BURST // 4 + RATE}, "") == pytest.approx(4.0)
+    assert received(quotas, "a", "", BURST // 4 + RATE) == pytest.approx(4.0)
 
 
 def test_reads_wait_for_what_was_sent(quotas):
@@ -61,7 +67,7 @@ def test_reads_wait_for_what_was_sent(quotas):
 
 
 def test_who_waits_hears_of_other_quotas_and_a_quota_that_is_gone_is_lifted(quotas):
-    quotas.received({"a": BURST + 5 * RATE}, "")
+    quotas.received("a", "", BURST + 5 * RATE)
     waiting = Listener()
     quotas.wait(waiting)
     quotas.use(QUOTAS, 1)
@@ -69,15 +75,15 @@ def test_who_waits_hears_of_other_quotas_and_a_quota_that_is_gone_is_lifted(quot
     quotas.use(Quotas(), 1)
     assert waiting.notified == 1
     assert not quotas.active
-    assert quotas.write_delay({"a": 0}, "") == 0
+    assert quotas.write_delay("a", "") == 0
 
 
 def test_scope_that_is_full_is_so_until_it_is_not(quotas):
     quotas.use(Quotas(QUOTAS.by_subject, ["a"]), 1)
-    assert quotas.is_full({"b": 1, "a": 1})
-    assert not quotas.is_full({"b": 1})
+    assert quotas.is_full("a")
+    assert not quotas.is_full("b")
     quotas.use(QUOTAS, 1)
-    assert not quotas.is_full({"a": 1})
+    assert not quotas.is_full("a")
 
 
 def test_connections_of_a_user_are_counted_also_before_there_is_a_quota():
@@ -96,5 +102,21 @@ def test_names_from_clients_do_not_fill_the_memory():
     quotas = TenantQuotas(Clock())
     quotas.use(Quotas({"scope:*": Quota(bytes_in=RATE)}), 1)
     for number in range(MAX_CHARGED + 10):
-        quotas.received({f"s{number}": 1}, "")
+        quotas.received(f"s{number}", "", 1)
     assert len(list(quotas.scopes_charged())) == MAX_CHARGED
+
+
+def test_segments_that_clients_make_are_counted_for_their_scope():
+    quotas = TenantQuotas(Clock())
+    quotas.use(Quotas({"scope:a": Quota(segments=4), "scope:*": Quota(bytes_in=RATE)}), 2)
+    assert [quotas.create("a") for _ in range(3)] == [True, True, False]  # half of it, in each of two stores
+    quotas.removed("a")
+    assert [quotas.create("a") for _ in range(2)] == [True, False]
+    assert all(quotas.create("b") for _ in range(10))
+    for _ in range(5):
+        quotas.removed("a")
+    assert quotas.create("a")
+    quotas.use(Quotas({"scope:*": Quota(segments=1)}), 1)
+    for number in range(MAX_CHARGED + 10):
+        assert quotas.create(f"s{number}")
+    assert len(quotas._made) == MAX_CHARGED

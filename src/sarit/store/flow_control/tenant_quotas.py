@@ -2,8 +2,8 @@
 
 Theory of operation.  Controllers give a store all quotas and the number of stores (`use`).  Bytes per second are for
 the installation: each of n stores applies an n-th.  What a connection has received or sent is charged to the scope, and
-to the user if it is known; the answer is how long that connection has to wait (`security/byte_bucket.py`).  A bucket is
-shared by all connections of its scope or user, so they share the rate; each waits until its own bytes are paid for.
+to the user if it is known (`security/byte_bucket.py`).  A bucket is shared by all connections of its scope or user, so
+they share the rate, and the debt: none takes an append before it is paid.
 
 While there is no quota, `active` is false, and nobody calls anything else here.
 
@@ -21,7 +21,7 @@ from sarit.security.limits import MAX_CHARGED
 from sarit.security.quotas import SCOPE, USER, Quotas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from sarit.env.ports import Clock
 
@@ -59,6 +59,7 @@ class TenantQuotas:
         self._stores = 1
         self._charges: dict[tuple[str, str], _Charge] = {}  # by direction and subject
         self._connections: dict[str, int] = {}  # of users
+        self._made: dict[str, int] = {}  # by scope: segments that clients made since the quota is in force here
         self._waiting: dict[Waiting, None] = {}
         self._repeated = RepeatedLog(_log, clock.monotonic, counted=False)
         self.connections_refused = 0
@@ -84,10 +85,11 @@ class TenantQuotas:
 
     # -- bytes --------------------------------------------------------------------------------------
 
-    def received(self, charged: Mapping[str, int], user: str) -> float:
-        """A connection of `user` has received so many bytes for each scope; how long it has to wait."""
-        delays = [self._take(_IN, SCOPE + scope, size) for scope, size in charged.items()]
-        return max(*delays, self._take(_IN, USER + user, sum(charged.values())) if user else 0.0, 0.0)
+    def received(self, scope: str, user: str, size: int) -> None:
+        """A connection of `user` has brought so many bytes for a scope."""
+        self._take(_IN, SCOPE + scope, size)
+        if user:
+            self._take(_IN, USER + user, size)
 
     def sent(self, scope: str, user: str, size: int) -> None:
         """A connection of `user` was sent so many bytes of a scope."""
@@ -97,34 +99,32 @@ class TenantQuotas:
 
     def read_delay(self, scope: str, user: str) -> float:
         """How long the next reply to a read has to wait."""
+        return self._debt(_OUT, scope, user)
+
+    def write_delay(self, scope: str, user: str) -> float:
+        """How long the next append has to wait."""
+        return self._debt(_IN, scope, user)
+
+    def _debt(self, direction: str, scope: str, user: str) -> float:
         now, found = self._clock.monotonic(), 0.0
         for subject in (SCOPE + scope, USER + user):
-            charge = self._charges.get((_OUT, subject))
+            charge = self._charges.get((direction, subject))
             if charge is not None:
                 found = max(found, charge.bucket.debt(now))
         return found
 
-    def write_delay(self, scopes: Mapping[str, int], user: str) -> float:
-        """How long a connection that was charged for these has to wait, without a new charge."""
-        now = self._clock.monotonic()
-        subjects = [SCOPE + scope for scope in scopes] + [USER + user]
-        charges = (self._charges.get((_IN, subject)) for subject in subjects)
-        return max((charge.bucket.debt(now) for charge in charges if charge is not None), default=0.0)
+    def waited(self, direction_in: bool, scope: str, seconds: float) -> None:
+        """A connection has waited for a scope."""
+        charge = self._charges.get((_IN if direction_in else _OUT, SCOPE + scope))
+        if charge is not None:
+            charge.throttled_seconds += seconds
 
-    def waited(self, direction_in: bool, scopes: Mapping[str, int], seconds: float) -> None:
-        """A connection has waited for these scopes."""
-        for scope in scopes:
-            charge = self._charges.get((_IN if direction_in else _OUT, SCOPE + scope))
-            if charge is not None:
-                charge.throttled_seconds += seconds
-
-    def is_full(self, scopes: Mapping[str, int]) -> bool:
-        """Whether one of these scopes takes no appends now."""
-        full = self._quotas.full
-        found = [scope for scope in scopes if scope in full] if full else []
-        for scope in found:
-            self._repeated.warning(scope, f"scope {scope} has used its storage quota: appends to it wait")
-        return bool(found)
+    def is_full(self, scope: str) -> bool:
+        """Whether a scope takes no appends now."""
+        if scope not in self._quotas.full:
+            return False
+        self._repeated.warning(scope, f"scope {scope} has used its storage quota: appends to it wait")
+        return True
 
     def wait(self, waiting: Waiting) -> None:
         """Notify this connection when the quotas change."""
@@ -134,19 +134,19 @@ class TenantQuotas:
         """It does not wait any more."""
         self._waiting.pop(waiting, None)
 
-    def _take(self, direction: str, subject: str, size: int) -> float:
+    def _take(self, direction: str, subject: str, size: int) -> None:
         key = direction, subject
         charge = self._charges.get(key)
         now = self._clock.monotonic()
         if charge is None:
             rate = self._rate(direction, subject)
             if not rate:
-                return 0.0
+                return
             if len(self._charges) >= MAX_CHARGED:
                 self._forget(now)
             charge = self._charges[key] = _Charge(rate)
         charge.bytes += size
-        return charge.bucket.take(now, size)
+        charge.bucket.take(now, size)
 
     def _rate(self, direction: str, subject: str) -> float:
         kind, _, name = subject.partition(":")
@@ -157,6 +157,25 @@ class TenantQuotas:
         """Names come from clients: what owes nothing is dropped, and if all owe, the oldest."""
         free = next((key for key, charge in self._charges.items() if not charge.bucket.debt(now)), None)
         del self._charges[free or next(iter(self._charges))]
+
+    # -- segments that clients make -----------------------------------------------------------------
+
+    def create(self, scope: str) -> bool:
+        """Count a segment or table that a client makes by itself; whether the quota of its scope allows it."""
+        count, most = self._made.get(scope, 0), self._quotas.of_scope(scope).segments
+        if most and count >= max(1, most // self._stores):
+            return False
+        if most:
+            if len(self._made) >= MAX_CHARGED and scope not in self._made:
+                del self._made[next(iter(self._made))]
+            self._made[scope] = count + 1
+        return True
+
+    def removed(self, scope: str) -> None:
+        """A segment that a client made exists no more, or was not made."""
+        count = self._made.pop(scope, 0)
+        if count > 1:
+            self._made[scope] = count - 1
 
     # -- connections --------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ decides what the client is answered.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -85,6 +86,9 @@ class AppendHandler:
         self._set_ups: dict[WriterSession, asyncio.Task[None]] = {}
         # Writers whose session ended: what is wrong with their segment, or None when the client has its answer.
         self._ended: dict[bytes, _Ended | None] = {}
+        # Over a quota, in order of arrival; the connection is not read from meanwhile.
+        self._over_quota: deque[tuple[Append, int | None]] = deque()
+        connection.quotas.when_paid(self.take_waiting)
         # Memory of unacknowledged appends.
         self.unacked_bytes = 0
         # Whether the next append may be measured: the first of a read of the connection; with traces, each.
@@ -102,6 +106,7 @@ class AppendHandler:
             # Appends in the log are not recalled: they become durable, and their acknowledgement finds no connection.
             session.close()
         self._sessions.clear()
+        self._over_quota.clear()
         # The append gate may hold appends of these sessions, and with them their memory.  It sweeps a little later,
         # because many connections end at once.
         if self.unacked_bytes:
@@ -123,6 +128,8 @@ class AppendHandler:
             self._connection.close(f"has set up {MAX_WRITERS_PER_CONNECTION} writers, which is the limit")
             return
         self._ended.pop(writer, None)
+        if self._tenants.active:
+            self._connection.quotas.stop_if_owed(command.segment)
         session = self._sessions[writer] = WriterSession(writer, self)
         before = None
         if older is not None:
@@ -247,14 +254,35 @@ class AppendHandler:
             return
         if append.last_event_number < session.last:  # while it is set up it has no number, and takes any
             raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
+        # A writer that is set up now has no segment yet: what it sent is charged when it has one.
+        asked = (self._tenants.active or self._over_quota) and session.state is OPEN
+        if asked and not self._may_take(session, append, expected_offset):
+            return
         # Before the session has it: with nothing in the log's queue, a refusal comes back within the call.
         self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
-        # A writer that is set up now has no segment yet: what it sent is charged when it has one.
-        if self._tenants.active and session.state is OPEN:
-            self._connection.quotas.received(session.segment.name, append.length)
         if self.may_measure:
             self._note(append)
         session.append(append, expected_offset)
+
+    def _may_take(self, session: WriterSession, append: Append, expected_offset: int | None) -> bool:
+        """Whether the quotas let an append pass, which is charged; otherwise it waits."""
+        if self._connection.quotas.take(session.segment.name, append.length):
+            return True
+        self._over_quota.append((append, expected_offset))
+        self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
+        return False
+
+    def take_waiting(self) -> None:
+        """Take the appends that waited for a quota, until it stops the connection again."""
+        try:
+            while self._over_quota and not self._connection.closed and not self._connection.quotas.stopped:
+                append, expected_offset = self._over_quota.popleft()
+                self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
+                self.append(append, expected_offset)
+                if self._over_quota and self._over_quota[-1][0] is append:
+                    self._over_quota.rotate(1)  # it waits on, before those that came later
+        except ProtocolError as error:
+            self._connection.abort(f"broke the protocol: {error}")
 
     def _note(self, append: Append) -> None:
         now, statistics = self._store.env.clock.monotonic(), self._store.statistics

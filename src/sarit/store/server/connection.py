@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -34,7 +35,6 @@ from sarit.core.limits import (
     WIRE_VERSION,
 )
 from sarit.core.request_ids import current_request_id
-from sarit.security.limits import QUOTA_COUNTED_BYTES
 from sarit.store.health import Opening
 from sarit.store.server.access import NO_TOKENS
 from sarit.store.server.append_handler import AppendHandler
@@ -234,8 +234,6 @@ class StoreConnection(asyncio.BufferedProtocol):
                     return
         except ProtocolError as error:
             return self.abort(f"broke the protocol: {error}")
-        if self.quotas.quotas.active:
-            self.quotas.charge()
         # Once per turn, after all its frames: a connection exceeds its bounds by one turn at most.
         self.apply_backpressure()
 
@@ -356,10 +354,11 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._appends.append(append, command.expected_offset)
         elif self._control.handles(command):
             # A task, since it waits for the log or the index.  Replies may overtake each other: each has a request id.
-            if self.quotas.quotas.active and self._session is None and len(payload) > QUOTA_COUNTED_BYTES:
-                self.quotas.received(getattr(command, "segment", ""), len(payload))
             groups_alone = self._session is None and self._checks.groups_alone
-            self.spawn(self._answer(command, groups_alone=groups_alone), request_bytes(command, len(payload)))
+            answer = partial(self._answer, command, groups_alone=groups_alone)
+            if self.quotas.quotas.active and self._session is None:
+                answer = partial(self.quotas.answer, command, len(payload), answer)
+            self.spawn(answer(), request_bytes(command, len(payload)))
         elif self._session is not None and self._session.handles(command):
             self.spawn(self._answer(command), request_bytes(command, len(payload)))
         elif isinstance(command, wire.Introduce) and self._internal is not None and self._session is None:
@@ -416,6 +415,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             reply = await self._session.answer(command)
         else:
             reply = await self._control.answer(command, groups_alone=groups_alone)
+            if self.quotas.quotas.active and self._session is None:
+                self.quotas.answered(command, reply)
             if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
                 # Before the next await: the connection may end during it, and would try to delete what is merged.
                 self._transients.merged(command.source)

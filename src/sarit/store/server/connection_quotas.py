@@ -1,7 +1,8 @@
 """What quotas mean for one connection: for how long it is not read from, and how long replies to reads wait.
 
-*Bytes in.*  The appends of one read of the socket are charged together, after all of them were handed over; then the
-connection is not read from until they are paid for.  TCP makes the client wait: it gets no error.
+*Bytes in.*  An append is taken only when its scope and its user owe nothing, on whatever connection they ran up a debt,
+and is charged as it is taken.  Otherwise it waits in memory with what came behind it, and the connection is not read
+from.  TCP makes the client wait: it gets no error.  Whoever connects again waits as well.
 *Bytes out.*  A reply is charged when it is sent, and the next read waits until it is paid for.
 """
 
@@ -10,13 +11,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sarit.security.limits import QUOTA_DEBT_SECONDS
+from sarit.security.limits import QUOTA_COUNTED_BYTES, QUOTA_READ_WAIT_SECONDS, QUOTA_TURN_SECONDS
 from sarit.wire import commands as wire
+from sarit.wire.commands import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from sarit.store.flow_control.tenant_quotas import TenantQuotas
 
 _REFUSED: Final = 0  # no new token mends it
+_CREATIONS: Final = (wire.CreateSegment, wire.CreateTableSegment)
 
 
 class Connection(Protocol):
@@ -24,6 +29,9 @@ class Connection(Protocol):
 
     def apply_backpressure(self) -> None:
         """Stop or resume reading."""
+
+    def send(self, frame: bytes) -> None:
+        """Send a reply."""
 
 
 def scope_of(segment: str) -> str:
@@ -35,15 +43,15 @@ def scope_of(segment: str) -> str:
 class ConnectionQuotas:
     """`stopped`: the connection is not read from because of a quota.  `user`: who it is of, as far as known."""
 
-    __slots__ = ("_began", "_charged", "_connection", "_loop", "_paid", "_timer", "quotas", "stopped", "user")
+    __slots__ = ("_began", "_connection", "_loop", "_scope", "_take_waiting", "_timer", "quotas", "stopped", "user")
 
     def __init__(self, connection: Connection, quotas: TenantQuotas) -> None:
         self._connection = connection
         self.quotas = quotas
         self.stopped = False
         self.user = ""
-        self._charged: dict[str, int] = {}
-        self._paid: dict[str, int] = {}  # what the stop is for
+        self._scope = ""  # of what waits first
+        self._take_waiting: Callable[[], None] | None = None
         self._began = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -53,49 +61,74 @@ class ConnectionQuotas:
 
     # -- bytes in -----------------------------------------------------------------------------------
 
-    def received(self, segment: str, size: int) -> None:
-        """So many bytes for a segment came; `charge` charges it."""
-        scope = scope_of(segment)
-        self._charged[scope] = self._charged.get(scope, 0) + size
+    def when_paid(self, take_waiting: Callable[[], None]) -> None:
+        """Call this when a stop ends, to take the appends that waited; it may stop the connection again."""
+        self._take_waiting = take_waiting
 
-    def charge(self) -> None:
-        """Charge what came, and stop the connection if that has to be paid for."""
-        if not self._charged:
-            return
-        charged, self._charged = self._charged, {}
-        delay = self.quotas.received(charged, self.user)
-        if self.stopped:  # what came before the stop took effect
-            self._paid |= charged
-            return
-        if delay or self.quotas.is_full(charged):
-            self.stopped = True
-            self._paid = charged
-            self._began = self._loop.time()
-            self.quotas.wait(self)
-            self._arm(delay)
+    def take(self, segment: str, size: int) -> bool:
+        """Charge an append of so many bytes, if it may be taken now.  The connection stops while something is owed."""
+        if self.stopped or self.stop_if_owed(segment):
+            return False
+        self.quotas.received(scope_of(segment), self.user, size)
+        self.stop_if_owed(segment)
+        return True
+
+    def stop_if_owed(self, segment: str) -> bool:
+        """Stop the connection if the next append to a segment has to wait: it is not even received."""
+        scope = scope_of(segment)
+        delay = self._delay(scope)
+        if self.stopped or delay == 0:
+            return self.stopped
+        self.stopped, self._scope, self._began = True, scope, self._loop.time()
+        self.quotas.wait(self)
+        self._arm(delay)
+        self._connection.apply_backpressure()
+        return True
+
+    async def answer(self, command: Any, size: int, answer: Callable[[], Awaitable[None]]) -> None:
+        """Answer a request of so many bytes: a large one when it may be made, and none that a quota refuses."""
+        scope = scope_of(getattr(command, "segment", ""))
+        if size > QUOTA_COUNTED_BYTES:
+            while (delay := self._delay(scope)) is None or delay > 0:  # noqa: ASYNC110 - time pays, no event
+                await asyncio.sleep(QUOTA_READ_WAIT_SECONDS if delay is None else max(delay, QUOTA_TURN_SECONDS))
+            self.quotas.received(scope, self.user, size)
+        if isinstance(command, _CREATIONS) and not self.quotas.create(scope):
+            text = f"clients have made as many segments in scope {scope} as its quota allows: remove some, or raise it"
+            self._connection.send(encode(wire.ErrorMessage(command.request_id, command.segment, text, _REFUSED)))
+        else:
+            await answer()
+
+    def answered(self, command: Any, reply: wire.Command | None) -> None:
+        """Count what was not made, or is deleted, no more."""
+        not_made = isinstance(command, _CREATIONS) and not isinstance(reply, wire.SegmentCreated)
+        if not_made or isinstance(reply, wire.SegmentDeleted):
+            self.quotas.removed(scope_of(command.segment))
 
     def quotas_changed(self) -> None:
         """See `Waiting`."""
         if self._timer is not None:
             self._timer.cancel()
-        self._arm(self.quotas.write_delay(self._paid, self.user))
+        self._arm(self._delay(self._scope))
 
-    def _arm(self, delay: float) -> None:
-        if self.quotas.is_full(self._paid):
-            self._timer = None  # until the quotas change
-        else:
-            self._timer = self._loop.call_later(delay, self._go_on)
+    def _delay(self, scope: str) -> float | None:
+        """How long to wait before an append to a scope; None: until the quotas change."""
+        return None if self.quotas.is_full(scope) else self.quotas.write_delay(scope, self.user)
+
+    def _arm(self, delay: float | None) -> None:
+        # Not for the shortest time: an append of a few bytes would have a timer of its own.
+        self._timer = None if delay is None else self._loop.call_later(max(delay, QUOTA_TURN_SECONDS), self._go_on)
 
     def _go_on(self) -> None:
         self._timer = None
         self._end_stop()
+        if self._take_waiting is not None:
+            self._take_waiting()
         self._connection.apply_backpressure()
 
     def _end_stop(self) -> None:
         self.stopped = False
         self.quotas.done_waiting(self)
-        self.quotas.waited(True, self._paid, self._loop.time() - self._began)
-        self._paid = {}
+        self.quotas.waited(True, self._scope, self._loop.time() - self._began)
 
     # -- bytes out ----------------------------------------------------------------------------------
 
@@ -103,14 +136,16 @@ class ConnectionQuotas:
         """How long a read has to wait."""
         return self.quotas.read_delay(scope_of(segment), self.user)
 
-    async def wait_to_read(self, segment: str) -> None:
-        """Wait until what was sent before is paid for: others may be quicker, but not for ever."""
+    async def wait_to_read(self, segment: str) -> bool:
+        """Wait until what was sent before is paid for; whether it is, by the time that clients wait for an answer."""
         began = self._loop.time()
-        while delay := min(self.read_delay(segment), began + QUOTA_DEBT_SECONDS - self._loop.time()):
-            if delay <= 0:
+        while delay := self.read_delay(segment):
+            left = began + QUOTA_READ_WAIT_SECONDS - self._loop.time()
+            if left <= 0:
                 break
-            await asyncio.sleep(delay)
-        self.quotas.waited(False, {scope_of(segment): 0}, self._loop.time() - began)
+            await asyncio.sleep(min(delay, left))
+        self.quotas.waited(False, scope_of(segment), self._loop.time() - began)
+        return not delay
 
     def sent(self, segment: str, size: int) -> None:
         """A reply to a read has so many bytes."""
@@ -136,4 +171,5 @@ class ConnectionQuotas:
             self.quotas.disconnected(self.user)
             self.user = ""
         # It refers to this object: a cycle would wait for a full garbage collection.
+        self._take_waiting = None
         del self._connection

@@ -159,8 +159,11 @@ class ReadHandler:
         self._connection.spawn(work, size)
 
     async def _read_when_paid(self, command: wire.ReadSegment) -> None:
-        await self._connection.quotas.wait_to_read(command.segment)
-        await self._read_when_hosted(command)
+        if await self._connection.quotas.wait_to_read(command.segment):
+            await self._read_when_hosted(command)
+        elif not self._connection.closed:
+            # Without bytes, as at the tail: the client asks again, and waits again.
+            self._send_read(command, ReadResult([], 0, True, False))
 
     async def _read_when_hosted(self, command: wire.ReadSegment) -> None:
         async def find() -> Reads:

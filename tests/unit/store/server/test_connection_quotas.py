@@ -62,11 +62,13 @@ def test_stop_ends_when_the_quota_is_removed():
             client = await ready(server)
             limit(server, bytes_in=64 * KIB)
             await append(client, 2 * MIB, 1)
-            assert await stopped(server)
+            client.send(append_end(b"x", 1, 2))
+            while not await stopped(server):
+                await asyncio.sleep(0)
             limit(server)
-            await asyncio.sleep(0)
-            await append(client, 10, 2)
+            assert isinstance(await client.reply(), wire.DataAppended)
             assert not await stopped(server)
+            await append(client, 10, 3)
 
     # Well below the wait that the quota asks for.
     asyncio.run(asyncio.wait_for(main(), 5))
@@ -76,8 +78,8 @@ def test_full_scope_takes_no_appends_until_it_is_not_full():
     async def main():
         async with serving() as server:
             client = await ready(server)
+            await append(client, 10, 1)
             limit(server, SCOPE, storage_bytes=1)
-            await append(client, 10, 1)  # it came before the stop
             client.send(append_end(b"x", 1, 2))
             while not await stopped(server):
                 await asyncio.sleep(0)
@@ -112,6 +114,9 @@ def test_connection_that_ends_while_it_waits_is_forgotten():
             client = await ready(server)
             limit(server, bytes_in=64 * KIB)
             await append(client, 2 * MIB, 1)
+            client.send(append_end(b"x", 1, 2))
+            while not await stopped(server):
+                await asyncio.sleep(0)
             for connection in list(server.server._connections):
                 connection.close()
             while server.server.connections:
@@ -132,5 +137,107 @@ def test_writer_that_is_refused_elsewhere_does_not_pay_for_a_scope():
             client.send(append_end(b"x" * MIB, 1, 1))
             await client.ask(wire.KeepAlive())
             assert not await stopped(server)
+
+    run(main())
+
+
+async def length(client: Client) -> int:
+    return (await client.ask(wire.GetStreamSegmentInfo(9, SEGMENT, ""))).write_offset
+
+
+async def writer(server: Server, number: int) -> Client:
+    client = await server.client()
+    assert isinstance(await client.ask(wire.SetupAppend(2, bytes([number]) * 16, SEGMENT, "")), wire.AppendSetup)
+    return client
+
+
+def test_who_connects_again_pays_for_what_was_sent_before():
+    async def main():
+        async with serving() as server:
+            await ready(server)
+            limit(server, bytes_in=MIB)
+            other = await server.client()
+            for number in range(1, 6):
+                client = await writer(server, number)
+                client.send(append_end(b"x" * (4 * MIB), 1, 1, writer=bytes([number]) * 16))
+                if number == 1:
+                    assert isinstance(await client.reply(), wire.DataAppended)
+                while sum(connection.quotas.stopped for connection in server.server._connections) < number:
+                    await asyncio.sleep(0)
+                client.writer.transport.abort()
+            # One append, which a connection may always bring; the others were never taken.
+            assert await length(other) == 4 * MIB
+            assert 2 < server.store.quotas.write_delay(SCOPE, "") < 4
+            waiting = [connection._appends.unacked_bytes for connection in server.server._connections]
+            assert max(waiting) < MIB  # no more of them than one read brought
+
+    run(main())
+
+
+def test_full_scope_takes_nothing_from_a_new_connection():
+    async def main():
+        async with serving() as server:
+            await ready(server)
+            limit(server, SCOPE, storage_bytes=1)
+            client = await server.client()
+            # Set-up and appends in one read: the appends wait for the set-up first.
+            client.send(
+                wire.SetupAppend(2, b"n" * 16, SEGMENT, ""),
+                *(append_end(b"x" * MIB, 1, number, writer=b"n" * 16) for number in range(1, 9)),
+            )
+            assert isinstance(await client.reply(), wire.AppendSetup)
+            while not await stopped(server):
+                await asyncio.sleep(0)
+            assert await length(await server.client()) == 0
+            limit(server)
+            last = 0
+            while last < 8:
+                last = (await client.reply()).event_number
+            assert await length(await server.client()) == 8 * MIB
+
+    run(main())
+
+
+def test_appends_that_wait_for_a_quota_keep_their_order():
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            limit(server, bytes_in=MIB)
+            server.store.quotas.received(SCOPE, "", MIB)
+            client.send(*(append_end(bytes([number]) * (64 * KIB), 1, number) for number in range(1, 9)))
+            numbers = []
+            while not numbers or numbers[-1] < 8:
+                numbers.append((await client.reply()).event_number)
+            assert numbers == sorted(numbers)
+            read = await client.ask(wire.ReadSegment(SEGMENT, 0, MIB, "", 9))
+            assert list(dict.fromkeys(bytes(read.data))) == list(range(1, 1 + len(read.data) // (64 * KIB)))
+            assert all(connection._appends.unacked_bytes == 0 for connection in server.server._connections)
+
+    run(main())
+
+
+def test_tables_that_clients_make_are_counted_and_refused_beyond_the_quota():
+    async def main():
+        async with serving() as server:
+            client = await server.client()
+            limit(server, segments=2)
+
+            async def make(number: int) -> wire.Command:
+                return await client.ask(wire.CreateTableSegment(9, f"{SCOPE}/g{number}_kvtable/0.#epoch.0", ""))
+
+            assert isinstance(await make(1), wire.SegmentCreated)
+            assert isinstance(await make(1), wire.SegmentAlreadyExists)
+            assert isinstance(await make(2), wire.SegmentCreated)
+            refused = await make(3)
+            assert isinstance(refused, wire.ErrorMessage)
+            assert "as many segments in scope s as its quota allows" in refused.message
+            again = await server.client()  # a new connection has no quota of its own
+            assert isinstance(
+                await again.ask(wire.CreateTableSegment(9, f"{SCOPE}/g3_kvtable/0.#epoch.0", "")),
+                wire.ErrorMessage,
+            )
+            deletion = wire.DeleteTableSegment(9, f"{SCOPE}/g1_kvtable/0.#epoch.0", False, "")
+            assert isinstance(await client.ask(deletion), wire.SegmentDeleted)
+            assert isinstance(await make(3), wire.SegmentCreated)
 
     run(main())
