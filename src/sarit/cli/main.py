@@ -16,6 +16,7 @@ import click
 from sarit.cli.options import Commands
 from sarit.core.errors import SaritError
 from sarit.env.ending import end_process
+from sarit.env.standard_files import open_standard_files
 
 # noun -> (module:attribute, one line of help); it is here so that `sarit --help` imports nothing else.
 _NOUNS = {
@@ -111,6 +112,7 @@ def _print_error(error: Exception) -> None:
 
 def main() -> NoReturn:
     """The entry point of the console script."""
+    open_standard_files()
     for name in ("sarit.client", "sarit.backup"):
         log = logging.getLogger(name)
         log.addHandler(_ToStandardError(logging.WARNING))

@@ -37,6 +37,7 @@ from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import KIB, SWITCH_INTERVAL_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.ending import end_process
+from sarit.env.standard_files import open_standard_files
 from sarit.node.admin import Admin, admin_port
 from sarit.node.backup_source import BackupSource
 from sarit.node.gc_scheduler import GcScheduler
@@ -445,6 +446,7 @@ def main() -> None:
     """Run the process that standard input describes."""
     import uvloop
 
+    open_standard_files()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # Before anything can print: what is printed goes to the log.
