@@ -40,7 +40,7 @@ class Bounds:
         self._slack = max(4096, options.block_events * (options.event_bytes + 64)) + BLOCK_OVERHEAD_BYTES
         by_client = (
             options.stream_writers, options.retention, options.event_time_writers, options.byte_streams,
-            options.group_readers,
+            options.group_readers, options.recreations,
         )  # fmt: skip
         self._slack += _CLIENT_BYTES * sum(map(bool, by_client))
         self._slack += _MERGED_BYTES if options.transaction_writers else 0
@@ -91,7 +91,13 @@ def _most_idle_segments(options: Options) -> int:
     use at the last load: as many as requests have in use at once.  The timeline of cuts reads the lengths of all
     active segments of up to 16 streams at the same time.  All of them may be in one container."""
     of_the_client = (options.segments + _SCALES) * (2 if options.scaling_rate else 1) if options.stream_writers else 0
-    others = (options.event_time_writers, options.retention, options.byte_streams, options.group_readers)
+    others = (
+        options.event_time_writers,
+        options.retention,
+        options.byte_streams,
+        options.group_readers,
+        options.recreations,
+    )
     return _IDLE_SEGMENTS + of_the_client + _SCALED_SEGMENTS * sum(map(bool, others))
 
 

@@ -29,6 +29,7 @@ _OWNERSHIP_ALONE: Final = 0.4
 _ON_BOOKIES: Final = 0.5
 _LOG_ALONE: Final = 0.8
 _BACKED_UP: Final = 0.3
+_RECREATED: Final = 0.3
 _MIXED_VERSIONS: Final = 0.3
 
 
@@ -122,6 +123,8 @@ class Options:
     early_requests: float = 0.0
     quotas: bool = False
     backups: bool = False
+    # A scope, a stream and a table are deleted and made again.
+    recreations: bool = False
     earlier_versions: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
@@ -258,8 +261,16 @@ def draw(seed: int) -> Options:
         checksum_block_bytes=pick((512, 4 * KIB, 256 * KIB)),
         scrub_bytes_per_second=pick((0, 100 * KIB, 10 * 1024 * KIB)),
         **_last(rng),
-        backups=random.Random(f"{seed}/backups").random() < _BACKED_UP,
+        **_beside(seed),
     )
+
+
+def _beside(seed: int) -> dict[str, Any]:
+    """The options that change no other draw."""
+    return {
+        "backups": random.Random(f"{seed}/backups").random() < _BACKED_UP,
+        "recreations": random.Random(f"{seed}/recreations").random() < _RECREATED,
+    }
 
 
 def _last(rng: random.Random) -> dict[str, Any]:
@@ -327,6 +338,7 @@ def _ownership_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, crash_points=0.0, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
+        recreations=False,
     )  # fmt: skip
 
 
@@ -365,4 +377,5 @@ def _log_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
+        recreations=False,
     )  # fmt: skip

@@ -33,6 +33,7 @@ from simulation.actors.links import Link
 from simulation.actors.locators import Locators
 from simulation.actors.reader_groups import ReaderGroupActors
 from simulation.actors.readers import TailReader, Truncator, scan
+from simulation.actors.recreations import Recreations
 from simulation.actors.registers import Registers
 from simulation.actors.retention import RetentionActors
 from simulation.actors.streams import Streams
@@ -128,6 +129,7 @@ class Run:
         self.table_users = TableUsers(self.cluster)
         self.byte_users = ByteUsers(self.cluster)
         self.backups = Backups(self.cluster)
+        self.recreations = Recreations(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -210,6 +212,7 @@ class Run:
         work += (
             self.registers.start() + self.transactions.start() + self.synchronizers.start() + self.table_users.start()
         )
+        work += self.recreations.start()
         for part in (
             self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group
         ):  # fmt: skip
@@ -231,6 +234,7 @@ class Run:
     def _done(self, work: list[asyncio.Task[Any]]) -> int:
         """A number that grows with progress."""
         calls = sum(len(part.calls) for part in (self.registers, self.synchronizers, self.table_users))
+        calls += self.recreations.scans
         events = (
             self.history.acked_events
             + self.streams.acked_events
@@ -317,6 +321,7 @@ class Run:
             yield f"bytes: {violation}"
         for part in (self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group):
             yield from part.check()
+        yield from self.recreations.check()
 
 
 class Alarms(logging.Handler):

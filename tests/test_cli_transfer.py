@@ -15,7 +15,9 @@ import pytest
 import sarit
 from sarit.cli.transfer import importing, raw_format
 from sarit.cli.transfer.limits import MAX_LINE_BYTES
+from sarit.cli.transfer.progress import Noted
 from sarit.cli.transfer.rows import Row
+from sarit.core.cuts import to_text
 from sarit.core.errors import Invalid
 from tests import fork_server
 from tests.limits import HANG_SECONDS
@@ -221,3 +223,36 @@ def test_raw_format_has_the_bytes_of_its_page() -> None:
     found = raw_format.HEAD + record + raw_format.end(1, raw_format.checksum(record))
     assert found.hex() == "5341524954455850010000000200000000000000006869ffffffff000000000000000159980092"
     assert list(raw_format.rows(io.BytesIO(found))) == [Row(b"hi", 0)]
+
+
+@pytest.mark.parametrize("command", ["export", "import"])
+def test_progress_of_a_stream_that_was_made_again_is_refused(node, client, tmp_path, command) -> None:
+    name = f"x/again-{command}"
+    client.create_stream(name)
+    with client.writer(name) as writer:
+        writer.write("old")
+    file = tmp_path / "events.raw"
+    if command == "export":
+        described = {"stream": name, "format": "raw", "from": "head", "to": "tail"}
+        begin, end = (client.cut(name, which) for which in ("head", "tail"))
+        assert begin is not None
+        assert end is not None
+        begun = {"position": to_text(begin), "end": to_text(end), "events": 0}
+        arguments, progress = [name, file], Path(f"{file}.progress")
+        file.write_bytes(raw_format.HEAD)
+        noted = {**begun, "output": {"bytes": file.stat().st_size, "crc": 0, "events": 0}}
+    else:
+        run(node, "export", name, file)
+        described = {"stream": name, "file": importing._described(str(file)), "format": "raw"}
+        arguments, progress = [file, name], Path(f"{file}.import")
+        noted = {"done": 1, "next": 1, "transaction": "0" * 32}
+    before = Noted(progress, described)
+    before.belongs_to(client.stream(name).creation_id())
+    before.write(noted)
+    client.delete_stream(name, seal=True)
+    client.create_stream(name)
+    with client.writer(name) as writer:
+        writer.write("new")
+    message = f"{name} was deleted and made again since {progress} was written".encode()
+    assert message in run(node, command, *arguments, code=1).stderr
+    assert progress.exists()

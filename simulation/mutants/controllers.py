@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.controller import keys
 from sarit.controller.background.watermarks import Watermarks
+from sarit.controller.calls import identity
 from sarit.controller.catalog import Catalog
 from sarit.controller.model import codec, retention, watermarks
+from sarit.controller.model.creation import creation_id
 from sarit.controller.model.cuts import lower_bound, upper_bound
+from sarit.controller.scopes import Scopes
 from sarit.controller.streams import Streams
 from sarit.controller.transactions.commit_worker import CommitWorkers, LiveTransactions
 from sarit.controller.transactions.transactions import Transactions
@@ -179,4 +182,28 @@ def retention_precondition_dropped() -> Iterator[None]:
         return await right(self, name, cut)
 
     with patched(Streams, Streams.truncate, wrong):
+        yield
+
+
+@mutant("identity")
+@contextmanager
+def scope_forgets_its_numbers() -> Iterator[None]:
+    """A scope is deleted, and the segment numbers of its streams with it (found by a Spark checkpoint)."""
+
+    async def wrong(self: Any, scope: str) -> None:
+        return None
+
+    with patched(Scopes, Scopes._keep_numbers, wrong):
+        yield
+
+
+@mutant("identity")
+@contextmanager
+def creation_id_of_the_name() -> Iterator[None]:
+    """A stream that is made again has the creation id of the one before it."""
+
+    def wrong(incarnation: bytes, name: str, first_number: int, stored: Any) -> bytes:
+        return name.encode().ljust(16)[:16]
+
+    with patched(identity, creation_id, wrong):
         yield

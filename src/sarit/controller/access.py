@@ -188,6 +188,16 @@ def _table_claims(request: Any) -> Sequence[tuple[str, str]]:
     return ((table, table),)
 
 
+def _created(request: Any) -> Sequence[str]:
+    scope, kind = request.scope, request.WhichOneof("named")
+    if kind is None:
+        return (scope_resource(scope),)
+    if kind == "table":
+        return (table_resource(scope, request.table),)
+    # By the name: a group may be asked for as its stream.
+    return _group(request) if kind == "readerGroup" else (owner_resource(scope, request.stream),)
+
+
 def _of_stream(permission: Callable[[Any], Permission], *, token: bool = False) -> Need:
     return Need(permission, _stream, _stream_claims if token else None)
 
@@ -286,6 +296,7 @@ NEEDS: Final[Mapping[str, Need]] = {
     "listQuotas": Need(_update, _root),
     "changeQuotas": Need(_update, _root),
     "quotaUse": Need(_update, _root),
+    "creationId": Need(_read, _created),
 }
 
 

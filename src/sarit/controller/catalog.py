@@ -16,6 +16,7 @@ from sarit.controller import keys
 from sarit.controller.model import codec
 from sarit.controller.model.epochs import Epoch, creation_epoch
 from sarit.controller.model.records import ScopeRecord, State, StreamRecord
+from sarit.controller.numbers import Numbers
 from sarit.controller.ports import Tables, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Corrupt, Exists, NotFound
 from sarit.core.limits import NO_VERSION
@@ -92,6 +93,7 @@ class Catalog:
         self.tables = tables
         self._scopes: OrderedDict[str, str] = OrderedDict()
         self.seen = StreamsSeen()
+        self.numbers = Numbers(tables, self._scope_table)
 
     def __repr__(self) -> str:
         return f"<Catalog {len(self._scopes)} scopes cached, {self.seen!r}>"
@@ -100,7 +102,7 @@ class Catalog:
         """Create the controller's own tables where they are missing.
 
         One that is damaged is an error for what needs it: streams are read and written without the controller."""
-        for table in (keys.SCOPES_TABLE, keys.WORK_TABLE, keys.MAINTENANCE_TABLE):
+        for table in (keys.SCOPES_TABLE, keys.WORK_TABLE, keys.MAINTENANCE_TABLE, keys.NUMBERS_TABLE):
             try:
                 await self.tables.create(table)
             except Exists:
@@ -129,7 +131,7 @@ class Catalog:
             names += (key.decode() for key, _ in rows)
         return names
 
-    async def _in_scope(self, scope: str, call: Callable[[str], Awaitable[T]]) -> T:
+    async def in_scope(self, scope: str, call: Callable[[str], Awaitable[T]]) -> T:
         """`call` on the scope's table.  Raises NotFound when the scope does not exist."""
         # Used without asking: the incarnation is part of the table's name, so a stale name finds no table.
         table = self._scopes.get(scope)
@@ -138,28 +140,43 @@ class Catalog:
                 return await call(table)
             except NotFound:
                 self._scopes.pop(scope, None)
-        found = await self.scope(scope)
-        if found is None:
-            raise NotFound(f"scope {scope} does not exist")
-        table = self._scopes[scope] = keys.scope_table(scope, found[0].incarnation)
-        if len(self._scopes) > _MAX_CACHED_SCOPES:
-            self._scopes.popitem(last=False)
+        table = await self._scope_table(scope)
         try:
             return await call(table)
         except NotFound:
             self._scopes.pop(scope, None)
             raise NotFound(f"scope {scope} is being deleted") from None
 
+    async def _scope_table(self, scope: str) -> str:
+        """The name of a scope's table, as known or as read.  Raises NotFound."""
+        table = self._scopes.get(scope)
+        if table is not None:
+            return table
+        found = await self.scope(scope)
+        if found is None:
+            raise NotFound(f"scope {scope} does not exist")
+        table = self._scopes[scope] = keys.scope_table(scope, found[0].incarnation)
+        if len(self._scopes) > _MAX_CACHED_SCOPES:
+            self._scopes.popitem(last=False)
+        return table
+
     # -- records of a scope: all raise NotFound when the scope does not exist -----------------------
 
     async def get(self, scope: str, wanted: Sequence[bytes]) -> list[TableValue | None]:
         """Records, None where there is none."""
-        return await self._in_scope(scope, lambda table: self.tables.get(table, wanted))
+        return await self.in_scope(scope, lambda table: self.tables.get(table, wanted))
 
-    async def update(self, scope: str, updates: Sequence[TableUpdate]) -> list[int]:
-        """Change records, all or none.  Raises Conflict."""
+    async def update(self, scope: str, updates: Sequence[TableUpdate], within: str | None = None) -> list[int]:
+        """Change records, all or none.  `within`: in this table of the scope alone.  Raises Conflict."""
         try:
-            return await self._in_scope(scope, lambda table: self.tables.update(table, updates))
+            if within is not None:
+                return await self.tables.update(within, updates)
+            return await self.in_scope(scope, lambda table: self.tables.update(table, updates))
+        except NotFound:
+            if within is None:
+                raise
+            self._scopes.pop(scope, None)
+            raise Conflict(f"scope {scope} was deleted in between") from None
         finally:
             self.seen.changed(scope, updates)
 
@@ -180,14 +197,14 @@ class Catalog:
         # The smallest key behind `after` is `after` and a zero byte.
         start = max(prefix, after + b"\0") if after else prefix
         end = keys.after_prefix(prefix)
-        return await self._in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))
+        return await self.in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))
 
     async def scan_once(
         self, scope: str, prefix: bytes, after: bytes = b"", limit: int = PAGE
     ) -> list[tuple[bytes, TableValue]]:
         """As `scan`, but one read of the table, hence a consistent snapshot; empty only at the end."""
         start, end = max(prefix, after + b"\0") if after else prefix, keys.after_prefix(prefix)
-        return await self._in_scope(scope, lambda table: self.tables.scan(table, start, end, limit))
+        return await self.in_scope(scope, lambda table: self.tables.scan(table, start, end, limit))
 
     async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
         """Some names with a prefix after `token`, without those being deleted; none only at the end."""

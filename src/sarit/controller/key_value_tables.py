@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.limits import CREATION_ID_BYTES
 from sarit.controller.model import codec
 from sarit.controller.model.effects import CreateTable, DeleteSegment
 from sarit.controller.model.epochs import SegmentRange, first_epoch
-from sarit.controller.model.records import State, TableRecord
+from sarit.controller.model.records import CreationRecord, State, TableRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import KeyedLocks
 from sarit.controller.streams import MAX_ATTEMPTS
@@ -45,16 +46,19 @@ class KeyValueTables:
             for _ in range(MAX_ATTEMPTS):
                 if await self._complete_pending(scope, table) is not None:
                     raise Exists(f"table {scope}/{table} exists")
+                place = await self._catalog.numbers.place(scope)
                 key = keys.number_key(table + TABLE_SUFFIX)
                 (number,) = await self._catalog.get(scope, [key])
-                first = 0 if number is None else codec.decode_number(number.value)
+                first = max(place.first_number, 0 if number is None else codec.decode_number(number.value))
                 record = replace(wanted, state=State.CREATING, first_number=first, created_ms=self._env.clock.wall_ms())
+                created = CreationRecord(first, self._env.random.bytes(CREATION_ID_BYTES))
                 updates = [
                     TableUpdate(keys.table_key(table), codec.encode_table(record), NOT_EXISTS),
                     TableUpdate(key, None, NOT_EXISTS if number is None else number.version),
+                    TableUpdate(keys.creation_key(table + TABLE_SUFFIX), codec.encode_creation(created), NO_VERSION),
                 ]
                 try:
-                    await self._catalog.update(scope, updates)
+                    await self._catalog.update(scope, updates, place.table)
                 except Conflict:
                     continue
                 await self._complete_pending(scope, table)
@@ -117,6 +121,7 @@ class KeyValueTables:
                 # The number outlives the table: a later table of the name never uses a segment name twice.
                 number = codec.encode_number(record.first_number + record.partitions)
                 updates.append(TableUpdate(keys.number_key(table + TABLE_SUFFIX), number, NO_VERSION))
+                updates.append(TableUpdate(keys.creation_key(table + TABLE_SUFFIX), None, NO_VERSION))
             else:
                 length = record.primary_key_length + record.secondary_key_length
                 try:

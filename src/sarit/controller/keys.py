@@ -9,6 +9,8 @@
     _system/_tables/watched             r/<scope>/<stream>           maintained: a stream with a retention policy
                                         w/<scope>/<stream>           maintained: a stream whose writers note times
     _system/_tables/access              <subject> 00 <resource>      permission: a rule of access
+    _system/_tables/numbers             <scope>                      first segment number of all that is new in a later
+                                                                     scope of the name
     _system/_tables/quotas              q/<subject>                  limits, as text (security/quotas.py)
                                         f/<scope>                    its storage quota is used up; bytes, as text
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
@@ -16,7 +18,8 @@
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
                                         g/<reader group>             GroupRecord
                                         k/<table>                    TableRecord
-                                        o/<stream>/ and then
+                                        o/<stream or table>/ and then
+                                          i                          CreationRecord
                                           e/<epoch, 8 hex>           epochs from that one on, moved out of the record
                                           b/<subscriber>             SubscriberRecord
                                           c/<ms, 12 hex>             CutRecord, for retention
@@ -48,6 +51,7 @@ from sarit.core.names import SYSTEM_SCOPE, StreamName
 SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"
 WORK_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/work"
 MAINTENANCE_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/watched"
+NUMBERS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/numbers"
 RULES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/access"
 QUOTAS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/quotas"
 STREAMS: Final = b"s/"
@@ -78,6 +82,11 @@ def scope_table(scope: str, incarnation: bytes) -> str:
     return f"{SYSTEM_SCOPE}/_tables/{scope}/{incarnation.hex()}"
 
 
+def incarnation_of(table: str) -> bytes:
+    """The incarnation that the name of a scope's table ends with."""
+    return bytes.fromhex(table.rpartition("/")[2])
+
+
 def scope_ranges(token: str) -> list[tuple[bytes, bytes | None]]:
     """The ranges of scopes to list after the name `token`: names without a leading underscore come first."""
     # An underscore lies in the middle of the byte order: behind digits and capitals, before small letters.
@@ -97,6 +106,11 @@ def stream_key(stream: str) -> bytes:
 def number_key(stream: str) -> bytes:
     """The next segment number after a deleted stream."""
     return NUMBERS + stream.encode()
+
+
+def creation_key(stream: str) -> bytes:
+    """The creation id of a stream, or of a table by the name of its segments."""
+    return of_stream(stream, b"i")
 
 
 def chunk_key(stream: str, epoch: int) -> bytes:

@@ -3,8 +3,9 @@
 A scope has a table of its own, named by scope and incarnation, and exists as long as that table does.  A deletion first
 deletes the table, on the condition that it has not changed since it was found empty, and then the record of the scope.
 So a deletion that is refused has removed nothing: above all not the numbers of deleted streams, from which a new stream
-of the name continues.  Any controller that finds a record without a table completes the deletion.  A delayed write to a
-deleted scope fails, because its table does not exist.
+of the name continues.  The highest of these outlives the scope: before the table is deleted, it is stored outside.  Any
+controller that finds a record without a table completes the deletion.  A delayed write to a deleted scope fails,
+because its table does not exist.
 """
 
 from __future__ import annotations
@@ -125,11 +126,12 @@ class Scopes:
             # Before the check: the deletion below fails if anything was written after this position.
             position = await self._catalog.tables.position(table)
             await self._require_empty(scope)
+            await self._keep_numbers(scope)
             entered = await self._catalog.index_pending(keys.pending_scope_key(scope))
             with suppress(Conflict):  # a deletion was completed, or something was created: check again
                 await self._catalog.tables.delete(table, unchanged_since=position)
                 return entered
-        raise Unavailable(f"scope {scope} is changed by too many others at once; try again")
+        raise _contended(scope)
 
     async def _require_empty(self, scope: str) -> None:
         """Complete unfinished deletions.  Raises Exists when the scope has other content.  Numbers and
@@ -151,6 +153,22 @@ class Scopes:
                 with suppress(NotFound):
                     await finish(scope, key[len(prefix) :].decode())
 
+    async def _keep_numbers(self, scope: str) -> None:
+        """Have a later scope of the name begin above all numbers of this one.  Raises Unavailable."""
+        highest, after = 0, b""
+        while rows := await self._catalog.scan(scope, keys.NUMBERS, after):
+            after = rows[-1][0]
+            highest = max(highest, *(codec.decode_number(value.value) for _, value in rows))
+        for _ in range(MAX_ATTEMPTS):
+            with suppress(Conflict):
+                await self._catalog.numbers.raise_to(scope, highest)
+                return
+        raise _contended(scope)
+
     async def _forget(self, scope: str, version: int) -> None:
         with suppress(Conflict):  # another controller did
             await self._catalog.tables.update(keys.SCOPES_TABLE, [TableUpdate(scope.encode(), None, version)])
+
+
+def _contended(scope: str) -> Unavailable:
+    return Unavailable(f"scope {scope} is changed by too many others at once; try again")

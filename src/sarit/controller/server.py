@@ -15,6 +15,7 @@ from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.calls.access import AccessCalls
 from sarit.controller.calls.cuts import CutCalls
 from sarit.controller.calls.groups import GroupCalls
+from sarit.controller.calls.identity import IdentityCalls
 from sarit.controller.calls.inspection import InspectionCalls
 from sarit.controller.calls.quotas import QuotaCalls
 from sarit.controller.calls.scopes import ScopeCalls
@@ -152,5 +153,6 @@ class Controller:
             InspectionCalls(self.catalog),
             AccessCalls(self._rules),
             QuotaCalls(self.quotas),
+            IdentityCalls(self.catalog),
         )
         return [Service(PRAVEGA, families, limiter, self._access), Service(SARIT, own, limiter, self._access)]

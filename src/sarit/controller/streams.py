@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
+from sarit.controller.limits import CREATION_ID_BYTES
 from sarit.controller.model import codec, streams
 from sarit.controller.model.cuts import follows, is_cut, segments_between
 from sarit.controller.model.effects import RemoveMark
 from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, known_segments, successors
-from sarit.controller.model.records import State, StreamRecord
+from sarit.controller.model.records import CreationRecord, State, StreamRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import KeyedLocks, gather_all
 from sarit.controller.statistics import ControllerStatistics
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.effects import Effect
+    from sarit.controller.numbers import ScopePlace
     from sarit.controller.ports import TableValue
     from sarit.controller.runner import EffectRunner, Lengths
     from sarit.core.keyspace import KeyRange
@@ -87,6 +89,7 @@ class Streams:
     async def _create(self, name: StreamName, config: StreamConfig) -> None:
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
+                place = await self.catalog.numbers.place(name.scope)
                 stream, number, *mark = await self.catalog.get(name.scope, _creation_keys(name))
                 if stream is not None:
                     record = self.catalog.seen.decode(name, stream).record
@@ -100,12 +103,18 @@ class Streams:
                         return
                     raise Exists(f"stream {name} exists")
                 now_ms = self._env.clock.wall_ms()
-                record, updates = _creation(name, config, number, now_ms)
+                first = _first_number(place, number)
+                record = streams.create(config, first, now_ms)
+                updates = _creation(name, record, number)
+                created = CreationRecord(first, self._env.random.bytes(CREATION_ID_BYTES))
+                updates.append(TableUpdate(keys.creation_key(name.stream), codec.encode_creation(created), NO_VERSION))
                 # In the same batch: no crash leaves a new stream without its watermark stream.
                 if mark and mark[0] is None:
-                    updates += _creation(streams.mark_of(name), StreamConfig(), mark[1], now_ms)[1]
+                    begin = streams.create(StreamConfig(), _first_number(place, mark[1]), now_ms)
+                    updates += _creation(streams.mark_of(name), begin, mark[1])
                 try:
-                    versions = await self.catalog.update(name.scope, updates)
+                    # In the table that `place` is about: in a later one the numbers may begin higher.
+                    versions = await self.catalog.update(name.scope, updates, place.table)
                 except Conflict:
                     continue
                 # The record is the intention: after a crash here the client's next call, or a query, completes it.
@@ -410,18 +419,19 @@ class Streams:
         await gather_all([one(segment) for segment in asked])
 
 
-def _creation(
-    name: StreamName, config: StreamConfig, number: TableValue | None, now_ms: int
-) -> tuple[StreamRecord, list[TableUpdate]]:
-    first = 0 if number is None else codec.decode_number(number.value)
-    record = streams.create(config, first, now_ms)
+def _first_number(place: ScopePlace, number: TableValue | None) -> int:
+    """The first segment number of a new stream: above those of all earlier ones of its name."""
+    return max(place.first_number, 0 if number is None else codec.decode_number(number.value))
+
+
+def _creation(name: StreamName, record: StreamRecord, number: TableValue | None) -> list[TableUpdate]:
     updates = [
         TableUpdate(keys.stream_key(name.stream), codec.encode_stream(record), NOT_EXISTS),
         # Also when there is no number: if it changed since it was read, segment names could be used twice.
         TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS if number is None else number.version),
     ]
-    updates += (TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in config.tags)
-    return record, updates
+    updates += (TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in record.config.tags)
+    return updates
 
 
 def _creation_keys(name: StreamName) -> list[bytes]:

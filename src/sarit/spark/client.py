@@ -88,6 +88,10 @@ class ConnectedStream:
             return dict(found.positions)
         return resolve(Places("start or end", which, now_ms()).of(self.stream), self)
 
+    def creation_id(self) -> bytes | None:
+        """What tells the stream from others of its name.  Raises NotFound."""
+        return self._client.stream(self.stream).creation_id()
+
     def epochs(self) -> list[dict[SegmentId, KeyRange]]:
         """The segments of each epoch with their parts of the key space, from the oldest that holds data."""
         epochs = self._client.stream(self.stream).epochs()

@@ -210,7 +210,7 @@ async def byte_reader(world: World, method: str) -> Any:
 # -- one stream -------------------------------------------------------------------------------------
 
 
-@case("Stream.segments", "Stream.epochs", "Stream.batch")
+@case("Stream.segments", "Stream.epochs", "Stream.batch", "Stream.creation_id")
 async def stream(world: World, method: str) -> Any:
     await world.with_stream()
     return getattr(world.client.stream(world.stream), method)
@@ -262,7 +262,7 @@ async def nodes(world: World, _: str) -> Any:
 # -- tables -----------------------------------------------------------------------------------------
 
 
-@case("Tables.create", "Tables.delete", "Tables.list")
+@case("Tables.create", "Tables.delete", "Tables.list", "Tables.creation_id")
 async def tables(world: World, method: str) -> Any:
     await world.with_table()
     arguments: dict[str, Any] = {"primary_key_bytes": 1} if method == "create" else {}
@@ -473,7 +473,7 @@ async def group_reader(world: World, method: str) -> Any:
 
 
 @case(
-    *("ReaderGroup.progress", "ReaderGroup.online_readers", "ReaderGroup.info"),
+    *("ReaderGroup.progress", "ReaderGroup.online_readers", "ReaderGroup.info", "ReaderGroup.creation_id"),
     *("ReaderGroup.stream_cuts", "ReaderGroup.last_checkpoint"),
     *("ReaderGroup.give_up_checkpoints", "ReaderGroup.unread_bytes", "ReaderGroup.reset", "ReaderGroup.delete"),
     *("ReaderGroup.end_of_data", "ReaderGroup.reader", "ReaderGroup.reader_offline", "ReaderGroup.checkpoint"),

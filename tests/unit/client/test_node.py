@@ -111,3 +111,42 @@ def test_killed_node_loses_and_doubles_no_event(tmp_path) -> None:
         assert found == {b"%d" % k: [b"%d:%d" % (k, n) for n in range(k, 60_000, 5)] for k in range(5)}
     finally:
         node.stop()
+
+
+def test_positions_in_a_stream_that_was_made_again_are_refused(node) -> None:
+    def make(client, word: str) -> None:
+        client.create_scope("again")
+        client.create_stream("again/s", segments=2)
+        with client.writer("again/s") as writer:
+            writer.write_many([f"{word}{n}" for n in range(100)], [str(n) for n in range(100)])
+
+    with sarit.connect(node.controller) as client:
+        make(client, "old")
+        cut, stream = client.stream_cut_tail("again/s"), client.stream("again/s")
+        group = client.reader_groups.create("again/g", ["again/s"])
+        with group.reader("one") as reader:
+            assert reader.read(timeout=30) is not None
+        ids = [stream.creation_id(), group.creation_id()]
+        client.delete_stream("again/s", seal=True)
+        make(client, "new")
+        assert stream.creation_id() != ids[0]
+        assert group.creation_id() == ids[1]
+        with pytest.raises(sarit.Truncated):
+            list(client.reader("again/s", cut, end="tail"))
+        with pytest.raises(sarit.Invalid, match="cover"):
+            client.truncate_stream("again/s", cut=cut)
+        with pytest.raises(sarit.NotFound, match="deleted and made again"):
+            client.successors("again/s", next(iter(cut.positions)))
+        with group.reader("two") as reader, pytest.raises(sarit.Truncated):
+            reader.read(timeout=30)
+        client.delete_scope("again", recursive=True)
+        make(client, "newer")
+        with pytest.raises(sarit.Truncated):
+            list(client.reader("again/s", cut, end="tail"))
+        assert client.reader_groups.create("again/g", ["again/s"]).creation_id() not in ids
+        assert client.tables.create("again/t", primary_key_bytes=1)
+        first = client.tables.creation_id("again/t")
+        client.tables.delete("again/t")
+        client.tables.create("again/t", primary_key_bytes=1)
+        assert client.tables.creation_id("again/t") != first
+        assert len({len(one) for one in (*ids, first)}) == 1

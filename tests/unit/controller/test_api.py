@@ -64,6 +64,7 @@ OWN_CALLS = (
     "listQuotas",
     "changeQuotas",
     "quotaUse",
+    "creationId",
 )
 
 

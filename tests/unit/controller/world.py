@@ -15,7 +15,7 @@ from sarit.controller.model.epochs import check_epoch, known_segments
 from sarit.controller.model.records import State, TxnState, WorkKind
 from sarit.controller.server import Controller
 from sarit.core.keyspace import KeyRange
-from sarit.core.names import SegmentId, StreamName, segment_name, transaction_segment
+from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName, segment_name, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig
 from tests.limits import HANG_SECONDS
 from tests.unit.controller.fakes import FakeSegments, FakeTables, Faults, fake_env
@@ -34,6 +34,7 @@ DECODERS: dict[bytes, Callable[[bytes], Any]] = {
     b"g/": codec.decode_group,
     b"k/": codec.decode_table,
     b"t/": lambda value: value,
+    b"o/i": codec.decode_creation,
     b"o/e": codec.decode_chunk,
     b"o/b": codec.decode_subscriber,
     b"o/c": codec.decode_cut,
@@ -184,6 +185,9 @@ class World:
 
     def _check_owned(self, scope: str, key: bytes, value: bytes, entries: dict[bytes, bytes]) -> set[str]:
         _, stream, kind, *rest = key.decode().split("/")
+        if kind == "i" and stream.endswith(TABLE_SUFFIX):
+            assert keys.table_key(stream.removesuffix(TABLE_SUFFIX)) in entries, f"an id of no table: {stream}"
+            return set()
         record = codec.decode_stream(entries[b"s/" + stream.encode()])
         name = StreamName(scope, stream)
         if kind != "x":
@@ -234,7 +238,7 @@ def run(test: Awaitable[None]) -> None:
     asyncio.run(asyncio.wait_for(test, HANG_SECONDS))
 
 
-_TIMES = {"created_ms", "ended_ms", "time_ms"}
+_TIMES = {"created_ms", "ended_ms", "time_ms", "creation_id"}
 
 
 def _timeless(record: Any) -> Any:

@@ -23,7 +23,7 @@ CALLS = {
     "checkTransactionState": READS, "listCompletedTransactions": READS, "getDelegationToken": READS,
     "getCurrentSegmentsKeyValueTable": READS, "getKeyValueTableConfiguration": READS, "listSubscribers": READS,
     "createReaderGroup": READS, "getReaderGroupConfig": READS, "updateReaderGroup": READS, "deleteReaderGroup": READS,
-    "cutAt": READS, "scalingEvents": READS,
+    "cutAt": READS, "scalingEvents": READS, "creationId": READS,
     "createScope": WRITES, "deleteScope": WRITES, "deleteScopeRecursive": WRITES, "createStream": WRITES,
     "updateStream": WRITES, "truncateStream": WRITES, "sealStream": WRITES, "deleteStream": WRITES, "scale": WRITES,
     "createTransaction": WRITES, "pingTransaction": WRITES, "commitTransaction": WRITES, "abortTransaction": WRITES,

@@ -40,6 +40,8 @@ class FakeStream:
         self.history = [{A: KeyRange(0.0, 0.5), B: KeyRange(0.5, 1.0)}]
         self.noted = []
         self.record = {}
+        self.unknown = set()  # segments of an earlier stream of the name
+        self.creation = bytes(16)  # None: a server without ids
 
     def cut(self, which):
         # The tail of a sealed stream: its last segments.
@@ -85,7 +87,12 @@ class FakeStream:
             raise Truncated(f"{segment} is truncated", self.starts[segment])
 
     def successors(self, segment):
+        if segment in self.unknown:
+            raise NotFound(f"{segment} was never there")
         return self.next.get(segment, {})
+
+    def creation_id(self):
+        return self.creation
 
     def epochs(self):
         return self.history
@@ -163,6 +170,9 @@ class Missing:
         raise NotFound(f"stream {self.stream} does not exist")
 
     successors = cut
+
+    def creation_id(self):
+        raise NotFound(f"stream {self.stream} does not exist")
 
     def states(self, segments):
         return {}

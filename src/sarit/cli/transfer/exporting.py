@@ -68,6 +68,7 @@ async def _export(name: StreamName, file: str, form: str, start: str, end: str, 
     if before is None:
         _check_absent(file)
     async with await aio.connect(controller) as client:
+        noted.belongs_to(await client.stream(name).creation_id())
         if before is None:
             first, last = await _cut(client, name, start), await _cut(client, name, end)
             before = {"position": cuts.to_text(first), "end": cuts.to_text(last), "events": 0}

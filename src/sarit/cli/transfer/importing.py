@@ -83,6 +83,7 @@ async def _import(
         if create:
             await client.create_scope(name.scope)
             await client.create_stream(name)
+        noted.belongs_to(await client.stream(name).creation_id())
         writer = client.transactional_writer(name)
         done = await _settled(writer, before, noted) if before else 0
         if done:

@@ -27,6 +27,7 @@ class Noted:
         """`described`: what must be the same when it is resumed; None for a path: nothing is noted."""
         self.path = path
         self._described = described
+        self._created: str | None = None
 
     def read(self) -> dict[str, Any] | None:
         """What was noted; None at the beginning.  Raises Invalid: it is of something else, or damaged."""
@@ -35,6 +36,7 @@ class Noted:
         try:
             found = json.loads(self.path.read_text())
             version, described, noted = found["version"], found["of"], found["noted"]
+            self._created = found.get("created")
         except (ValueError, KeyError, TypeError):
             raise Invalid(f"{self.path} is no file of progress: delete it to begin again") from None
         if version != _VERSION:
@@ -47,13 +49,24 @@ class Noted:
                 )
         return dict(noted)
 
+    def belongs_to(self, created: bytes | None) -> None:
+        """Note the creation id of the stream.  Raises Invalid when what was read is of an earlier one of its name."""
+        now = None if created is None else created.hex()
+        if now is not None and self._created is not None and now != self._created:
+            raise Invalid(
+                f"{self._described['stream']} was deleted and made again since {self.path} was written: delete that "
+                "file (and what was exported) to begin again"
+            )
+        self._created = now or self._created
+
     def write(self, noted: dict[str, Any]) -> None:
         """Raises OSError."""
         if self.path is None:
             return
         beside = self.path.with_name(self.path.name + ".tmp")
         with beside.open("w") as file:
-            json.dump({"version": _VERSION, "of": self._described, "noted": noted}, file)
+            whole = {"version": _VERSION, "of": self._described, "created": self._created, "noted": noted}
+            json.dump(whole, file)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self.path)

@@ -143,6 +143,10 @@ class ReaderGroup:
         all the same."""
         return self._run(self._inner.reader_offline(name, position, rewind=rewind))
 
+    def creation_id(self) -> bytes | None:
+        """16 bytes that tell it from earlier and later groups of its name; None from a server that has no such call."""
+        return self._run(self._inner.creation_id())
+
     def info(self) -> GroupInfo:
         """The assignment of segments to readers, and what is not assigned."""
         return self._run(self._inner.info())

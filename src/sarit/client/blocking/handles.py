@@ -115,6 +115,12 @@ class Stream:
         bytes.  Raises NotFound, Truncated, Invalid, Corrupt (`start` is no boundary)."""
         return self._run(self._inner.event_ends(segment, start, end, max_bytes))
 
+    def creation_id(self) -> bytes | None:
+        """16 bytes that tell it from earlier and later streams of its name: store them with a position in it.
+
+        None from a server that has no such call.  Raises NotFound."""
+        return self._run(self._inner.creation_id())
+
     def cut_at(self, time_ms: int) -> StreamCut:
         """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.
 

@@ -51,6 +51,12 @@ class Tables:
         """Delete a table with all it holds.  Raises NotFound."""
         self._run(self._inner.delete(table))
 
+    def creation_id(self, table: str | StreamName) -> bytes | None:
+        """16 bytes that tell a table from earlier and later ones of its name; None from a server that has no such call.
+
+        Raises NotFound."""
+        return self._run(self._inner.creation_id(table))
+
     def list(self, scope: str) -> Iterator[StreamName]:
         """The tables of a scope, a page at a time.  Raises NotFound."""
         return self._thread.iterate(self._inner.list(scope))

@@ -140,7 +140,7 @@ class ControllerClient:
             return reply
         except GRPCError as error:
             if error.status is Status.UNIMPLEMENTED:
-                raise Invalid(
+                raise UnknownCall(
                     f"the server at {channel.address} has no call {method.name}: it is no Sarit, or an older one"
                 ) from None
             # A status that is not listed may pass: callers retry Unavailable.
@@ -351,7 +351,13 @@ class ControllerClient:
     async def successors(self, stream: StreamName, segment: SegmentId) -> list[Successor]:
         """What follows a segment; nothing while it is active and when the stream is sealed.  Raises NotFound."""
         request = convert.segment_id(stream, segment.packed)
-        reply = await self.named(stream, self.stub.getSegmentsImmediatelyFollowing, request)
+        try:
+            reply = await self.call(self.stub.getSegmentsImmediatelyFollowing, request)
+        except NotFound:
+            raise NotFound(
+                f"stream {stream} has no segment {segment.number}.#epoch.{segment.epoch}: the stream does not exist, "
+                "or was deleted and made again since that position was noted"
+            ) from None
         return [
             Successor(
                 SegmentId.unpack(entry.segment.segmentId.segmentId),
@@ -390,6 +396,10 @@ async def _fetch_token(controller: ControllerClient, stream: StreamName) -> str:
     reply = await controller.call(controller.stub.getDelegationToken, request)
     token: str = reply.delegationToken
     return token
+
+
+class UnknownCall(Invalid):
+    """The server has no such call."""
 
 
 class _Slow(Unavailable):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sarit.client.core import listing
 from sarit.client.core.guard import guarded
+from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Items, Mapped, Pulled
 from sarit.client.groups import calls, generations, progress, stream_cuts
 from sarit.client.groups import state as group_state
@@ -108,6 +109,10 @@ class ReaderGroup:
             return [group_state.removal(state, name, known, rewind=rewind)] if name in state.assigned else []
 
         return await self._shared.update(remove)
+
+    async def creation_id(self) -> bytes | None:
+        """16 bytes that tell it from earlier and later groups of its name; None from a server that has no such call."""
+        return await creation_id(self._session, self._shared.name.scope, group=self._shared.name.group)
 
     async def info(self) -> GroupInfo:
         """The assignment of segments to readers, and what is not assigned."""

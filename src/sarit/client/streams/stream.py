@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.client.core.guard import guarded
+from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Resumed
 from sarit.client.core.segments import resolve_cut
 from sarit.client.reader import batch, boundaries, pointers
@@ -121,6 +122,12 @@ class Stream:
         It reads at most that many.  The last event may be longer: its header says where it ends.  All offsets are in
         bytes.  Raises NotFound, Truncated, Invalid, Corrupt (`start` is no boundary)."""
         return await boundaries.event_ends(self._session, self.name, segment, start, end, max_bytes)
+
+    async def creation_id(self) -> bytes | None:
+        """16 bytes that tell it from earlier and later streams of its name: store them with a position in it.
+
+        None from a server that has no such call.  Raises NotFound."""
+        return await creation_id(self._session, self.name.scope, stream=self.name.stream)
 
     async def cut_at(self, time_ms: int) -> StreamCut:
         """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.guard import guarded
+from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Items, Resumed
 from sarit.client.tables import calls
 from sarit.client.tables.changes import (
@@ -75,6 +76,13 @@ class Tables:
         """Delete a table with all it holds.  Raises NotFound."""
         name = table_name(table)
         await self._session.with_retry_of_deletion(lambda: calls.delete(self._session.controller, name))
+
+    async def creation_id(self, table: str | StreamName) -> bytes | None:
+        """16 bytes that tell a table from earlier and later ones of its name; None from a server that has no such call.
+
+        Raises NotFound."""
+        name = table_name(table)
+        return await creation_id(self._session, name.scope, table=name.stream)
 
     def list(self, scope: str) -> AsyncIterator[StreamName]:
         """The tables of a scope, a page at a time.  Raises NotFound."""

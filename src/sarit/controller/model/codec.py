@@ -13,9 +13,11 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from sarit.controller.limits import CREATION_ID_BYTES
 from sarit.controller.model.epochs import Epoch, SegmentRange
 from sarit.controller.model.records import (
     CompletedRecord,
+    CreationRecord,
     CutRecord,
     GroupRecord,
     ScopeRecord,
@@ -250,6 +252,16 @@ def encode_number(number: int) -> bytes:
 def decode_number(data: bytes) -> int:
     """`encode_number` inverted."""
     return _decode(data, lambda c: c.compact_long())
+
+
+def encode_creation(record: CreationRecord) -> bytes:
+    """`decode_creation` inverted."""
+    return _VERSION + pack_long(record.first_number) + record.creation_id
+
+
+def decode_creation(data: bytes) -> CreationRecord:
+    """The creation id of a stream or table."""
+    return _decode(data, lambda c: CreationRecord(c.compact_long(), c.take(CREATION_ID_BYTES)))
 
 
 def is_deleting(value: bytes) -> bool:

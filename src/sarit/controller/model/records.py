@@ -123,6 +123,14 @@ class TableRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CreationRecord:
+    """The random id of a stream or table, as long as it has this first segment number."""
+
+    first_number: int
+    creation_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriberRecord:
     """The cut up to which a reader group has released a stream; empty until it releases."""
 

@@ -47,6 +47,10 @@ class SaritServiceBase(abc.ABC):
     async def quotaUse(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.QuotaUseRequest, sarit.rpc.generated.sarit_pb2.QuotaUseResponse]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def creationId(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.CreationIdRequest, sarit.rpc.generated.sarit_pb2.CreationIdResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/sarit.v1.SaritService/cutAt': grpclib.const.Handler(
@@ -96,6 +100,12 @@ class SaritServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 sarit.rpc.generated.sarit_pb2.QuotaUseRequest,
                 sarit.rpc.generated.sarit_pb2.QuotaUseResponse,
+            ),
+            '/sarit.v1.SaritService/creationId': grpclib.const.Handler(
+                self.creationId,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.CreationIdRequest,
+                sarit.rpc.generated.sarit_pb2.CreationIdResponse,
             ),
         }
 
@@ -150,4 +160,10 @@ class SaritServiceStub:
             '/sarit.v1.SaritService/quotaUse',
             sarit.rpc.generated.sarit_pb2.QuotaUseRequest,
             sarit.rpc.generated.sarit_pb2.QuotaUseResponse,
+        )
+        self.creationId = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/creationId',
+            sarit.rpc.generated.sarit_pb2.CreationIdRequest,
+            sarit.rpc.generated.sarit_pb2.CreationIdResponse,
         )

@@ -171,3 +171,21 @@ class QuotaUseResponse(_message.Message):
     segments: int
     storageBytes: int
     def __init__(self, streams: _Optional[int] = ..., segments: _Optional[int] = ..., storageBytes: _Optional[int] = ...) -> None: ...
+
+class CreationIdRequest(_message.Message):
+    __slots__ = ("scope", "stream", "readerGroup", "table")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    READERGROUP_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    stream: str
+    readerGroup: str
+    table: str
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., readerGroup: _Optional[str] = ..., table: _Optional[str] = ...) -> None: ...
+
+class CreationIdResponse(_message.Message):
+    __slots__ = ("creationId",)
+    CREATIONID_FIELD_NUMBER: _ClassVar[int]
+    creationId: bytes
+    def __init__(self, creationId: _Optional[bytes] = ...) -> None: ...

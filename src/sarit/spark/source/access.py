@@ -33,6 +33,9 @@ class StreamAccess(Protocol):
     def successors(self, segment: SegmentId) -> dict[SegmentId, frozenset[SegmentId]]:
         """The segments that follow, each with all of its predecessors."""
 
+    def creation_id(self) -> bytes | None:
+        """What tells the stream from others of its name; None from a server that has no such call."""
+
     def epochs(self) -> Sequence[Mapping[SegmentId, KeyRange]]:
         """The segments of each epoch with their parts of the key space, from the oldest that holds data."""
 

@@ -9,6 +9,9 @@ and timers alone.
   there, whatever the new initial offset says.  A stream that begins to match later is entered in the same way.
 * An offset names the segments that it leaves at their sealed ends (`ended`): when one of them is truncated before its
   successors replace it, nothing was lost, and afterwards no store could confirm that.
+* An offset names the creation id of each stream.  A stream with another id was deleted and made again: nothing of the
+  offset is about it.  That is an error, or (`failOnDataLoss=false`) the stream is entered again, at its head.  Ids are
+  asked for once after a start, and when segments are gone: while a stream exists, they go by truncation alone.
 * "Available now" is a cut of each stream: its tail when the run began.  No micro-batch ends beyond it, and no segment
   that is newer is entered.  Segments that were sealed before it are read and replaced until its own are reached.
 """
@@ -16,6 +19,7 @@ and timers alone.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,10 +40,10 @@ from sarit.spark.source.position import (
     from_json,
     to_json,
 )
-from sarit.spark.source.ranges import TruncationGuard, clamp_to_start, remaining_ranges
+from sarit.spark.source.ranges import TruncationGuard, clamp_to_start, remade_error, remaining_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sarit.core.names import SegmentId, StreamName
     from sarit.spark.source.access import SourceAccess, StreamAccess
@@ -63,27 +67,39 @@ class Reach:
     states: Mapping[SegmentId, SegmentState]
 
 
+class _Remade(Exception):
+    """The stream was deleted and made again while the query reads it."""
+
+    def __init__(self, stream: StreamName) -> None:
+        super().__init__(str(stream))
+        self.stream = stream
+
+
 class StreamFollower:
-    """One stream of a query: it follows scaling and truncation."""
+    """One stream of a query: it follows scaling and truncation.
+
+    `created`: its creation id, as read first; None: not read, or the server has none."""
 
     def __init__(self, access: StreamAccess, *, fail: bool) -> None:
         self.access = TruncationGuard(access, fail=fail)
+        self.created: bytes | None = None
+        self._identified = False
         self.noted = NotedTimes(self.access)
         self._fail = fail
 
     def reach(self, at: StreamPosition, target: Position | None) -> Reach:
         """How far the next micro-batch may go; `target`: not beyond that cut.
 
-        Raises NotFound, Truncated, Invalid."""
+        Raises NotFound, Truncated, Invalid, _Remade."""
         position = at.segments
         held = set() if target is None else target.keys() | after(position, target)
         while True:
             states = self.access.states(position)
-            if position and not states:
-                self._check_exists()
+            if position.keys() - states.keys():
+                self._check_same()
             position = clamp_to_start(position, states, fail=self._fail, ended=at.ended)
             done = (finished(position, states) | {segment for segment in position if segment not in states}) - held
-            following = {segment: self.access.successors(segment) for segment in sorted(done)}
+            following = self._successors(done)
             advanced = advance(position, done, following)
             if advanced == position:
                 return Reach(position, self._ends(position, states, target), states)
@@ -98,9 +114,29 @@ class StreamFollower:
         bounds = {segment: 0 if segment in newer else target.get(segment, end) for segment, end in ends.items()}
         return {segment: max(position[segment], min(end, bounds[segment])) for segment, end in ends.items()}
 
-    def _check_exists(self) -> None:
+    def identify(self) -> None:
+        """Read the creation id once; not of a stream that is missing."""
+        if not self._identified:
+            with suppress(NotFound):
+                self.created = self.access.creation_id()
+                self._identified = True
+
+    def _successors(self, done: Iterable[SegmentId]) -> dict[SegmentId, dict[SegmentId, frozenset[SegmentId]]]:
         try:
-            self.access.cut("head")
+            return {segment: self.access.successors(segment) for segment in sorted(done)}
+        except NotFound as error:
+            self._check_same()
+            # It exists, and never had that segment: the checkpoint, which has no id, is of an earlier one.
+            raise _Remade(self.access.stream) from error
+
+    def _check_same(self) -> None:
+        """Raises NotFound when the stream does not exist, _Remade when it is another one."""
+        try:
+            now = self.access.creation_id()
+            if now is None:
+                self.access.cut("head")
+            elif self.created is not None and now != self.created:
+                raise _Remade(self.access.stream)
         except NotFound as error:
             raise NotFound(
                 f"stream {self.access.stream} was deleted while a query reads it, with any unread events: stop the "
@@ -116,6 +152,7 @@ class QueryPlanner:
         self._source = source
         self._followers: dict[StreamName, StreamFollower] = {}
         self._selected: list[StreamName] | None = None
+        self._remade: set[StreamName] = set()  # seen by their segments, while the offset has no creation id
         self._discovered = 0.0
         self._target: dict[StreamName, Position] | None = None
         self._last: Place | None = None  # the segment that was first in the last limited micro-batch
@@ -127,7 +164,9 @@ class QueryPlanner:
     def initial(self) -> JsonOffset:
         """The offset at which a new query begins.  Raises NotFound (a stream), Invalid."""
         cuts = self._cuts(self._select(), self._options.start)
-        return to_json(Offset({stream: StreamPosition(cut) for stream, cut in cuts.items()}, initial=True))
+        self._identify(cuts)
+        begin = {stream: StreamPosition(cut) for stream, cut in cuts.items()}
+        return to_json(Offset(begin, initial=True, created=self._created(cuts)))
 
     def prepare_available_now(self) -> None:
         """Read what is there now, and nothing beyond it."""
@@ -143,12 +182,7 @@ class QueryPlanner:
 
         Raises NotFound, Truncated, Invalid."""
         before = from_json(start)
-        here, entered = self._entered(before)
-        calls = [
-            partial(self.follower(stream).reach, at, None if self._target is None else self._target[stream])
-            for stream, at in here.items()
-        ]
-        reaches = dict(zip(here, self._source.at_once(calls), strict=True))
+        here, entered, reaches = self._reaches(before)
         waiting = {
             (stream, segment): (reach.position[segment], end)
             for stream, reach in reaches.items()
@@ -166,11 +200,29 @@ class QueryPlanner:
             ended = finished(end, reach.states) | (here[stream].ended & (end.keys() - reach.states.keys()))
             streams[stream] = StreamPosition(end, frozenset(ended))
             self._reached[stream] = (end, reach.states)
-        times = self._times(streams, before)
-        if streams == before.streams:
+        # What was noted in an earlier stream of the name says nothing here.
+        times = self._times(streams, {s: time for s, time in before.times.items() if s not in entered})
+        # One that was made again is another even where its position looks the same.
+        if streams == before.streams and not (entered and not before.initial):
             return start
         self._began = self._source.monotonic()
-        return to_json(Offset(streams, entered, times=times))
+        return to_json(Offset(streams, entered, times=times, created=self._created(streams)))
+
+    def _reaches(
+        self, before: Offset
+    ) -> tuple[dict[StreamName, StreamPosition], dict[StreamName, Position], dict[StreamName, Reach]]:
+        """What `_entered` says, and how far each stream can be read."""
+        while True:
+            here, entered = self._entered(before)
+            calls = [
+                partial(self.follower(stream).reach, at, None if self._target is None else self._target[stream])
+                for stream, at in here.items()
+            ]
+            try:
+                return here, entered, dict(zip(here, self._source.at_once(calls), strict=True))
+            except _Remade as remade:
+                self._remade.add(remade.stream)
+                self._followers.pop(remade.stream)
 
     def ranges(self, start: JsonOffset, end: JsonOffset) -> list[Range]:
         """What the tasks of a micro-batch read; empty ranges are left out.  Raises NotFound, Truncated, Invalid."""
@@ -178,15 +230,17 @@ class QueryPlanner:
         if start == end or (end.get("initial") and start.get("initial")):
             return []
         before, upto = from_json(start), from_json(end)
+        self._identify(upto.streams)
         calls = []
-        for stream, at in sorted(upto.streams.items()):
+        planned = [(stream, at) for stream, at in sorted(upto.streams.items()) if not self._is_another(stream, upto)]
+        for stream, at in planned:
             known = before.streams.get(stream)
             begin = upto.entered.get(stream, {} if known is None else known.segments)
             wanted = [(segment, begin.get(segment, 0), offset) for segment, offset in sorted(at.segments.items())]
             access = self.follower(stream).access
             calls.append(partial(remaining_ranges, wanted, access, fail=self._options.fail_on_data_loss))
         found: list[Range] = []
-        for (stream, at), parts in zip(sorted(upto.streams.items()), self._source.at_once(calls), strict=True):
+        for (stream, at), parts in zip(planned, self._source.at_once(calls), strict=True):
             if self._options.streaming.include_cut:
                 cut = to_text(StreamCut(stream, at.segments))
                 parts = [replace(part, cut=cut) for part in parts]
@@ -197,20 +251,39 @@ class QueryPlanner:
         """The ranges by the tasks that read them.  Raises NotFound, Truncated, Invalid."""
         return put_together(self.ranges(start, end), self._options.min_partitions or 1)
 
-    def _times(self, streams: Mapping[StreamName, StreamPosition], before: Offset) -> dict[StreamName, int]:
+    def _identify(self, streams: Iterable[StreamName]) -> None:
+        """Read the creation ids that are not known yet."""
+        self._source.at_once([self.follower(stream).identify for stream in streams])
+
+    def _created(self, streams: Iterable[StreamName]) -> dict[StreamName, bytes]:
+        """The creation ids that are known."""
+        found = {stream: self.follower(stream).created for stream in streams}
+        return {stream: created for stream, created in found.items() if created is not None}
+
+    def _is_another(self, stream: StreamName, offset: Offset) -> bool:
+        """Whether an offset is about an earlier stream of the name.  Raises NotFound where data must not be lost."""
+        then, now = offset.created.get(stream), self.follower(stream).created
+        another = stream in self._remade if then is None or now is None else then != now
+        if another and self._options.fail_on_data_loss:
+            raise remade_error(stream)
+        return another
+
+    def _times(
+        self, streams: Mapping[StreamName, StreamPosition], before: Mapping[StreamName, int]
+    ) -> dict[StreamName, int]:
         """The watermark of each stream at the end of a micro-batch, where it has one."""
         if not self._options.streaming.noted_time:
             return {}
         lowers = {
-            stream: self.follower(stream).noted.lower(at.segments, before.times.get(stream))
-            for stream, at in streams.items()
+            stream: self.follower(stream).noted.lower(at.segments, before.get(stream)) for stream, at in streams.items()
         }
         return {stream: lower for stream, lower in lowers.items() if lower is not None}
 
     def _with_times(self, stream: StreamName, parts: list[Range], before: Offset, upto: Offset) -> list[Range]:
         if not self._options.streaming.noted_time:
             return parts
-        noted, floor, cap = self.follower(stream).noted, before.times.get(stream), upto.times.get(stream)
+        noted, cap = self.follower(stream).noted, upto.times.get(stream)
+        floor = None if stream in upto.entered else before.times.get(stream)
         # After a restart nothing was read yet.
         noted.lower(upto.streams[stream].segments, floor)
         noted.drop(floor)
@@ -268,8 +341,16 @@ class QueryPlanner:
             self._leave(left, before)
         here: dict[StreamName, StreamPosition] = {}
         entered: dict[StreamName, Position] = {}
+        self._identify(selected)
         for stream in selected:
             at = before.streams.get(stream)
+            if at is not None and self._is_another(stream, before):
+                log.warning(
+                    "stream %s was deleted and made again, with any unread events: the query goes on from its head",
+                    stream,
+                )
+                self._remade.discard(stream)
+                at = None
             if at is None:
                 at = StreamPosition(self.follower(stream).access.cut("head"))
                 entered[stream] = at.segments

@@ -64,12 +64,14 @@ class Offset:
     """A position in every stream of a query.
 
     `entered`: where streams began that have their first events in the micro-batch that ends here.  `initial`: nothing
-    was read yet.  `times`: the watermarks of streams here, in ms (`noted_times.py`)."""
+    was read yet.  `times`: the watermarks of streams here, in ms (`noted_times.py`).
+    `created`: the creation ids of the streams, where the server has them; offsets of before have none."""
 
     streams: dict[StreamName, StreamPosition]
     entered: dict[StreamName, Position] = field(default_factory=dict)
     initial: bool = False
     times: dict[StreamName, int] = field(default_factory=dict)
+    created: dict[StreamName, bytes] = field(default_factory=dict)
 
 
 def to_json(offset: Offset) -> dict[str, object]:
@@ -86,6 +88,8 @@ def to_json(offset: Offset) -> dict[str, object]:
         written["entered"] = {str(stream): _cut(at) for stream, at in sorted(offset.entered.items())}
     if offset.times:
         written["times"] = {str(stream): offset.times[stream] for stream in sorted(offset.times)}
+    if offset.created:
+        written["created"] = {str(stream): offset.created[stream].hex() for stream in sorted(offset.created)}
     if offset.initial:
         written["initial"] = True
     return written
@@ -98,9 +102,9 @@ def from_json(offset: Mapping[str, object]) -> Offset:
             f"the checkpoint's offset has version {offset.get('version')}; this Sarit knows {_VERSION}: "
             "use another checkpointLocation, or the Sarit that wrote it"
         )
-    parts = [offset.get(name, {}) for name in ("streams", "ended", "entered", "times")]
-    streams, ended, entered, times = (part if isinstance(part, Mapping) else None for part in parts)
-    if streams is None or ended is None or entered is None or times is None:
+    parts = [offset.get(name, {}) for name in ("streams", "ended", "entered", "times", "created")]
+    streams, ended, entered, times, created = (part if isinstance(part, Mapping) else None for part in parts)
+    if streams is None or ended is None or entered is None or times is None or created is None:
         raise Invalid(f"not an offset of Sarit: {json.dumps(dict(offset))}")
     return Offset(
         {
@@ -110,6 +114,7 @@ def from_json(offset: Mapping[str, object]) -> Offset:
         {StreamName.parse(name): _from_cut(cut) for name, cut in entered.items()},
         offset.get("initial") is True,
         {StreamName.parse(name): int(time) for name, time in times.items()},
+        {StreamName.parse(name): bytes.fromhex(one) for name, one in created.items()},
     )
 
 

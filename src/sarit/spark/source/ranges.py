@@ -59,6 +59,14 @@ def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritErro
     return Truncated(f"{what} begins at offset {start} now: {_DATA_LOSS_ADVICE}", start)
 
 
+def remade_error(stream: StreamName) -> SaritError:
+    """The error for a stream that is not the one that the checkpoint is about."""
+    return NotFound(
+        f"stream {stream} is not the one of the checkpoint: it was deleted and made again, with any unread events; use "
+        'another checkpointLocation, or .option("failOnDataLoss", "false") to go on from the head of the new stream'
+    )
+
+
 def clamp_to_start(
     position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool, ended: Collection[SegmentId] = ()
 ) -> Position:
@@ -120,6 +128,7 @@ class TruncationGuard:
         self.successors = access.successors
         self.boundaries = access.boundaries
         self.epochs = access.epochs
+        self.creation_id = access.creation_id
         self.cut_at = access.cut_at
         self.marks = access.marks
         self.watermarks = access.watermarks

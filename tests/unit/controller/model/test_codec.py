@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.controller.model import codec
+from sarit.controller.model.creation import creation_id
 from sarit.controller.model.epochs import first_epoch
 from sarit.controller.model.records import (
     CompletedRecord,
+    CreationRecord,
     CutRecord,
     GroupRecord,
     ScopeRecord,
@@ -159,3 +161,17 @@ def test_a_plain_stream_is_small():
     """Records of 100,000 streams and as many watermark streams are stored: their size matters."""
     record = StreamRecord(State.ACTIVE, StreamConfig(), 1 << 41, 0, (first_epoch(1, 0, 1 << 41),))
     assert len(codec.encode_stream(record)) < 100
+
+
+def test_creation_id_has_the_bytes_of_its_page_and_is_derived_where_there_is_none():
+    record = CreationRecord(3, bytes(range(16)))
+    data = bytes.fromhex("0203000102030405060708090a0b0c0d0e0f")
+    assert codec.encode_creation(record) == data
+    assert codec.decode_creation(data) == record
+    for wrong in (data[:-1], data + b"\0", b"\3" + data[1:]):
+        with pytest.raises(Corrupt):
+            codec.decode_creation(wrong)
+    assert creation_id(bytes(8), "t", 3, record) == bytes(range(16))
+    derived = creation_id(bytes(8), "t", 4, record)
+    assert derived == creation_id(bytes(8), "t", 4, None) == bytes.fromhex("244426db56013c28e5dc766fb46839de")
+    assert len({derived, creation_id(bytes(8), "t", 5, None), creation_id(b"1" * 8, "t", 4, None)}) == 3
