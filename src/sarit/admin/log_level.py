@@ -8,12 +8,13 @@ The level holds for the process that answers, until its next start or reload.
 from __future__ import annotations
 
 import ipaddress
-import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+from sarit.core.bounded_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,6 +77,6 @@ def _level(body: bytes) -> str:
     if not text.startswith("{"):
         return text.strip('"').lower()
     try:
-        return str(json.loads(text).get("level", "")).lower()
+        return str(parse_json(text).get("level", "")).lower()
     except ValueError:
         return text[:40]

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.backup.limits import DIGEST_BYTES
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Corrupt, Invalid
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def encode(content: dict[str, Any]) -> bytes:
 def decode(data: bytes, name: str) -> dict[str, Any]:
     """`encode` inverted.  Raises Corrupt, Invalid (a newer version)."""
     try:
-        found = json.loads(data)
+        found = parse_json(data)
         version, check, content = found["version"], found["check"], found["content"]
     except (ValueError, KeyError, TypeError):
         raise Corrupt(f"{name} of the backup is damaged") from None

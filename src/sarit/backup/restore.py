@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sarit.backup.pacing import for_each
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 from sarit.env.own_directory import names_in, require_own_directory
 from sarit.index.sqlite import SqliteIndexProvider
@@ -127,7 +128,7 @@ def _claim_directory(env: Env, manifest: Manifest, directory: str, storage_url: 
             return lock, node
         found = _read(env, path)
         try:
-            begun = dict(json.loads(found))
+            begun = dict(parse_json(found))
             node = str(begun.pop("new_node"))
         except (ValueError, KeyError, TypeError):
             raise Invalid(f"{path} is damaged: delete {directory}, and restore again") from None

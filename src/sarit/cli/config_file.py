@@ -69,6 +69,8 @@ def parse_config(text: str, path: str) -> ConfigFile:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
         tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(f"{path}: this is not TOML that an option has: too many levels of lists and tables") from None
     except tomllib.TOMLDecodeError as error:
         place = _LINE_OF_ERROR.search(str(error))
         line = int(place[1]) if place else text.count("\n") + 1

@@ -106,7 +106,10 @@ def _text(value: str) -> str:
 
 def decode_contexts(text: str) -> Contexts:
     """The inverse of `encode`.  Raises ValueError: it is something else."""
-    found = tomllib.loads(text)
+    try:
+        found = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it has too many levels of lists and tables") from None
     names = found.get("contexts", {})
     current = found.get("current", "")
     if not isinstance(names, dict) or not isinstance(current, str):

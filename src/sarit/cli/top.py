@@ -14,6 +14,7 @@ import click
 
 from sarit.cli.top_view import Scrape, lines_of, parse_metrics, summary
 from sarit.client.core.login import default_credentials, default_tls, refuse_plain
+from sarit.core.bounded_json import parse_json
 from sarit.node.limits import TOP_HTTP_SECONDS
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def scrape(address: str) -> Scrape:
     try:
         connection = _connection(address)
         try:
-            found.health = json.loads(_get(connection, "/healthz"))
+            found.health = parse_json(_get(connection, "/healthz"))
             found.samples = parse_metrics(_get(connection, "/metrics").decode())
         finally:
             connection.close()

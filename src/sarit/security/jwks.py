@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 from sarit.security.limits import MAX_OIDC_KEYS, MIN_RSA_KEY_BITS
 
@@ -61,7 +62,7 @@ def parse_keys(data: bytes, where: str) -> PublicKeys:
     import jwt
 
     try:
-        found = json.loads(data)
+        found = parse_json(data)
         listed = found["keys"]
         if not isinstance(listed, list):
             raise TypeError

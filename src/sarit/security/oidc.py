@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid, SaritError, Unauthenticated, Unavailable
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import shielded
@@ -268,7 +269,7 @@ class OidcTokens:
 def keys_url(document: bytes, issuer: str, url: str) -> str:
     """The URL of the keys, from what an issuer says about itself.  Raises Invalid."""
     try:
-        found = json.loads(document)
+        found = parse_json(document)
         said, keys = found["issuer"], found["jwks_uri"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Invalid(f"{url} does not describe an issuer: no JSON object with `issuer` and `jwks_uri`") from None

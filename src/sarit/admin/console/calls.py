@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -12,6 +11,7 @@ from starlette.routing import Route
 
 from sarit.admin.console.limits import CONSOLE_ASKED_AT_ONCE, CONSOLE_MAX_PAGE_ROWS, CONSOLE_PAGE_ROWS
 from sarit.admin.console.names import Wanted
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import (
     Conflict,
     Corrupt,
@@ -72,8 +72,8 @@ async def body_of(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise Invalid("send the body as application/json")
     try:
-        found = json.loads(await request.body() or b"{}")
-    except (ValueError, RecursionError):
+        found = parse_json(await request.body() or b"{}")
+    except ValueError:
         raise Invalid("the body is no JSON") from None
     if not isinstance(found, dict):
         raise Invalid("the body is no JSON object")

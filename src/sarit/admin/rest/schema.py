@@ -10,6 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ def read_json(raw: bytes) -> Any:
     if not text.strip():
         raise Invalid("the body is empty: send a JSON object")
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        return parse_json(text, object_pairs_hook=_object, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise Invalid(f"the body is not JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
-    except (RecursionError, ValueError) as error:  # nested too deeply; a number of thousands of digits
+    except ValueError as error:  # nested too deeply; a number of thousands of digits
         raise Invalid(f"the body is not JSON that anybody needs: {error}") from None
 
 

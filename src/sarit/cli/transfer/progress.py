@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.cli.transfer.limits import TRANSFER_SHOW_SECONDS
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 from sarit.core.limits import MIB
 
@@ -34,7 +35,7 @@ class Noted:
         if self.path is None or not self.path.exists():
             return None
         try:
-            found = json.loads(self.path.read_text())
+            found = parse_json(self.path.read_text())
             version, described, noted = found["version"], found["of"], found["noted"]
             self._created = found.get("created")
         except (ValueError, KeyError, TypeError):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import json
 import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from sarit.core.bounded_json import parse_json
 from sarit.env.background import ignore_outcome, shielded
 from sarit.security.limits import MAX_CACHED_TOKENS, TOKEN_RENEWAL
 
@@ -90,7 +90,7 @@ def lifetime(token: str) -> float | None:
     if len(parts) != 3:
         return None
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = parse_json(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         return float(claims["exp"] - claims["iat"])
     except (binascii.Error, ValueError, KeyError, TypeError):
         return None

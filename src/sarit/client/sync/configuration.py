@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.client.core.guard import guarded
 from sarit.client.core.iteration import Pulled
 from sarit.client.sync.synchronizer import StateFollower
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Corrupt, Invalid, SaritError
 from sarit.core.limits import MAX_CONFIGURATION_BYTES
 
@@ -44,7 +45,7 @@ def encode(values: Mapping[str, Any]) -> bytes:
 def decode(data: bytes) -> Values:
     """Settings of `encode`'s bytes.  Raises Corrupt."""
     try:
-        found = json.loads(data)
+        found = parse_json(data)
         if found["version"] != VERSION:
             raise Corrupt(
                 f"the settings have version {found['version']}; version {VERSION} is known: update this program"
@@ -57,7 +58,7 @@ def decode(data: bytes) -> Values:
 def apply(values: Values, update: bytes, _: Revision) -> Values:
     """The settings after an update.  Raises Corrupt."""
     try:
-        found = json.loads(update)
+        found = parse_json(update)
         removed = set(found["remove"])
         return {name: value for name, value in {**values, **found["set"]}.items() if name not in removed}
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -18,6 +18,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Corrupt, Invalid
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def encode(current: MembershipList) -> bytes:
 def decode(data: bytes) -> MembershipList:
     """The list of `encode`'s bytes.  Raises Corrupt."""
     try:
-        found = json.loads(data)
+        found = parse_json(data)
         if found["version"] != VERSION:
             raise Corrupt(f"the group has version {found['version']}; version {VERSION} is known: update this program")
         members = {name: Member(name, int(m["number"]), str(m["data"])) for name, m in found["members"].items()}
@@ -119,7 +120,7 @@ def decode(data: bytes) -> MembershipList:
 def apply(current: MembershipList, update: bytes, _: Revision) -> MembershipList:
     """The list after an update.  Raises Corrupt."""
     try:
-        found = json.loads(update)
+        found = parse_json(update)
         if "join" in found:
             return _joined(current, str(found["join"]), str(found["data"]))
         # Numbers begin at 1, so none of them is false.

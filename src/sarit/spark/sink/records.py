@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import MAX_TABLE_VALUE_BYTES, SPARK_QUERY_ID_BYTES, TRANSACTION_ID_BYTES
 from sarit.spark.sink.protocol import DECIDED, DONE, VOID, Record, Registration, Transaction
@@ -103,7 +104,7 @@ def _dump(fields: Mapping[str, object]) -> bytes:
 
 def _load(value: bytes) -> dict[str, object]:
     try:
-        found = json.loads(value)
+        found = parse_json(value)
     except ValueError:
         raise _wrong(value) from None
     if not isinstance(found, dict) or not isinstance(found.get("version"), int):

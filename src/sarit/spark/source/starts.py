@@ -18,12 +18,12 @@ watermarks or of the record.  What retention has removed is not asked for: such 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sarit.core.bounded_json import parse_json
 from sarit.core.cuts import UNBOUNDED_TEXT, StreamCut, from_text
 from sarit.core.errors import Invalid
 from sarit.core.limits import SPARK_LAST_EVENTS_BYTES
@@ -96,7 +96,7 @@ class Places:
 
 def _json_map(option: str, text: str) -> dict[str, str]:
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except ValueError as error:
         raise Invalid(f"option {option} is no JSON: {error}") from None
     # A JSON number is milliseconds since 1970, or -N events.
