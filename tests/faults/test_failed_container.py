@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sqlite3
+import subprocess
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -12,9 +15,10 @@ import pytest
 
 import sarit
 from sarit.controller.keys import SCOPES_TABLE
-from sarit.core.errors import Corrupt, Unavailable
+from sarit.core.errors import Corrupt
 from sarit.store.store import container_of
-from tests.nodes import RunningNode
+from tests.limits import HANG_SECONDS
+from tests.nodes import SARIT, RunningNode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,11 +69,34 @@ def test_node_without_the_tables_of_the_controller_starts_and_says_why_no_client
     with RunningNode(tmp_path / "data", "--allow-damaged") as node:
         reason = f"container {lost} failed: the durable log of container {lost} is missing"
         assert f"the controller's table {SCOPES_TABLE} is damaged: {reason}" in node.log()
-        with pytest.raises(Unavailable, match=reason):
+        with pytest.raises(Corrupt, match=reason):
             sarit.connect(node.controller)
     shutil.move(tmp_path / "log", tmp_path / "data" / "log" / str(lost))
     with RunningNode(tmp_path / "data") as node, sarit.connect(node.controller) as client:
         assert "shop" in list(client.list_scopes())
+
+
+@pytest.mark.parametrize(("whole", "options"), [*((number, ()) for number in range(4)), (1, ("--processes", "2"))])
+def test_reads_end_at_once_with_the_reason_whatever_index_is_left(whole, options, tmp_path) -> None:
+    """Reads printed nothing and waited for 300 s: clients repeated the answer of a controller without its tables."""
+    with RunningNode(tmp_path / "data", *options) as node, sarit.connect(node.controller) as client:
+        client.create_scope("shop")
+        client.create_stream("shop/s", segments=4)
+        with client.writer("shop/s") as writer:
+            writer.write_many([b"event"] * 100)
+    for number in range(4):
+        index = tmp_path / "data" / "index" / f"container-{number}.db"
+        if number != whole:
+            index.write_bytes(index.read_bytes()[:4096] + bytes(index.stat().st_size - 4096))
+    with RunningNode(tmp_path / "data", *options, "--allow-damaged") as node:
+        for command in (["read", "shop/s"], ["stream", "list", "shop"]):
+            done = subprocess.run(
+                [SARIT, *command], env={**os.environ, "SARIT_CONTROLLER": node.controller}, capture_output=True,
+                text=True, check=False, timeout=HANG_SECONDS,
+            )  # fmt: skip
+            assert done.returncode == 1
+            assert "waiting for a node" not in done.stderr
+            assert re.search(r"container \d failed: .* malformed", done.stderr), done.stderr
 
 
 def holds_tables(data: Path, container: int) -> bool:

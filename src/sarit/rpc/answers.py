@@ -1,7 +1,8 @@
 """How a method of the API answers: its reply, or the gRPC status of its error.
 
-Clients retry most statuses for a long time, FAILED_PRECONDITION too.  They do not retry NOT_FOUND, ALREADY_EXISTS,
-INVALID_ARGUMENT, PERMISSION_DENIED and UNAUTHENTICATED: an error that waiting cannot resolve must be one of these.
+Clients retry most statuses for a long time, FAILED_PRECONDITION and DATA_LOSS too.  They do not retry NOT_FOUND,
+ALREADY_EXISTS, INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED and UNAUTHENTICATED: an error that waiting cannot
+resolve must be one of these.  Damage is OUT_OF_RANGE, which nothing else is (docs/decisions/0318).
 
 The text of an error is a header of HTTP/2, `grpc-message`.  hpack takes a time for a header that grows with the square
 of its length (4 s for 80 kB), and an error may repeat a text of its caller: so `grpc_message` cuts every text.
@@ -49,7 +50,7 @@ _STATUS: dict[type[SaritError], Status] = {
     Unavailable: Status.UNAVAILABLE,
     Fenced: Status.UNAVAILABLE,
     Moved: Status.UNAVAILABLE,
-    Corrupt: Status.DATA_LOSS,
+    Corrupt: Status.OUT_OF_RANGE,
     Unauthenticated: Status.UNAUTHENTICATED,
     Forbidden: Status.PERMISSION_DENIED,
 }

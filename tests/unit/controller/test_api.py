@@ -427,7 +427,7 @@ def test_invalid_scale_request_is_refused():
     ("error", "status"),
     [
         (Unavailable("not now"), Status.UNAVAILABLE),
-        (Corrupt("rot"), Status.DATA_LOSS),
+        (Corrupt("rot"), Status.OUT_OF_RANGE),  # no client repeats that
         (ZeroDivisionError(), Status.INTERNAL),
         (AssertionError(), Status.INTERNAL),
     ],

@@ -31,6 +31,7 @@ from sarit.client.core.retry import NotSent
 from sarit.client.core.values import ScalingEvent, SegmentRange, Successor
 from sarit.core.errors import (
     Conflict,
+    Corrupt,
     Exists,
     Forbidden,
     Invalid,
@@ -67,7 +68,8 @@ _KINDS: Final[dict[Status, type[SaritError]]] = {
     Status.NOT_FOUND: NotFound,
     Status.ALREADY_EXISTS: Exists,
     Status.INVALID_ARGUMENT: Invalid,
-    Status.OUT_OF_RANGE: Invalid,
+    Status.OUT_OF_RANGE: Corrupt,
+    Status.DATA_LOSS: Corrupt,  # of a controller of before
     Status.PERMISSION_DENIED: Forbidden,
     Status.UNAUTHENTICATED: Unauthenticated,
     Status.FAILED_PRECONDITION: Conflict,
