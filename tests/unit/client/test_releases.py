@@ -1,5 +1,6 @@
 """What is read to its end, dropped or left at the exit of a process: released, sent, or said to be lost."""
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import sarit
 from sarit.client import aio
+from sarit.client.groups.member import Member
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 from tests.unit.client.nodes import on_node
@@ -91,6 +93,29 @@ def test_dropped_readers_are_released_with_a_warning(kind, node):
         assert waited(
             lambda: sum(len(t.result().replies._sinks) for t in session.connections._open.values()) <= pending
         )
+
+
+def test_round_of_a_dropped_group_reader_ends_with_it(node, monkeypatch):
+    """It went on on a busy machine, acquired segments, and fetched them for nobody until the client was closed."""
+
+    async def never(member):
+        await asyncio.Event().wait()
+
+    with sarit.connect(node.controller) as client:
+        session = client._inner.session
+        group = client.reader_groups.create("s/rounds", "s/t")
+        monkeypatch.setattr(Member, "manage", never)
+
+        def drop() -> None:
+            assert group.reader(f"dropped-{os.getpid()}").read_batch(timeout=0.01) is None
+            assert any("round" in task.get_name() for task in session.background._tasks)
+            assert waited(lambda: not len(session.parts) and not session.background._tasks), (
+                session.parts,
+                session.background._tasks,
+            )
+
+        with pytest.warns(ResourceWarning, match="dropped and not closed"):
+            drop()
 
 
 def test_reader_that_waits_is_not_collected(node):

@@ -55,6 +55,7 @@ from sarit.core.errors import Conflict, SaritError
 from sarit.core.limits import GROUP_EARLY_CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Mapping
 
     from sarit.client.core.session import Session
@@ -214,6 +215,8 @@ class Member:
         self._round_ended = 0
         self._next_round_at = 0.0
         self._state_is_stale = True
+        # The round that goes on after the call that began it; ended with the reader, or it would fetch for nobody.
+        self.round: asyncio.Task[str | SaritError | None] | None = None
         self._steps: dict[Step, Callable[[], Awaitable[None]]] = {
             Step.PASS: self._pass_handed_out,
             Step.COMPLETE: self._complete_ended,

@@ -136,7 +136,6 @@ class GroupReader:
         self._wake: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
         self._heartbeat_task: asyncio.Task[None] | None = None
-        self._member_task: asyncio.Task[str | SaritError | None] | None = None
         self._schema: Any = None
         self._windows = GroupTimeWindows(session)
 
@@ -269,9 +268,9 @@ class GroupReader:
         clock = self._session.env.clock
         end = None if timeout is None else clock.monotonic() + timeout
         while True:
-            if self._member_task is not None or member.due():
+            if member.round is not None or member.due():
                 checkpoint = await self._manage(member, end)
-                if self._member_task is not None:
+                if member.round is not None:
                     return None  # the timeout is over, the round is not
                 if checkpoint is not None:
                     return CheckpointEvent(checkpoint, self.position())
@@ -302,17 +301,17 @@ class GroupReader:
         return self._member
 
     async def _manage(self, member: Member, end: float | None) -> str | None:
-        """Run a round; the checkpoint to hand out.  At `end` the round continues in `_member_task`."""
-        task = self._member_task
+        """Run a round; the checkpoint to hand out.  At `end` the round continues in `member.round`."""
+        task = member.round
         if task is None:
             task = self._session.background.spawn(_outcome(member.manage), f"round of reader {self.name}")
-            self._member_task = task
+            member.round = task
         left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
         # It leaves the task running at the timeout, and when the caller is cancelled: no round ends in the middle.
         await asyncio.wait((task,), timeout=left)
         if not task.done():
             return None
-        self._member_task = None
+        member.round = None
         if task.cancelled():  # the reader or its client was closed meanwhile: raise that
             self._require_member()
         checkpoint = task.result()
@@ -405,11 +404,12 @@ class GroupReader:
         self._session.unregister(self)
         self._unwatch()
         self._sources.close()
+        tasks: list[asyncio.Task[Any]] = [] if self._heartbeat_task is None else [self._heartbeat_task]
+        self._heartbeat_task = None
         if self._member is not None:
             self._member.heartbeat.end()
+            tasks += [] if self._member.round is None else [self._member.round]
             self._member = None
-        tasks = [task for task in (self._heartbeat_task, self._member_task) if task is not None]
-        self._heartbeat_task = self._member_task = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -437,6 +437,8 @@ class GroupReader:
 def _release(member: Member, sources: Sources, heartbeat: asyncio.Task[None]) -> None:
     member.heartbeat.end()
     heartbeat.cancel()
+    if member.round is not None:
+        member.round.cancel()
     sources.close()
 
 
