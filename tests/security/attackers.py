@@ -285,6 +285,74 @@ async def attack_a_table_as_a_group(target: Target) -> None:
     await target.grant(*rules, remove=True)
 
 
+async def attack_groups_of_others(target: Target) -> None:
+    """Alice, who may read `app`, deletes the group of somebody else, and holds the data of another tenant."""
+    cut = pb.StreamCut(streamInfo=pb.StreamInfo(scope="other", stream="s"))
+    own = pb.ReaderGroupInfo(scope="app", readerGroup="alice")
+    async with target.user("alice") as alice, target.user("bob") as bob, target.user("root") as root:
+        theirs = pb.ReaderGroupInfo(scope="app", readerGroup="g")
+        config = (await alice.call("getReaderGroupConfig", theirs)).config
+        assert await alice.call("deleteReaderGroup", theirs) == "Forbidden"
+        theirs.readerGroupId = config.readerGroupId
+        assert await alice.call("deleteReaderGroup", theirs) == "Forbidden"
+        for field in ("startingStreamCuts", "endingStreamCuts"):
+            foreign = pb.ReaderGroupConfiguration(
+                scope="app", readerGroupName="alice", retentionType=2, readerGroupId="i", **{field: [cut]}
+            )
+            assert await alice.call("createReaderGroup", foreign) == "Forbidden"
+            foreign.CopyFrom(config)
+            getattr(foreign, field).append(cut)
+            assert await alice.call("updateReaderGroup", foreign) == "Forbidden"
+        # Her own group she creates, and deletes; the owner of the stream sees it, and ends its hold.
+        cut.streamInfo.scope = "app"
+        mine = pb.ReaderGroupConfiguration(
+            scope="app", readerGroupName="alice", retentionType=2, readerGroupId="mine", startingStreamCuts=[cut],
+            endingStreamCuts=[cut],
+        )  # fmt: skip
+        assert (await alice.call("createReaderGroup", mine)).status == pb.CreateReaderGroupResponse.SUCCESS
+        assert "app/alice" in await bob.client.stream("app/s").subscribers()
+        with pytest.raises(sarit.Forbidden):
+            await alice.client.stream("app/s").drop_subscriber("app/alice")
+        assert await bob.client.stream("app/s").drop_subscriber("app/alice")
+        assert not await bob.client.stream("app/s").drop_subscriber("app/alice")
+        assert "app/alice" not in await bob.client.stream("app/s").subscribers()
+        assert (await alice.call("deleteReaderGroup", own)).status == pb.DeleteReaderGroupStatus.SUCCESS
+        # The next group of the name is not hers, nor anybody's whose right ends.
+        await root.client.reader_groups.create("app/alice", "app/s")
+        assert await alice.call("deleteReaderGroup", own) == "Forbidden"
+        assert (await bob.call("deleteReaderGroup", own)).status == pb.DeleteReaderGroupStatus.SUCCESS
+
+
+async def attack_what_is_hidden(target: Target) -> None:
+    """Alice may not know that scope `other` is there, nor whose groups read a stream."""
+    rules = [
+        ("user:dave", "prn::/scope:other/reader-group:*", "READ"),
+        ("user:dave", "prn::/scope:app/stream:s", "READ"),
+    ]
+    await target.grant(*rules)
+    async with target.user("dave") as dave, target.user("alice") as alice:
+        cut = pb.StreamCut(streamInfo=pb.StreamInfo(scope="app", stream="s"))
+        group = pb.ReaderGroupConfiguration(
+            scope="other", readerGroupName="dave", retentionType=2, readerGroupId="d", startingStreamCuts=[cut]
+        )
+        assert (await dave.call("createReaderGroup", group)).status == pb.CreateReaderGroupResponse.SUCCESS
+        reply = await alice.call("listSubscribers", pb.StreamInfo(scope="app", stream="s"))
+        assert "other" not in str(reply)
+        token = ""
+        while True:
+            reply = await alice.call(
+                "listScopes", pb.ScopesRequest(continuationToken=pb.ContinuationToken(token=token))
+            )
+            assert "other" not in str(reply)
+            if not reply.scopes:
+                break
+            token = reply.continuationToken.token
+        dropped = pb.ReaderGroupInfo(scope="other", readerGroup="dave")
+        assert (await dave.call("deleteReaderGroup", dropped)).status == pb.DeleteReaderGroupStatus.SUCCESS
+    await target.grant(*rules, remove=True)
+
+
 ATTACKS = (
+    attack_groups_of_others, attack_what_is_hidden,
     attack_with_rules_of_one_kind, attack_the_system, attack_as_a_reader, attack_as_a_writer, attack_a_table_as_a_group,
 )  # fmt: skip

@@ -268,6 +268,22 @@ def delete(name: StreamName, seal: bool, yes: bool, controller: str, output: str
     show(output, {"stream": str(name), "deleted": True}, f"stream {name} deleted")
 
 
+@stream.command()
+@click.argument("name", type=STREAM)
+@click.option("--drop", metavar="SCOPE/GROUP", help="End the hold of this group; it goes on reading.")
+@controller_option
+@format_option
+def subscribers(name: StreamName, drop: str | None, controller: str, output: str) -> None:
+    """List the reader groups that keep data of SCOPE/STREAM from its retention."""
+    with sarit.connect(controller) as client:
+        if drop is None:
+            show_rows(output, [{"group": group} for group in client.stream(name).subscribers()], ["group"])
+            return
+        dropped = client.stream(name).drop_subscriber(drop)
+    text = f"{drop} {'keeps no data of' if dropped else 'kept no data of'} {name}"
+    show(output, {"stream": str(name), "group": drop, "dropped": dropped}, text)
+
+
 def _segment(segment: SegmentId) -> str:
     return f"{segment.number}.#epoch.{segment.epoch}"
 

@@ -19,6 +19,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.controller.authorized import Authorized, current_authorized
 from sarit.core.errors import Forbidden, Unauthenticated
 from sarit.core.names import MARK_PREFIX, SYSTEM_SCOPE
 from sarit.rpc.generated import controller_pb2 as pb
@@ -277,7 +278,9 @@ NEEDS: Final[Mapping[str, Need]] = {
     "createReaderGroup": Need(_read, _group, streams=_streams_of_group),
     "getReaderGroupConfig": Need(_read, _group),
     "updateReaderGroup": Need(_read, _group, streams=_streams_of_group),
+    # With READ alone: what one has created oneself (`calls/groups.py`).
     "deleteReaderGroup": Need(_read, _group),
+    "dropSubscriber": _of_stream(_update),
     "cutAt": _of_stream(_read),
     "streamConfigs": Need(
         _read,
@@ -349,6 +352,7 @@ class Access:
         if caller is None:
             return await method(request)
         had = self._authorize(call, need, request, caller, peer)
+        current_authorized.set(Authorized(caller.name, had))
         # Before the call: a name that no token can carry is refused before anything is done.
         token = "" if need.claims is None else self._token(need.claims(request), request, caller)
         if need.listed is not None and not (need.owner_sees_all and had >= UPDATE):

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sarit.controller import keys
 from sarit.controller.model import codec, groups
-from sarit.controller.model.records import GroupRecord, State, SubscriberRecord
+from sarit.controller.model.records import GroupRecord, MakerRecord, State, SubscriberRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import KeyedLocks
 from sarit.controller.streams import MAX_ATTEMPTS
@@ -41,8 +41,8 @@ class Groups:
         self._env = env
         self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
-    async def create(self, scope: str, group: str, wanted: GroupRecord) -> GroupRecord:
-        """The configuration in force: the existing one, when the group exists.
+    async def create(self, scope: str, group: str, wanted: GroupRecord, maker: str = "") -> GroupRecord:
+        """The configuration in force: the existing one, when the group exists; `maker`: who creates it.
 
         A group without an id (0-0) gets a random one.  Raises Invalid (its name, or a stream's), NotFound (scope)."""
         if not is_user_name(group):
@@ -54,9 +54,12 @@ class Groups:
                 found = await self._complete_pending(scope, group)
                 if found is not None:
                     return found[0]
-                update = TableUpdate(keys.group_key(group), codec.encode_group(new), NOT_EXISTS)
+                updates = [TableUpdate(keys.group_key(group), codec.encode_group(new), NOT_EXISTS)]
+                if maker:
+                    made = codec.encode_maker(MakerRecord(new.group_id, maker))
+                    updates.append(TableUpdate(keys.maker_key(group), made, NO_VERSION))
                 try:
-                    await self._catalog.update(scope, [update])
+                    await self._catalog.update(scope, updates)
                 except Conflict:
                     # The next round reads the record, completes it and returns it: ours, or that of another controller.
                     continue
@@ -68,6 +71,15 @@ class Groups:
         if found is None or found[0].state is State.DELETING:
             raise NotFound(f"reader group {scope}/{group} does not exist")
         return found[0]
+
+    async def maker(self, scope: str, group: str) -> str:
+        """The user who created a group; empty where that is not known.  Raises NotFound."""
+        found, made = await self._catalog.get(scope, [keys.group_key(group), keys.maker_key(group)])
+        if found is None:
+            raise NotFound(f"reader group {scope}/{group} does not exist")
+        record = None if made is None else codec.decode_maker(made.value)
+        same = record is not None and record.group_id == codec.decode_group(found.value).group_id
+        return record.user if record is not None and same else ""
 
     async def update(self, scope: str, group: str, wanted: GroupRecord) -> int:
         """The new generation.  Raises NotFound, Conflict (generation or id), Invalid (the name of a stream)."""
@@ -149,6 +161,22 @@ class Groups:
                 return
         raise Unavailable(f"subscriber {subscriber} is changed by too many others at once; try again")
 
+    async def drop_subscriber(self, name: StreamName, subscriber: str) -> bool:
+        """End a group's hold on the data of a stream; whether it had one.  Raises NotFound (stream), Invalid.
+
+        The group goes on reading.  It subscribes again when it is configured again, by who may read the stream then."""
+        StreamName.parse(subscriber)
+        await self._catalog.require(name)
+        key = keys.subscriber_key(name.stream, subscriber)
+        for _ in range(MAX_ATTEMPTS):
+            (value,) = await self._catalog.get(name.scope, [key])
+            if value is None:
+                return False
+            with suppress(Conflict):  # it has released more
+                await self._catalog.update(name.scope, [TableUpdate(key, None, value.version)])
+                return True
+        raise Unavailable(f"subscriber {subscriber} is changed by too many others at once; try again")
+
     # -- steps ------------------------------------------------------------------------------------
 
     async def _read(self, scope: str, group: str) -> tuple[GroupRecord, int] | None:
@@ -179,9 +207,12 @@ class Groups:
                     continue  # another controller completed it: the stream may belong to a new group
                 if state is not None:
                     await self._streams.remove(stream, state.record.first_number)
+                (made,) = await self._catalog.get(scope, [keys.maker_key(group)])
+                removals = [TableUpdate(keys.group_key(group), None, version)]
+                if made is not None:
+                    removals.append(TableUpdate(keys.maker_key(group), None, made.version))
                 with suppress(Conflict):
-                    removal = TableUpdate(keys.group_key(group), None, version)
-                    await self._catalog.update(scope, [removal])
+                    await self._catalog.update(scope, removals)
                 continue
             if record.state is State.CREATING:
                 # Executed before, here or by another controller.

@@ -17,6 +17,7 @@
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
                                         g/<reader group>             GroupRecord
+                                        m/<reader group>             MakerRecord: who created the group
                                         k/<table>                    TableRecord
                                         o/<stream or table>/ and then
                                           i                          CreationRecord
@@ -57,6 +58,7 @@ QUOTAS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/quotas"
 STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"
+MAKERS: Final = b"m/"
 TABLES: Final = b"k/"
 PENDING_SCOPES: Final = b"c/"
 PENDING_GROUPS: Final = b"g/"
@@ -169,6 +171,11 @@ def completed_by_time_key(stream: str, ended_ms: int, transaction: int) -> bytes
 def group_key(group: str) -> bytes:
     """A reader group's record."""
     return GROUPS + group.encode()
+
+
+def maker_key(group: str) -> bytes:
+    """Who created a reader group."""
+    return MAKERS + group.encode()
 
 
 def table_key(table: str) -> bytes:

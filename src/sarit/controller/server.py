@@ -138,12 +138,13 @@ class Controller:
 
     def services(self) -> list[Any]:
         """The services for a grpclib server."""
+        groups = GroupCalls(self.groups)
         families = (
             ScopeCalls(self.catalog, self.scopes, self.assignment.members),
             StreamCalls(self.catalog, self.streams),
             SegmentCalls(self.streams, self.segments),
             TransactionCalls(self.catalog, self.transactions, self.writers),
-            GroupCalls(self.groups),
+            groups,
             TableCalls(self.catalog, self.tables),
         )
         # One for both services: what a caller may have in progress is bounded for the controller as a whole.
@@ -154,5 +155,6 @@ class Controller:
             AccessCalls(self._rules),
             QuotaCalls(self.quotas),
             IdentityCalls(self.catalog),
+            groups,
         )
         return [Service(PRAVEGA, families, limiter, self._access), Service(SARIT, own, limiter, self._access)]

@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 
+from sarit.controller import keys
 from sarit.controller.access import Access
-from sarit.core.errors import Forbidden
+from sarit.controller.authorized import Authorized, current_authorized
+from sarit.controller.calls.groups import GroupCalls
+from sarit.controller.model import codec
+from sarit.controller.model.records import MakerRecord
+from sarit.controller.ports import TableUpdate
+from sarit.core.errors import Forbidden, Invalid, NotFound
+from sarit.core.limits import NO_VERSION
+from sarit.core.policies import StreamConfig
 from sarit.env.real import real_env
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.generated import sarit_pb2
 from sarit.security.login import Logins
 from sarit.security.permissions import Caller, Permission, Rule, Rules, stream_resource
 from sarit.security.tokens import TokenKeys
+from tests.unit.controller.world import STREAM, World
 
 READ, UPDATE = Permission.READ, Permission.READ_UPDATE
 READER = Caller("reader")
@@ -154,3 +164,94 @@ def test_group_releases_for_itself_and_the_owner_of_the_stream_for_all():
             carry_out("updateSubscriberStreamCut", release(other), "served", reader)
     owner = _rules(("prn::/scope:app/stream:s", UPDATE))
     assert carry_out("updateSubscriberStreamCut", release("other/g"), "served", owner) == "served"
+
+
+OWN = pb.ReaderGroupInfo(scope="s", readerGroup="g")
+
+
+def _as(user: str, permission: Permission) -> None:
+    current_authorized.set(Authorized(user, permission))
+
+
+def test_group_is_deleted_by_who_has_created_it_or_may_change_it():
+    async def main() -> None:
+        world = World()
+        controller = await world.controller()
+        await controller.scopes.create("s")
+        calls = GroupCalls(controller.groups)
+        request = pb.ReaderGroupConfiguration(scope="s", readerGroupName="g", readerGroupId="one")
+        deleted = pb.DeleteReaderGroupStatus(status=pb.DeleteReaderGroupStatus.SUCCESS)
+        _as("alice", READ)
+        missing = pb.DeleteReaderGroupStatus(status=pb.DeleteReaderGroupStatus.RG_NOT_FOUND)
+        assert await calls.deleteReaderGroup(OWN) == missing
+        await calls.createReaderGroup(request)
+        _as("bob", READ)
+        await calls.createReaderGroup(request)  # it is there: bob has not created it
+        with pytest.raises(Forbidden, match="somebody else created"):
+            await calls.deleteReaderGroup(OWN)
+        _as("alice", READ)
+        assert await calls.deleteReaderGroup(OWN) == deleted
+        assert not [key for key in world.scopes()["s"] if key.startswith(keys.MAKERS)]
+        # One of before, or of a controller without users, has no maker.
+        current_authorized.set(None)
+        await calls.createReaderGroup(request)
+        for user in ("alice", ""):
+            _as(user, READ)
+            with pytest.raises(Forbidden):
+                await calls.deleteReaderGroup(OWN)
+        _as("bob", UPDATE)
+        assert await calls.deleteReaderGroup(OWN) == deleted
+        await controller.stop()
+
+    asyncio.run(main())
+
+
+def test_maker_of_an_earlier_group_is_not_that_of_the_next_one():
+    """A controller of the version before deletes a group and leaves the row of its maker."""
+
+    async def main() -> None:
+        world = World()
+        controller = await world.controller()
+        await controller.scopes.create("s")
+        left = codec.encode_maker(MakerRecord("one", "alice"))
+        await controller.catalog.update("s", [TableUpdate(keys.maker_key("g"), left, NO_VERSION)])
+        current_authorized.set(None)
+        request = pb.ReaderGroupConfiguration(scope="s", readerGroupName="g", readerGroupId="two")
+        calls = GroupCalls(controller.groups)
+        await calls.createReaderGroup(request)
+        _as("alice", READ)
+        with pytest.raises(Forbidden):
+            await calls.deleteReaderGroup(OWN)
+        await controller.stop()
+
+    asyncio.run(main())
+
+
+def test_subscriber_is_dropped_once_and_reads_on():
+    async def main() -> None:
+        world = World()
+        controller = await world.controller()
+        await controller.scopes.create("s")
+        await controller.streams.create(STREAM, StreamConfig())
+        calls = GroupCalls(controller.groups)
+        cut = pb.StreamCut(streamInfo=pb.StreamInfo(scope="s", stream="t"))
+        request = pb.ReaderGroupConfiguration(
+            scope="s", readerGroupName="g", readerGroupId="one", retentionType=2, startingStreamCuts=[cut]
+        )
+        await calls.createReaderGroup(request)
+        drop = sarit_pb2.DropSubscriberRequest(scope="s", stream="t", subscriber="s/g")
+        assert list((await calls.listSubscribers(cut.streamInfo)).subscribers) == ["s/g"]
+        assert (await calls.dropSubscriber(drop)).dropped
+        assert not (await calls.dropSubscriber(drop)).dropped
+        assert not (await calls.listSubscribers(cut.streamInfo)).subscribers
+        assert (await calls.getReaderGroupConfig(OWN)).status == pb.ReaderGroupConfigResponse.SUCCESS
+        for subscriber in ("", "g", "s/*", "s/g/x", "a" * 300 + "/g"):
+            with pytest.raises(Invalid):
+                await calls.dropSubscriber(
+                    sarit_pb2.DropSubscriberRequest(scope="s", stream="t", subscriber=subscriber)
+                )
+        with pytest.raises(NotFound):
+            await calls.dropSubscriber(sarit_pb2.DropSubscriberRequest(scope="s", stream="x", subscriber="s/g"))
+        await controller.stop()
+
+    asyncio.run(main())

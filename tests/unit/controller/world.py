@@ -32,6 +32,7 @@ DECODERS: dict[bytes, Callable[[bytes], Any]] = {
     b"s/": codec.decode_stream,
     b"d/": codec.decode_number,
     b"g/": codec.decode_group,
+    b"m/": codec.decode_maker,
     b"k/": codec.decode_table,
     b"t/": lambda value: value,
     b"o/i": codec.decode_creation,

@@ -28,7 +28,7 @@ CALLS = {
     "updateStream": WRITES, "truncateStream": WRITES, "sealStream": WRITES, "deleteStream": WRITES, "scale": WRITES,
     "createTransaction": WRITES, "pingTransaction": WRITES, "commitTransaction": WRITES, "abortTransaction": WRITES,
     "noteTimestampFromWriter": WRITES, "removeWriter": WRITES, "createKeyValueTable": WRITES,
-    "deleteKeyValueTable": WRITES,
+    "deleteKeyValueTable": WRITES, "dropSubscriber": WRITES,
     # With READ on the group that is named, too; the owner of the stream needs no right on it.
     "updateSubscriberStreamCut": READS,
 }  # fmt: skip

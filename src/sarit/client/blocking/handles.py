@@ -73,6 +73,18 @@ class Stream:
         """Replace neighbouring segments by one.  Raises NotFound, Invalid, Conflict."""
         return self._run(self._inner.merge(list(segments)))
 
+    def subscribers(self) -> list[str]:
+        """The reader groups, as "scope/group", that keep its data from retention.  Raises NotFound.
+
+        Who may change the stream sees all of them, who may read it those that they may read."""
+        return self._run(self._inner.subscribers())
+
+    def drop_subscriber(self, group: str) -> bool:
+        """End a group's ("scope/group") hold on the data of the stream; False when it has none.
+
+        The group goes on reading, and may find that data is gone.  Raises NotFound, Invalid (not Sarit)."""
+        return self._run(self._inner.drop_subscriber(group))
+
     def batch(
         self,
         start: Cut = "head",

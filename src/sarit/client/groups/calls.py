@@ -10,6 +10,7 @@ from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.names import SegmentId
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.generated import sarit_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,3 +153,10 @@ async def subscribers(session: Session, stream: StreamName) -> list[str]:
     if reply.status == pb.SubscribersResponse.STREAM_NOT_FOUND:
         raise NotFound(f"stream {stream} does not exist")
     return list(reply.subscribers)
+
+
+async def drop_subscriber(session: Session, stream: StreamName, subscriber: str) -> bool:
+    """End a group's hold on a stream's data; whether it had one.  Raises NotFound, Invalid (not Sarit)."""
+    request = sarit_pb2.DropSubscriberRequest(scope=stream.scope, stream=stream.stream, subscriber=subscriber)
+    reply = await _call(session, session.controller.sarit_stub.dropSubscriber, request)
+    return bool(reply.dropped)

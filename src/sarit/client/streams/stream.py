@@ -9,6 +9,7 @@ from sarit.client.core.guard import guarded
 from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Resumed
 from sarit.client.core.segments import resolve_cut
+from sarit.client.groups import calls
 from sarit.client.reader import batch, boundaries, pointers
 from sarit.client.streams import history, scaling
 from sarit.client.streams.event_time import TimeWindows
@@ -78,6 +79,20 @@ class Stream:
         return await scaling.scale(
             self._session, self.name, scaling.merge(await scaling.active(self._session, self.name), segments)
         )
+
+    # -- subscribers ----------------------------------------------------------------------------
+
+    async def subscribers(self) -> list[str]:
+        """The reader groups, as "scope/group", that keep its data from retention.  Raises NotFound.
+
+        Who may change the stream sees all of them, who may read it those that they may read."""
+        return await calls.subscribers(self._session, self.name)
+
+    async def drop_subscriber(self, group: str) -> bool:
+        """End a group's ("scope/group") hold on the data of the stream; False when it has none.
+
+        The group goes on reading, and may find that data is gone.  Raises NotFound, Invalid (not Sarit)."""
+        return await calls.drop_subscriber(self._session, self.name, group)
 
     # -- batch reading --------------------------------------------------------------------------
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.controller.authorized import current_authorized
 from sarit.controller.model.records import GroupRecord, State
-from sarit.core.errors import Conflict, Invalid, NotFound
+from sarit.core.errors import Conflict, Forbidden, Invalid, NotFound
+from sarit.core.names import StreamName
 from sarit.rpc.convert import cut_message, stream_name
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.generated import sarit_pb2
+from sarit.security.permissions import Permission, group_resource
 
 if TYPE_CHECKING:
     from sarit.controller.groups import Groups
@@ -62,7 +66,9 @@ class GroupCalls:
     async def createReaderGroup(self, request: pb.ReaderGroupConfiguration) -> pb.CreateReaderGroupResponse:
         scope, group = request.scope, request.readerGroupName
         try:
-            record = await self._groups.create(scope, group, group_record(request))
+            who = current_authorized.get()
+            maker = "" if who is None else who.user
+            record = await self._groups.create(scope, group, group_record(request), maker)
         except Invalid:
             return _Create(status=_Create.INVALID_RG_NAME)
         except NotFound:
@@ -88,10 +94,24 @@ class GroupCalls:
 
     async def deleteReaderGroup(self, request: pb.ReaderGroupInfo) -> pb.DeleteReaderGroupStatus:
         try:
+            await self._check_deletion(request.scope, request.readerGroup)
             await self._groups.delete(request.scope, request.readerGroup, request.readerGroupId)
         except NotFound:
             return _Delete(status=_Delete.RG_NOT_FOUND)
         return _Delete(status=_Delete.SUCCESS)
+
+    async def _check_deletion(self, scope: str, group: str) -> None:
+        """Raises Forbidden for who may only read and has not created the group; NotFound."""
+        who = current_authorized.get()
+        if who is None or who.permission is Permission.READ_UPDATE:
+            return
+        maker = await self._groups.maker(scope, group)
+        if not maker or maker != who.user:
+            resource = group_resource(scope, group)
+            raise Forbidden(
+                f"{who.user} may not delete {resource}, which somebody else created: an administrator "
+                f"gives the permission with `sarit acl grant user:{who.user} {resource} READ_UPDATE`"
+            )
 
     async def listSubscribers(self, request: pb.StreamInfo) -> pb.SubscribersResponse:
         try:
@@ -99,6 +119,10 @@ class GroupCalls:
         except NotFound:
             return _Subscribers(status=_Subscribers.STREAM_NOT_FOUND)
         return _Subscribers(subscribers=subscribers, status=_Subscribers.SUCCESS)
+
+    async def dropSubscriber(self, request: sarit_pb2.DropSubscriberRequest) -> sarit_pb2.DropSubscriberResponse:
+        name = StreamName(request.scope, request.stream)
+        return sarit_pb2.DropSubscriberResponse(dropped=await self._groups.drop_subscriber(name, request.subscriber))
 
     async def updateSubscriberStreamCut(self, request: pb.SubscriberStreamCut) -> pb.UpdateSubscriberStatus:
         name, cut = stream_name(request.streamCut.streamInfo), dict(request.streamCut.cut)

@@ -20,6 +20,7 @@ from sarit.controller.model.records import (
     CreationRecord,
     CutRecord,
     GroupRecord,
+    MakerRecord,
     ScopeRecord,
     State,
     StreamRecord,
@@ -161,6 +162,16 @@ def _group(c: Cursor) -> GroupRecord:
         State(state), group_id, generation, refresh, checkpoint, outstanding, retention, rollover, starts, ends,
         pending, leaving,
     )  # fmt: skip
+
+
+def encode_maker(record: MakerRecord) -> bytes:
+    """`decode_maker` inverted."""
+    return _VERSION + pack_text(record.group_id) + pack_text(record.user)
+
+
+def decode_maker(data: bytes) -> MakerRecord:
+    """The record of who created a reader group."""
+    return _decode(data, lambda c: MakerRecord(c.text(), c.text()))
 
 
 def encode_table(r: TableRecord) -> bytes:

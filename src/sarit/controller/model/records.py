@@ -110,6 +110,17 @@ class GroupRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class MakerRecord:
+    """Who created a reader group: the user, of the group with this id.
+
+    It is beside the record of the group and not in it, which a controller of the version before could not read then.
+    One of those leaves this record when it deletes the group: it is about no group then, since the id is none's."""
+
+    group_id: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
 class TableRecord:
     """A key-value table: lengths in bytes; partitions are numbered from `first_number`."""
 

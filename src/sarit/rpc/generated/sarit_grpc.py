@@ -51,6 +51,10 @@ class SaritServiceBase(abc.ABC):
     async def creationId(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.CreationIdRequest, sarit.rpc.generated.sarit_pb2.CreationIdResponse]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def dropSubscriber(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.DropSubscriberRequest, sarit.rpc.generated.sarit_pb2.DropSubscriberResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/sarit.v1.SaritService/cutAt': grpclib.const.Handler(
@@ -106,6 +110,12 @@ class SaritServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 sarit.rpc.generated.sarit_pb2.CreationIdRequest,
                 sarit.rpc.generated.sarit_pb2.CreationIdResponse,
+            ),
+            '/sarit.v1.SaritService/dropSubscriber': grpclib.const.Handler(
+                self.dropSubscriber,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.DropSubscriberRequest,
+                sarit.rpc.generated.sarit_pb2.DropSubscriberResponse,
             ),
         }
 
@@ -166,4 +176,10 @@ class SaritServiceStub:
             '/sarit.v1.SaritService/creationId',
             sarit.rpc.generated.sarit_pb2.CreationIdRequest,
             sarit.rpc.generated.sarit_pb2.CreationIdResponse,
+        )
+        self.dropSubscriber = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/dropSubscriber',
+            sarit.rpc.generated.sarit_pb2.DropSubscriberRequest,
+            sarit.rpc.generated.sarit_pb2.DropSubscriberResponse,
         )

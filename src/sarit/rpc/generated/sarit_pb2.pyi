@@ -189,3 +189,19 @@ class CreationIdResponse(_message.Message):
     CREATIONID_FIELD_NUMBER: _ClassVar[int]
     creationId: bytes
     def __init__(self, creationId: _Optional[bytes] = ...) -> None: ...
+
+class DropSubscriberRequest(_message.Message):
+    __slots__ = ("scope", "stream", "subscriber")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    stream: str
+    subscriber: str
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., subscriber: _Optional[str] = ...) -> None: ...
+
+class DropSubscriberResponse(_message.Message):
+    __slots__ = ("dropped",)
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    dropped: bool
+    def __init__(self, dropped: _Optional[bool] = ...) -> None: ...

@@ -17,6 +17,7 @@ from sarit.controller.model.records import (
     CreationRecord,
     CutRecord,
     GroupRecord,
+    MakerRecord,
     ScopeRecord,
     State,
     StreamRecord,
@@ -145,6 +146,12 @@ def test_a_stream_to_the_byte():
         "00 00"  # no head, no work
     )
     assert codec.decode_stream(codec.encode_stream(record)) == record
+
+
+def test_maker_of_a_group_has_the_bytes_of_the_page():
+    record = MakerRecord("id", "alice")
+    assert codec.encode_maker(record) == bytes.fromhex("02 0002 6964 0005 616c696365")
+    assert codec.decode_maker(codec.encode_maker(record)) == record
 
 
 def test_the_state_can_be_read_without_decoding():
