@@ -130,6 +130,7 @@ generate: setup  ## write the blocking client and the tables of options again
 	@$(BIN)/python -m tools.generate_options
 	@$(BIN)/python -m tools.spark_options
 	@$(BIN)/python -m tools.metrics_page
+	@$(BIN)/python -m tools.access_page
 	@$(BIN)/python -m tools.grafana_dashboard
 
 bench: setup  ## the headline figures, beside peers where they can be started

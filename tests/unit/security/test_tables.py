@@ -9,6 +9,7 @@ from sarit.store.server.access import CONTROLLERS_ONLY
 from sarit.store.server.access import NEEDS as REQUESTS
 from sarit.wire import commands as wire
 from sarit.wire.commands.registry import Command
+from tools import access_page
 
 # Sent by servers of Pravega to each other, and not served here.
 NOT_SERVED = {"FlushToStorage", "ListStorageChunks", "CheckChunkExistence", "GetTableSegmentInfoInternal"}
@@ -34,3 +35,7 @@ def test_every_request_with_a_token_has_an_entry():
 def test_what_changes_something_needs_more_than_reading():
     reading = {kind.__name__ for kind, need in REQUESTS.items() if need.permission is Permission.READ}
     assert all(name.startswith(("Read", "Get", "Locate")) for name in reading), reading
+
+
+def test_page_has_what_each_call_and_command_needs_now():
+    assert access_page.PAGE.read_text() == access_page.page(), "run make generate"
