@@ -40,6 +40,10 @@ _log = logging.getLogger("sarit.controller.connection")
 _HEAD: Final = struct.Struct(">BI")  # compressed or not, length
 
 
+def _nothing() -> None:
+    pass
+
+
 class RequestLimiter:
     """Bounds on the calls of a server; `stream` is a grpclib server stream."""
 
@@ -92,7 +96,8 @@ class RequestLimiter:
         if (excess := request_excess(request, len(data))) is not None:
             raise GRPCError(Status.INVALID_ARGUMENT, excess)
         if known:
-            stream._stream._transport.become_known()
+            # Only the connections of our listener count clients: these services also run in a plain server of grpclib.
+            getattr(stream._stream._transport, "become_known", _nothing)()
         return request
 
     async def deliver(self, stream: Any, reply: Any) -> None:
