@@ -9,13 +9,18 @@ import ssl
 import time
 import warnings
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 import sarit
 from sarit.client import aio
 from sarit.client.core.login import BearerToken
+from sarit.controller.service import PRAVEGA, SARIT
+from sarit.core.limits import MAX_API_REQUEST_BYTES
 from sarit.security import login
 from sarit.security.limits import MAX_FAILED_LOGINS_OF_HOST
 from sarit.security.permissions import Permission
@@ -26,6 +31,9 @@ from tests.security.attackers import ATTACKS, Target, make_things
 from tests.security.http_serving import serving
 from tests.security.running import PASSWORD
 from tests.unit.store.server.test_connection import Client
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
 
 PORTS = ("controller", "store", "HTTP")
 with warnings.catch_warnings():
@@ -240,6 +248,93 @@ def test_large_headers_end_their_connection(runner, http, caplog):
     runner.run(main())
     lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len({line.partition(" closed: ")[0].split(" ")[1] for line in lines}) == len(lines) <= 2
+
+
+async def _scopes(client) -> list[str]:
+    return [name async for name in client.list_scopes()]
+
+
+def _full_of(message: Any, text: str) -> Any:
+    """The request with this text in each of its texts."""
+    for field in message.DESCRIPTOR.fields:
+        if field.type == FieldDescriptor.TYPE_STRING:
+            if field.is_repeated:
+                getattr(message, field.name).append(text)
+            else:
+                setattr(message, field.name, text)
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and not field.message_type.GetOptions().map_entry:
+            part = getattr(message, field.name)
+            _full_of(part.add() if field.is_repeated else part, text)
+    return message
+
+
+def _has_text(kind: Descriptor) -> bool:
+    return any(
+        field.type == FieldDescriptor.TYPE_STRING
+        or (field.type == FieldDescriptor.TYPE_MESSAGE and _has_text(field.message_type))
+        for field in kind.fields
+    )
+
+
+@pytest.mark.parametrize("size", [80_000, 1_000_000])
+def test_texts_of_every_call_are_bounded_and_none_comes_back(runner, http, size, caplog):
+    """One such call stopped the node: a refusal repeated the name, in a header that took the square of its length."""
+    methods = [method for service in (PRAVEGA, SARIT) for method in service.methods if _has_text(method.input_type)]
+    assert len(methods) > 45
+
+    async def main() -> None:
+        async with http.secured.client("root") as root:
+            controller = root.session.controller
+            for method in methods:
+                stub = controller.stub if method.containing_service is PRAVEGA else controller.sarit_stub
+                request = _full_of(GetMessageClass(method.input_type)(), "\u1234" * (size // 3))
+                if request.ByteSize() > MAX_API_REQUEST_BYTES:
+                    continue
+                with pytest.raises(sarit.Invalid) as error:
+                    await controller.call(getattr(stub, method.name), request, HANG_SECONDS)
+                assert len(str(error.value)) < 200, method.name
+                assert "\u1234" not in str(error.value)
+            await _scopes(root)
+
+    runner.run(main())
+    assert "\u1234" not in caplog.text
+
+
+def _frame(kind: int, payload: bytes = b"", stream: int = 0) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes((kind, 0)) + stream.to_bytes(4, "big") + payload
+
+
+@pytest.mark.parametrize("frame", [_frame(6, bytes(8)), _frame(4), _frame(8, b"\0\0\0\1"), _frame(0x77)])
+def test_floods_of_frames_before_a_log_in_are_ended_and_calls_go_on(runner, http, frame, caplog):
+    """A call beside one such connection waited for as long as the flood went on."""
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4)
+
+    async def flood() -> None:
+        reader, writer = await asyncio.open_connection("localhost", _port(http, "controller"), ssl=http.context)
+        writer.write(preface)
+        try:
+            while True:
+                writer.write(frame * 1000)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    async def main() -> None:
+        async with http.secured.client("root") as root:
+            await _scopes(root)
+            floods = [asyncio.ensure_future(flood()) for _ in range(4)]
+            calls = 0
+            while not all(each.done() for each in floods):
+                await _scopes(root)
+                calls += 1
+            assert calls
+            await asyncio.gather(*floods)
+
+    runner.run(asyncio.wait_for(main(), 4 * HANG_SECONDS))
+    assert len([line for line in caplog.messages if "sent more control frames" in line]) <= 1
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_thousands_of_failed_log_ins_cost_a_hundred_checks_and_one_line(runner, http, caplog, monkeypatch):

@@ -248,7 +248,7 @@ class _GrpcConnection(asyncio.Protocol):
     def _turn(self) -> None:
         """Handle the next frames.  The rest waits for the next turn of the loop, or until it is paid for."""
         self._turn_timer = None
-        if self._is_over():
+        if self._is_over() or not self._frames.held_bytes:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_WIRE_STRING_BYTES, UUID_BYTES
+from sarit.core.limits import MAX_SEGMENT_NAME_BYTES, MAX_WIRE_STRING_BYTES, UUID_BYTES
 from sarit.core.versioned import decode_java, encode_java
 from sarit.env.ports import Buffer
 from sarit.wire.errors import ProtocolError
@@ -79,9 +79,12 @@ def _encode_text(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TextCodec:
-    """uint16 byte length and modified UTF-8.  `clip`: cut text that is too long instead of refusing it."""
+    """uint16 byte length and modified UTF-8.
+
+    `clip`: cut text that is too long to be sent instead of refusing it.  `most`: bytes of a text that may be read."""
 
     clip: bool = False
+    most: int = MAX_WIRE_STRING_BYTES
 
     def pack(self, value: str) -> bytes:
         """Length and text.  Raises ProtocolError."""
@@ -107,6 +110,8 @@ class TextCodec:
             return "", end
         if len(payload) < end:
             raise ProtocolError("a string is cut short")
+        if end - start > self.most:
+            raise ProtocolError(f"a name of {end - start} bytes; the most is {self.most}")
         raw = bytes(payload[start:end])
         try:
             text = raw.decode("ascii") if raw.isascii() else decode_java(raw)
@@ -204,6 +209,7 @@ BYTE: Final = Fixed("b")
 FLAG: Final = Fixed("?")
 UUID: Final = Fixed("16s", UUID_BYTES)
 TEXT: Final = TextCodec()
+NAME: Final = TextCodec(most=MAX_SEGMENT_NAME_BYTES)
 BYTES: Final = BytesCodec()
 
 Long = Annotated[int, LONG]
@@ -212,8 +218,10 @@ Byte = Annotated[int, BYTE]
 Flag = Annotated[bool, FLAG]
 Uuid = Annotated[bytes, UUID]
 Text = Annotated[str, TEXT]
+Name = Annotated[str, NAME]  # of a segment, in a request
 Prose = Annotated[str, TextCodec(clip=True)]
 Blob = Annotated[Buffer, BYTES]
 Rest = Annotated[Buffer, RestCodec()]
 Texts = Annotated[tuple[str, ...], ListCodec(TEXT)]
+Names = Annotated[tuple[str, ...], ListCodec(NAME)]
 Longs = Annotated[tuple[int, ...], ListCodec(LONG)]

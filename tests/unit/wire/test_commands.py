@@ -5,12 +5,14 @@ import dataclasses
 import random
 import struct
 import typing
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NO_VERSION
+from sarit.core.limits import MAX_SEGMENT_NAME_BYTES, MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NO_VERSION
+from sarit.store.server.access import NEEDS
 from sarit.wire import commands as w
 from sarit.wire import primitives
 from sarit.wire.commands import append, internal, segment, session, table
@@ -120,6 +122,8 @@ STRATEGIES = {
         (primitives.Flag, st.booleans()),
         (primitives.Uuid, uuids),
         (primitives.Text, texts),
+        (primitives.Name, texts),
+        (primitives.Names, _tuples(texts)),
         (primitives.Prose, texts),
         (primitives.Blob, blobs),
         (primitives.Rest, blobs),
@@ -320,7 +324,26 @@ def test_a_string_that_could_not_be_sent_back_is_refused() -> None:
     """Plain UTF-8 has one byte for a zero and four for a character above U+FFFF, Java's form two and six."""
     for text in (b"\0" * 40_000, "\U0001f600".encode() * 12_000):
         with pytest.raises(w.ProtocolError, match="a string of [78]"):
-            w.decode(11, bytes(8) + len(text).to_bytes(2) + text + bytes(2))
+            w.decode(21, bytes(8) + len(text).to_bytes(2) + text)
         fits = text[:32_000]
-        asked = w.decode(11, bytes(8) + len(fits).to_bytes(2) + fits + bytes(2))
-        assert w.decode(11, w.encode(asked)[8:]) == asked
+        answered = w.decode(21, bytes(8) + len(fits).to_bytes(2) + fits)
+        assert w.decode(21, w.encode(answered)[8:]) == answered
+
+
+@pytest.mark.parametrize("kind", NEEDS)
+def test_name_of_a_segment_in_a_request_is_bounded_before_anything_is_done_with_it(kind) -> None:
+    """Names of 64 kB were looked up, kept as keys of the cache of placements, sent back and logged."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = [name for name in ("segment", "target", "source", "sources", "parent_segment") if name in hints]
+    assert names
+    for name in names:
+        _, codec = get_args(hints[name])
+        many = name == "sources"
+        for size, taken in ((MAX_SEGMENT_NAME_BYTES, True), (MAX_SEGMENT_NAME_BYTES + 1, False)):
+            sent: list[Any] = []
+            codec.write(("x" * size,) if many else "x" * size, sent)
+            if taken:
+                codec.read(b"".join(sent), 0)
+                continue
+            with pytest.raises(w.ProtocolError, match="a name of 4097 bytes; the most is 4096"):
+                codec.read(b"".join(sent), 0)

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from sarit.env.ports import Buffer
 from sarit.wire.commands.registry import HEADER, Command, command
 from sarit.wire.errors import ProtocolError
-from sarit.wire.primitives import Blob, Int, Long, Rest, Text, Uuid
+from sarit.wire.primitives import Blob, Int, Long, Name, Rest, Text, Uuid
 
 _EVENT: Final = 0
 
@@ -64,7 +64,7 @@ class SetupAppend(Command):
 
     request_id: Long
     writer_id: Uuid
-    segment: Text
+    segment: Name
     token: Text
 
 
@@ -154,5 +154,5 @@ class CreateTransientSegment(Command):
 
     request_id: Long
     writer_id: Uuid
-    parent_segment: Text
+    parent_segment: Name
     token: Text

@@ -17,9 +17,10 @@ from sarit.wire.primitives import (
     Int,
     ListCodec,
     Long,
+    Name,
+    Names,
     StructCodec,
     Text,
-    Texts,
     Uuid,
 )
 
@@ -32,7 +33,7 @@ _SEGMENT_READ: Final = 10
 class ReadSegment(Command):
     """Answer: SegmentRead, as soon as there is something to read (wire.md par. 5)."""
 
-    segment: Text
+    segment: Name
     offset: Long
     suggested_length: Int
     token: Text
@@ -71,7 +72,7 @@ class GetStreamSegmentInfo(Command):
     """Answer: StreamSegmentInfo."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
 
 
@@ -94,7 +95,7 @@ class CreateSegment(Command):
     """`scale_type`: 0 none, 1 KB/s, 2 events/s.  Answer: SegmentCreated."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     target_rate: Int
     scale_type: Byte
     token: Text
@@ -114,7 +115,7 @@ class SealSegment(Command):
     """Answer: SegmentSealed."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
 
 
@@ -131,7 +132,7 @@ class DeleteSegment(Command):
     """Answer: SegmentDeleted."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
 
 
@@ -148,7 +149,7 @@ class UpdateSegmentPolicy(Command):
     """Answer: SegmentPolicyUpdated."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     target_rate: Int
     scale_type: Byte
     token: Text
@@ -167,7 +168,7 @@ class GetSegmentAttribute(Command):
     """Answer: SegmentAttribute."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     attribute_id: Uuid
     token: Text
 
@@ -185,7 +186,7 @@ class UpdateSegmentAttribute(Command):
     """Compare and set.  Answer: SegmentAttributeUpdated."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     attribute_id: Uuid
     new_value: Long
     expected_value: Long
@@ -205,7 +206,7 @@ class TruncateSegment(Command):
     """Forget everything below an offset.  Answer: SegmentTruncated."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     truncation_offset: Long
     token: Text
 
@@ -223,7 +224,7 @@ class LocateOffset(Command):
     """Where the first event at or after an offset begins.  Answer: OffsetLocated."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     target_offset: Long
     token: Text
 
@@ -256,8 +257,8 @@ class MergeSegments(Command):
     """Move all of source to the end of target.  Answer: SegmentsMerged."""
 
     request_id: Long
-    target: Text
-    source: Text
+    target: Name
+    source: Name
     token: Text
     attribute_updates: AttributeUpdates = ()
 
@@ -277,8 +278,8 @@ class MergeSegmentsBatch(Command):
     """Merge several, in order; sent by controllers.  Answer: SegmentsBatchMerged."""
 
     request_id: Long
-    target: Text
-    sources: Texts
+    target: Name
+    sources: Names
     token: Text
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final, NamedTuple
 
 from sarit.core.limits import OLDEST_WIRE_VERSION, WIRE_VERSION
 from sarit.wire.commands.registry import Command, command
-from sarit.wire.primitives import FLAG, LONG, TEXT, Int, ListCodec, Long, StructCodec, Text
+from sarit.wire.primitives import FLAG, LONG, TEXT, Int, ListCodec, Long, Name, StructCodec, Text
 
 
 @command(-127)
@@ -40,7 +40,7 @@ class StorageFlushed(Command):
 class ListStorageChunks(Command):
     """Administrator: which chunks hold a segment."""
 
-    segment: Text
+    segment: Name
     token: Text
     request_id: Long
 

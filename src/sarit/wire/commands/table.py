@@ -11,7 +11,7 @@ from sarit.core.limits import NO_VERSION
 from sarit.env.ports import Buffer
 from sarit.wire.commands.registry import Command, command
 from sarit.wire.errors import ProtocolError
-from sarit.wire.primitives import BYTES, Blob, Flag, Int, ListCodec, Long, Longs, Text, read_count
+from sarit.wire.primitives import BYTES, Blob, Flag, Int, ListCodec, Long, Longs, Name, Text, read_count
 
 _TWO_INTS: Final = struct.Struct(">ii")
 _VERSION: Final = struct.Struct(">q")
@@ -113,7 +113,7 @@ class GetTableSegmentInfo(Command):
     """Answer: TableSegmentInfo."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
 
 
@@ -134,7 +134,7 @@ class CreateTableSegment(Command):
     """`key_length` > 0: the layout with keys of that length, in their order.  Answer: SegmentCreated."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
     sorted_deprecated: Flag = False
     key_length: Int = 0
@@ -146,7 +146,7 @@ class DeleteTableSegment(Command):
     """Answer: SegmentDeleted."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     must_be_empty: Flag
     token: Text
 
@@ -156,7 +156,7 @@ class UpdateTableEntries(Command):
     """All or nothing.  `table_segment_offset`: -1, or what the table's length must be.  Answer: TableEntriesUpdated."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
     entries: Entries
     table_segment_offset: Long = -1
@@ -175,7 +175,7 @@ class RemoveTableKeys(Command):
     """All or nothing.  Answer: TableKeysRemoved."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
     keys: Keys
     table_segment_offset: Long = -1
@@ -194,7 +194,7 @@ class ReadTable(Command):
     """Get keys; their versions are ignored.  Answer: TableRead."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
     keys: Keys
 
@@ -213,7 +213,7 @@ class ReadTableKeys(Command):
     """A page of keys.  Answer: TableKeysRead."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
     suggested_key_count: Int
     args: Args
@@ -234,7 +234,7 @@ class ReadTableEntries(Command):
     """A page of entries.  Answer: TableEntriesRead."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
     suggested_entry_count: Int
     args: Args
@@ -255,7 +255,7 @@ class ReadTableEntriesDelta(Command):
     """What changed since a position.  Answer: TableEntriesDeltaRead."""
 
     request_id: Long
-    segment: Text
+    segment: Name
     token: Text
     from_position: Long
     suggested_entry_count: Int
