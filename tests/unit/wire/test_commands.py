@@ -332,12 +332,12 @@ def test_a_string_that_could_not_be_sent_back_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", NEEDS)
 def test_name_of_a_segment_in_a_request_is_bounded_before_anything_is_done_with_it(kind) -> None:
-    """Names of 64 kB were looked up, kept as keys of the cache of placements, sent back and logged."""
-    hints = get_type_hints(kind, include_extras=True)
-    names = [name for name in ("segment", "target", "source", "sources", "parent_segment") if name in hints]
+    """Names of 64 kB were searched for, kept as keys of the cache of placements, sent back and logged."""
+    annotated = get_type_hints(kind, include_extras=True)
+    names = [name for name in ("segment", "target", "source", "sources", "parent_segment") if name in annotated]
     assert names
     for name in names:
-        _, codec = get_args(hints[name])
+        _, codec = get_args(annotated[name])
         many = name == "sources"
         for size, taken in ((MAX_SEGMENT_NAME_BYTES, True), (MAX_SEGMENT_NAME_BYTES + 1, False)):
             sent: list[Any] = []
