@@ -59,6 +59,11 @@ def test_two_keys_and_bytes_that_are_no_text(tmp_path):
         sarit(node, "table", "put", "shop/raw", key, value, "--secondary", other, "--base64")
         row = json.loads(sarit(node, "table", "scan", "shop/raw", "--format", "json")[0])
         assert (row["primary_base64"], row["secondary_base64"], row["value_base64"]) == (key, other, value)
+        # A line tells what is base64: a text may look like it, and a tab would make one field two.
+        sarit(node, "table", "put", "shop/raw", "a\t", value, "--secondary", "b")
+        lines = {line.rpartition("\t")[0] for line in sarit(node, "table", "scan", "shop/raw")[0].splitlines()}
+        assert lines == {f"base64:{key}\tbase64:{other}\tbase64:{value}", f"base64:YQk=\tb\t{value}"}
+        sarit(node, "table", "remove", "shop/raw", "a\t", "--secondary", "b")
         command = [
             SARIT,
             "table",

@@ -107,6 +107,11 @@ def test_a_part_between_two_cuts_goes_through_a_pipe(node, client, tmp_path) -> 
         run(node, "import", "-", f"x/piped-{form}", "--as", form, "--create", input=done.stdout)
         assert events_of(client, f"x/piped-{form}") == [b"2", b"3"]
     assert b"standard output" in run(node, "export", "x/cuts", "-", "--as", "parquet", code=1).stderr
+    for start, end in ((cuts[3], cuts[1]), (cuts[1], "head"), ("tail", "head")):
+        refused = run(node, "export", "x/cuts", str(tmp_path / "no.jsonl"), "--from", start, "--to", end, code=1)
+        assert b"is before --from" in refused.stderr
+        assert not (tmp_path / "no.jsonl").exists()
+    assert run(node, "export", "x/cuts", "-", "--as", "jsonl", "--from", "tail").stdout == b""
 
 
 @pytest.mark.parametrize("form", FORMS)

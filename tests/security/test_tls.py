@@ -17,6 +17,7 @@ import sarit
 from sarit.cli import dev_ca
 from sarit.cli.dev_ca import make_certificates
 from sarit.client import aio
+from sarit.client.core.connection import ConnectionPool
 from sarit.client.core.login import Tls, UserPassword
 from sarit.env.real import real_env
 from sarit.env.tls import ServerTls, TlsFiles
@@ -63,6 +64,31 @@ def test_client_refuses_a_server_of_another_ca(tmp_path, certificates):
         async with secured(tmp_path, config) as node:
             with pytest.raises(sarit.Invalid, match=r"certificate of 127.0.0.1:\d+ is not accepted .*SARIT_CA_FILE"):
                 await aio.connect(node.address, credentials=UserPassword("root", PASSWORD), tls=Tls(str(other["ca"])))
+
+    asyncio.run(main())
+
+
+def test_error_says_that_one_side_alone_uses_tls(tmp_path, certificates, monkeypatch):
+    monkeypatch.setenv("SARIT_PLAIN_PASSWORDS", "1")
+    login = UserPassword("root", PASSWORD)
+
+    async def store(port: int) -> None:
+        connections = ConnectionPool(real_env().network)
+        try:
+            await connections.to(("127.0.0.1", port), "test")
+        finally:
+            await connections.close()
+
+    async def main() -> None:
+        config = write_files(tmp_path)
+        async with secured(tmp_path, _with_tls(config, certificates), certificates["ca"]) as node:
+            with pytest.raises(sarit.Unavailable, match="no Sarit controller answers .* put tls:// before"):
+                await aio.connect(node.address, credentials=login, retry_timeout=0, wait=0)
+            with pytest.raises(sarit.Unavailable, match="segment store .* put tls:// before"):
+                await store(node.node.store_port)
+        async with secured(tmp_path, config) as node:
+            with pytest.raises(sarit.Unavailable, match=r"TLS with the controller .* leave tls:// .* away"):
+                await aio.connect(node.address, credentials=login, tls=Tls(certificates["ca"]), retry_timeout=0, wait=0)
 
     asyncio.run(main())
 

@@ -224,7 +224,7 @@ def epochs(name: StreamName, controller: str, output: str) -> None:
     with sarit.connect(controller) as client:
         found = client.stream(name).epochs()
     rows = [
-        {"epoch": epoch.number, "segment": _segment(s.segment), "low": s.low, "high": s.high}
+        {"epoch": epoch.number, "segment": str(s.segment), "low": s.low, "high": s.high}
         for epoch in found
         for s in epoch.segments
     ]
@@ -284,10 +284,6 @@ def subscribers(name: StreamName, drop: str | None, controller: str, output: str
     show(output, {"stream": str(name), "group": drop, "dropped": dropped}, text)
 
 
-def _segment(segment: SegmentId) -> str:
-    return f"{segment.number}.#epoch.{segment.epoch}"
-
-
 def _show_stream(client: Client, name: StreamName, output: str) -> None:
     found = client.stream_info(name)
     stored = _stored_bytes(client, found)
@@ -321,14 +317,14 @@ def _as_json(found: StreamInfo, stored: Mapping[SegmentId, int]) -> dict[str, ob
             "maximum": retention.maximum,
         },
         "segments": [
-            {"segment": _segment(s.segment), "low": s.low, "high": s.high, "bytes": stored.get(s.segment, 0)}
+            {"segment": str(s.segment), "low": s.low, "high": s.high, "bytes": stored.get(s.segment, 0)}
             for s in found.segments
         ],
         "bytes": sum(stored.values()),
         "head": cuts.to_text(found.head),
         "tail": cuts.to_text(found.tail),
-        "head_offsets": {_segment(s): at for s, at in found.head.positions.items()},
-        "tail_offsets": {_segment(s): at for s, at in found.tail.positions.items()},
+        "head_offsets": {str(s): at for s, at in found.head.positions.items()},
+        "tail_offsets": {str(s): at for s, at in found.tail.positions.items()},
     }
 
 
@@ -340,7 +336,7 @@ def _as_text(found: StreamInfo, stored: Mapping[SegmentId, int]) -> str:
         f"tags      {', '.join(found.config.tags) or '-'}",
     ]
     lines += [
-        f"segment   {_segment(s.segment)}  [{s.low:.4f}, {s.high:.4f})  {count_of(stored.get(s.segment, 0), 'byte')}"
+        f"segment   {s.segment}  [{s.low:.4f}, {s.high:.4f})  {count_of(stored.get(s.segment, 0), 'byte')}"
         for s in found.segments
     ]
     earlier = [size for segment, size in stored.items() if segment not in {s.segment for s in found.segments}]

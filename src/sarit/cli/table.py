@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 secondary_option = click.option("--secondary", help="The secondary key, when the table has them.")
 base64_option = click.option("--base64", "encoded", is_flag=True, help="Keys and values are given in base64.")
+_IN_BASE64: Final = "base64:"  # before a field of a line that is not text
 version_option = click.option("--version", type=click.IntRange(0), help="Only if the key has this version.")
 
 
@@ -187,7 +188,8 @@ def scan(
 ) -> None:
     """Print entries in the order of their keys: all, or those of key PRIMARY; with --format json one per line.
 
-    The options of the range are about secondary keys when PRIMARY is given, else about primary ones.
+    The options of the range are about secondary keys when PRIMARY is given, else about primary ones.  Keys and values
+    that are not text on one line are printed as base64:, followed by that; in JSON, as primary_base64 and so on.
     """
     where, low, high, start = (
         None if text is None else _bytes(text, encoded) for text in (primary, first, last, prefix)
@@ -197,8 +199,9 @@ def scan(
         ask = target.scan_keys if keys_only else target.scan
         entries = ask(where, first=low, last=high, prefix=start)
         for count, entry in enumerate(entries, 1):
-            row = _row(entry, with_value=not keys_only)
-            click.echo(json.dumps(row) if output == "json" else "\t".join(map(str, row.values())))
+            click.echo(
+                json.dumps(_row(entry, with_value=not keys_only)) if output == "json" else _line(entry, not keys_only)
+            )
             if count == limit:
                 break
 
@@ -239,3 +242,18 @@ def _row(entry: Entry, *, with_value: bool = True) -> dict[str, Any]:
         except UnicodeDecodeError:
             row[f"{name}_base64"] = base64.b64encode(part).decode()
     return row | {"version": entry.version}
+
+
+def _line(entry: Entry, with_value: bool) -> str:
+    """An entry as one line, of which each field tells whether it is base64."""
+    parts = [entry.primary, *([entry.secondary] if entry.secondary else []), *([entry.value] if with_value else [])]
+    return "\t".join([*map(_field, parts), str(entry.version)])
+
+
+def _field(part: bytes) -> str:
+    try:
+        text = part.decode()
+    except UnicodeDecodeError:
+        text = ""
+    plain = text.isprintable() and not text.startswith(_IN_BASE64) and (text or not part)
+    return text if plain else _IN_BASE64 + base64.b64encode(part).decode()

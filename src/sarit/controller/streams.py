@@ -409,12 +409,13 @@ class Streams:
         asked = [segment for segment, offset in cut.items() if offset > 0 and segment in known]
 
         async def one(segment: int) -> None:
+            found = SegmentId.unpack(segment)
             try:
-                info = await self.runner.segments.info(name.segment(SegmentId.unpack(segment)))
+                info = await self.runner.segments.info(name.segment(found))
             except NotFound:
-                raise Invalid(f"segment {segment} of stream {name} no longer exists") from None
+                raise Invalid(f"segment {found} of stream {name} no longer exists") from None
             if cut[segment] > info.length:
-                raise Invalid(f"segment {segment} of stream {name} has {info.length} bytes, not {cut[segment]}")
+                raise Invalid(f"segment {found} of stream {name} has {info.length} bytes, not {cut[segment]}")
 
         await gather_all([one(segment) for segment in asked])
 

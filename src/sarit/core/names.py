@@ -47,6 +47,9 @@ class SegmentId:
     epoch: int
     number: int
 
+    def __str__(self) -> str:
+        return f"{self.number}{EPOCH_DELIMITER}{self.epoch}"
+
     @property
     def packed(self) -> int:
         """The int64 the protocols carry."""
@@ -88,7 +91,7 @@ class StreamName:
 
 def segment_name(scope: str, stream: str, segment: SegmentId) -> str:
     """The full name of a stream segment."""
-    tail = f"{stream}/{segment.number}{EPOCH_DELIMITER}{segment.epoch}"
+    tail = f"{stream}/{segment}"
     return f"{scope}/{tail}" if scope else tail
 
 

@@ -83,6 +83,14 @@ def test_token_of_a_reader_changes_the_stream_of_its_group_alone(stream, given):
     assert grant.on(resource) is given
 
 
+@pytest.mark.parametrize("rules", [RULES, Rules([])])
+@pytest.mark.parametrize(("name", "resource"), [("s", "stream:s"), ("s_kvtable", "key-value-table:s")])
+def test_refusal_of_a_revoked_writer_names_the_stream(rules, name, resource):
+    asked = pb.StreamInfo(scope="app", stream=name, accessOperation=pb.StreamInfo.READ_WRITE)
+    with pytest.raises(Forbidden, match=rf"may not change prn::/scope:app/{resource}: .* READ_UPDATE`$"):
+        carry_out("getDelegationToken", asked, pb.DelegationToken(), rules)
+
+
 @pytest.mark.parametrize("call", ["listStreamsInScope", "listStreamsInScopeForTag"])
 @pytest.mark.parametrize(
     ("rules", "seen"),

@@ -149,3 +149,9 @@ def test_a_small_text_cannot_fill_memory():
 def test_invalid_cuts_are_refused(positions):
     with pytest.raises(Invalid):
         StreamCut(STREAM, positions)
+
+
+def test_segment_as_text_is_the_end_of_its_name() -> None:
+    segment = SegmentId(3, 1)
+    assert str(segment) == "1.#epoch.3"
+    assert StreamName("s", "t").segment(segment) == f"s/t/{segment}"

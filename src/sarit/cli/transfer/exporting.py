@@ -71,6 +71,7 @@ async def _export(name: StreamName, file: str, form: str, start: str, end: str, 
         noted.belongs_to(await client.stream(name).creation_id())
         if before is None:
             first, last = await _cut(client, name, start), await _cut(client, name, end)
+            _check_order(first, last, start, end)
             before = {"position": cuts.to_text(first), "end": cuts.to_text(last), "events": 0}
         else:
             click.echo(f"sarit: going on after {count_of(before['events'], 'event')}", err=True)
@@ -86,6 +87,14 @@ async def _export(name: StreamName, file: str, form: str, start: str, end: str, 
 def _check_absent(file: str) -> None:
     if file != "-" and Path(file).exists():
         raise Invalid(f"{file} exists: choose another name, or delete it")
+
+
+def _check_order(first: StreamCut, last: StreamCut, start: str, end: str) -> None:
+    """Raises Invalid for an end before the beginning: nothing would be exported, without a word."""
+    before = [s for s, at in last.positions.items() if at < first.positions.get(s, 0)]
+    earlier = max(last.positions) < min(first.positions) if last.positions and first.positions else False
+    if before or earlier:
+        raise Invalid(f"--to {end[:40]} is before --from {start[:40]} in {first.stream}: give a later end")
 
 
 async def _cut(client: Client, name: StreamName, text: str) -> StreamCut:

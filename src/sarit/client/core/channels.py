@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NO_LIMIT: Final = 0
+_TLS_ALERT: Final = b"\x15"
 
 
 class Channels:
@@ -103,6 +104,8 @@ class CountingChannel(Channel):
             )
         super().__init__(host, port, config=config, ssl=tls)
         self._credentials = credentials
+        self._plain = tls is None
+        self._alerted = False  # the first byte was of TLS, whose answer to a client without it is an alert
         self.endpoint = host, port
         self.address = f"{host}:{port}"
         self.pieces_received = 0
@@ -132,6 +135,11 @@ class CountingChannel(Channel):
             self._free.release()
 
     @property
+    def mute(self) -> bool:
+        """Whether nothing came on it but an alert of TLS, which it does not use."""
+        return self._plain and (self._alerted or not self.pieces_received)
+
+    @property
     def connected(self) -> bool:
         """Whether its connection lives."""
         return self._connected
@@ -141,6 +149,8 @@ class CountingChannel(Channel):
         take = protocol.data_received
 
         def count_and_take(data: bytes) -> None:
+            if not self.pieces_received:
+                self._alerted = data[:1] == _TLS_ALERT
             self.pieces_received += 1
             take(data)
 

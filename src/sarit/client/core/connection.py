@@ -22,7 +22,7 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sarit.client.core.login import untrusted
+from sarit.client.core.login import MAYBE_TLS, no_tls, untrusted
 from sarit.client.core.retry import RetryPolicy, Silent
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import (
@@ -36,6 +36,7 @@ from sarit.core.limits import (
 from sarit.env.background import ignore_outcome
 from sarit.env.limits import FIRST_REQUEST_ID_BYTES
 from sarit.wire.commands import AuthTokenCheckFailed, Hello, KeepAlive, decode, encode
+from sarit.wire.commands.registry import HEADER
 from sarit.wire.frames import DATA_APPENDED, FrameReader, Window, read_data_appended
 
 if TYPE_CHECKING:
@@ -179,6 +180,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def __repr__(self) -> str:
         return f"Connection({self.name}, {'closed' if self.closed else 'open'}, {self.replies!r})"
+
+    @property
+    def mute(self) -> bool:
+        """Whether less than a frame came on it, as an alert of TLS is, and it uses no TLS."""
+        plain = self._transport is not None and self._transport.get_extra_info("sslcontext") is None
+        return plain and not self.replies.greeted and self._received < HEADER.size
 
     # -- asyncio calls these --------------------------------------------------------------------
 
@@ -363,6 +370,12 @@ class ConnectionPool:
             raise Unavailable(f"{name} does not answer: is the node running and the port right?") from None
         except ssl.SSLCertVerificationError as error:
             raise Invalid(untrusted(name, error)) from None
+        except ssl.SSLError as error:
+            raise Unavailable(no_tls(name, error)) from None
+        except Unavailable as error:
+            if connection is not None and connection.mute:
+                raise Unavailable(f"{error}; {MAYBE_TLS}") from None
+            raise
         except (OSError, ValueError, OverflowError) as error:  # also a host or a port that cannot be
             raise Unavailable(f"{name} cannot be reached ({error}): is the node running?") from None
         return connection

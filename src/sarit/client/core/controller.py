@@ -26,7 +26,7 @@ from h2.exceptions import H2Error
 
 from sarit.client.core.channels import Channels
 from sarit.client.core.delegation import DelegationTokens
-from sarit.client.core.login import untrusted
+from sarit.client.core.login import MAYBE_TLS, no_tls, untrusted
 from sarit.client.core.retry import NotSent
 from sarit.client.core.values import ScalingEvent, SegmentRange, Successor
 from sarit.core.errors import (
@@ -160,6 +160,8 @@ class ControllerClient:
             raise Unavailable(message) from None
         except ssl.SSLCertVerificationError as error:
             raise Invalid(untrusted(channel.address, error)) from None
+        except ssl.SSLError as error:
+            raise NotSent(no_tls(f"the controller at {channel.address}", error)) from None
         except Exception as error:
             # All that is left are ends of the connection, however grpclib and h2 report them.  A connection that is
             # lost between connect and first use shows as AttributeError: grpclib has deleted its transport by then.
@@ -171,6 +173,7 @@ class ControllerClient:
             raise (NotSent if not_sent else Unavailable)(
                 f"no Sarit controller answers at {self.address if not_sent else channel.address} ({reason}): is the "
                 "node running? start one with `sarit standalone`"
+                + (f"; {MAYBE_TLS}" if channel.mute and not not_sent else "")
             ) from None
         finally:
             if log.isEnabledFor(logging.DEBUG):
@@ -357,7 +360,7 @@ class ControllerClient:
             reply = await self.call(self.stub.getSegmentsImmediatelyFollowing, request)
         except NotFound:
             raise NotFound(
-                f"stream {stream} has no segment {segment.number}.#epoch.{segment.epoch}: the stream does not exist, "
+                f"stream {stream} has no segment {segment}: the stream does not exist, "
                 "or was deleted and made again since that position was noted"
             ) from None
         return [

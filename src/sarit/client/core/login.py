@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable, Mapping
 
+# For users whose connection without TLS ended before anything came.
+MAYBE_TLS: Final = "if it asks for TLS, put tls:// before the controller's address, and name its CA with SARIT_CA_FILE"
 TLS_SCHEMES: Final = ("tls", "pravegas")
 PLAIN_VARIABLE: Final = "SARIT_PLAIN_PASSWORDS"
 _YES: Final = frozenset(("1", "true", "yes", "on"))
@@ -166,4 +168,12 @@ def untrusted(name: str, error: ssl.SSLCertVerificationError) -> str:
     return (
         f"the certificate of {name} is not accepted ({error.verify_message}): name its CA with SARIT_CA_FILE or "
         "tls=Tls(ca_file=...), and connect to a host that it is for"
+    )
+
+
+def no_tls(name: str, error: ssl.SSLError) -> str:
+    """What to tell a user whose TLS met something else, or was refused."""
+    return (
+        f"TLS with {name} failed ({error.reason or error}): if it has none, leave tls:// and SARIT_CA_FILE away; if it "
+        "asks for a certificate of yours, name one with SARIT_CERT_FILE and SARIT_KEY_FILE"
     )

@@ -8,6 +8,7 @@ the moment of a collection must decide nothing.
 
 from __future__ import annotations
 
+import logging
 import warnings
 import weakref
 from contextlib import suppress
@@ -37,12 +38,24 @@ class Owner(Protocol):
     ended: str
 
 
+log = logging.getLogger(__name__)
+
+
 class Unacknowledged(NamedTuple):
     """What a writer has not been acknowledged: `amount` of `what`, and how to wait for it."""
 
     amount: int
     what: str
     flush: Callable[[], Any]
+
+
+def warn_of_loss(left: Unacknowledged) -> None:
+    """Log what an abandoned writer had not been acknowledged, if there is any."""
+    if left.amount:
+        log.warning(
+            "a writer was abandoned, as by an error in its block, with %d %s not acknowledged: they may be lost",
+            *left[:2],
+        )
 
 
 class Hooks(NamedTuple):

@@ -13,7 +13,7 @@ from sarit.client.core import segments
 from sarit.client.core.deadline import within
 from sarit.client.core.framing import Chunk
 from sarit.client.core.guard import guarded
-from sarit.client.core.parts import Hooks, Unacknowledged, watch
+from sarit.client.core.parts import Hooks, Unacknowledged, warn_of_loss, watch
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.segment_appender import FlushBarrier
@@ -128,10 +128,14 @@ class ByteWriter:
         try:
             await self.flush()  # raises an earlier failure, too: it may not have been reported yet
         finally:
-            self.abandon()
+            self.abandon(quiet=True)
 
-    def abandon(self) -> None:
-        """Release the writer without waiting; what is not acknowledged may or may not be stored."""
+    def abandon(self, *, quiet: bool = False) -> None:
+        """Release the writer without waiting; what is not acknowledged may or may not be stored.
+
+        Logs how much may be lost, unless `quiet`."""
+        if not (quiet or self._closed):
+            warn_of_loss(self._unacknowledged())
         self._closed = True
         self._session.unregister(self)
         if self._driver is not None:
@@ -145,7 +149,7 @@ class ByteWriter:
                 Invalid(f"the client was closed before the writer of {self.stream}: some bytes may be unstored")
             )
         else:
-            self.abandon()
+            self.abandon(quiet=True)
 
     async def __aenter__(self) -> ByteWriter:
         return self

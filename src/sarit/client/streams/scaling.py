@@ -61,7 +61,7 @@ def _active(current: Sequence[SegmentRange], segments: Iterable[SegmentId]) -> l
     wanted = list(dict.fromkeys(segments))
     for segment in wanted:
         if segment not in ranges:
-            raise NotFound(f"segment {segment.number}.#epoch.{segment.epoch} is not active (any more)")
+            raise NotFound(f"segment {segment} is not active (any more)")
     return [ranges[segment] for segment in wanted]
 
 

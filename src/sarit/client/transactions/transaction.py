@@ -286,7 +286,7 @@ class Transaction:
             # Conflict when it was aborted or released meanwhile.
             self._step("flushed")
             # Later writes raise: they would not be part of it.
-            self.events.abandon()
+            self.events.abandon(quiet=True)
         try:
             await self._writer.commit(self.id, time=time, wait=wait)
         except (Conflict, NotFound):
@@ -335,7 +335,7 @@ class Transaction:
         if self.pinger is not None:
             self.pinger.cancel()
             self.pinger = None
-        self.events.abandon()
+        self.events.abandon(quiet=True)
         self._writer.closed(self)
 
     def _step(self, event: str) -> None:

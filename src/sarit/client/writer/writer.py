@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.core.guard import guarded
-from sarit.client.core.parts import Hooks, Unacknowledged
+from sarit.client.core.parts import Hooks, Unacknowledged, warn_of_loss
 from sarit.client.streams import event_time as times
 from sarit.client.writer.bulk import Bulk, as_event, as_key
 from sarit.client.writer.partitioner import Partitioner
@@ -314,17 +314,19 @@ class EventWriter:
         try:
             await self.flush()  # raises an earlier failure, too: it may not have been reported yet
         finally:
-            self.abandon()
+            self.abandon(quiet=True)
         if self._noted:
             # Watermarks wait for a writer that has noted a time, until it leaves.
             await times.forget_writer(self._session, self.stream, self.name)
 
-    def abandon(self) -> None:
-        """Release the writer without waiting.
+    def abandon(self, *, quiet: bool = False) -> None:
+        """Release the writer without waiting.  Logs how much may be lost, unless `quiet`.
 
         What is not acknowledged may or may not be stored; its flush barriers fail with Invalid."""
         if self._closed:
             return
+        if not quiet:
+            warn_of_loss(_unacknowledged(self))
         if self.pending_bytes():
             # It fails the barriers: nobody acknowledges them any more.
             self.fail(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
@@ -338,7 +340,7 @@ class EventWriter:
             # `_closed` stays False: a later `close` must raise the failure, not return.
             self._release()
         else:
-            self.abandon()
+            self.abandon(quiet=True)
 
     def _release(self) -> None:
         self._idle = True

@@ -42,7 +42,7 @@ class SegmentState:
 
 def to_name(segment: SegmentId) -> str:
     """The part of the segment's full name after the stream."""
-    return f"{segment.number}.#epoch.{segment.epoch}"
+    return str(segment)
 
 
 def from_name(name: str) -> SegmentId:

@@ -289,8 +289,9 @@ class TokenChecks:
         table, group = _table_permissions(grant, named)
         if table < need.permission:
             if group < need.permission:
-                resource = table_resource(named.scope, named.name.removesuffix(TABLE_SUFFIX))
-                raise TokenRefused(f"the token does not give {need.permission.name} on {resource}")
+                bare = named.name.removesuffix(TABLE_SUFFIX)
+                either = f"{table_resource(named.scope, bare)} or {group_resource(named.scope, bare)}"
+                raise TokenRefused(f"the token does not give {need.permission.name} on {either}")
             self.groups_alone = True
 
     def _end_with(self, token: str, connection: Connection) -> None:

@@ -36,6 +36,26 @@ async def test_error_in_a_with_block_is_not_replaced_by_the_writers(world) -> No
 
 
 @on_loop
+@pytest.mark.parametrize("kind", ["writer", "byte_writer"])
+async def test_block_left_by_an_error_says_how_much_may_be_lost(world, caplog, kind) -> None:
+    world.controller.create("s/t")
+    writer = getattr(world.client, kind)("s/t")
+    async with writer:
+        writer.write(b"durable")
+    world.store.ack_delay = 1000.0
+    writer = getattr(world.client, kind)("s/t")
+    with pytest.raises(ValueError, match="mine"):
+        async with writer:
+            writer.write(b"1")
+            writer.write(b"2")
+            raise ValueError("mine")
+    what = "2 events of s/t" if kind == "writer" else "2 bytes of s/t"
+    assert [record.message for record in caplog.records if "abandoned" in record.message] == [
+        f"a writer was abandoned, as by an error in its block, with {what} not acknowledged: they may be lost"
+    ]
+
+
+@on_loop
 async def test_abandon_fails_pending_flushes(world) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 1000.0
