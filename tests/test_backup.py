@@ -146,6 +146,7 @@ def written(tmp_path_factory):
         with sarit.connect(node.controller) as client:
             client.create_scope("shop")
             client.create_stream("shop/orders", segments=4)
+            client.stream("shop/orders").set_properties({"time-unit": "seconds"})
             with client.writer("shop/orders") as writer:
                 for number in range(6000):
                     writer.write(f"{number} {PADDING}", key=str(number))
@@ -255,6 +256,18 @@ def test_restore_that_is_killed_goes_on_and_no_node_starts_meanwhile(written, tm
     assert "nothing is damaged" in run("verify", new)
     with RunningNode(new) as node, sarit.connect(node.controller) as client:
         assert sorted(int(event.split()[0]) for event in events_of(client, "shop/orders")) == list(range(6000))
+
+
+def test_restored_streams_have_their_creation_ids_and_properties(written, tmp_path):
+    node, data = written
+    create(tmp_path / "backups", data)
+    run("restore", tmp_path / "backups", "--data-dir", tmp_path / "new")
+    with sarit.connect(node.controller) as client:
+        before = client.stream("shop/orders").creation_id()
+    with RunningNode(tmp_path / "new") as restored, sarit.connect(restored.controller) as client:
+        stream = client.stream("shop/orders")
+        assert before is not None
+        assert (stream.creation_id(), stream.properties()) == (before, {"time-unit": "seconds"})
 
 
 def test_damaged_piece_is_named_and_not_restored(written, tmp_path):

@@ -94,6 +94,28 @@ def test_stream_update_changes_and_shows_scaling_and_retention(tmp_path):
         assert "keeps at least 9" in error
 
 
+def test_properties_are_set_shown_and_removed(tmp_path):
+    def shown():
+        return json.loads(sarit(node, "stream", "info", "shop/orders", "--format", "json")[0])["properties"]
+
+    with RunningNode(tmp_path / "node") as node:
+        create = ("stream", "create", "shop/orders", "--create-scope", "--property")
+        for wrong in ("time-unit", "time-unit=weeks", "team=x", "=x"):
+            sarit(node, *create, wrong, code=2)
+        assert json.loads(sarit(node, "stream", "list", "--format", "json")[0]) == []
+        sarit(node, *create, "time-unit=seconds", "--property", "example.com.query=a=b")
+        assert shown() == {"time-unit": "seconds", "example.com.query": "a=b"}
+        text = sarit(node, "stream", "info", "shop/orders")[0]
+        assert text.endswith("properties example.com.query=a=b, time-unit=seconds\n")
+        update = ("stream", "update", "shop/orders", "--property")
+        sarit(node, *update, "example.com.query=", "--tag", "blue")
+        assert shown() == {"time-unit": "seconds"}
+        sarit(node, *update, "time-unit=none")
+        assert shown() == {"time-unit": "none"}
+        error = sarit(node, *update, "time-unit=none", "--property", "time-unit=seconds", code=2)[1]
+        assert "each name once" in error
+
+
 def test_stream_info_counts_bytes_by_segment_and_in_total(tmp_path):
     with RunningNode(tmp_path / "node") as node:
         sarit(node, "write", "shop/orders", "--create", stdin="one\ntwo\n")

@@ -230,6 +230,29 @@ def test_raw_format_has_the_bytes_of_its_page() -> None:
     assert list(raw_format.rows(io.BytesIO(found))) == [Row(b"hi", 0)]
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_properties_of_a_stream_go_with_its_file(node, client, tmp_path, form) -> None:
+    client.create_stream("x/stated-" + form)
+    stream, file = client.stream("x/stated-" + form), tmp_path / f"events.{form}"
+    stated = {"time-unit": "seconds", "example.com.team": "grün"}
+    stream.set_properties(stated)
+    run(node, "export", str(stream.name), file)
+    beside = Path(f"{file}.properties")
+    assert json.loads(beside.read_text()) == {"version": 1, "properties": stated}
+    run(node, "import", file, f"x/new-{form}", "--create")
+    assert client.stream(f"x/new-{form}").properties() == stated
+    # What the stream has already stays.
+    client.create_stream(f"x/other-{form}")
+    client.stream(f"x/other-{form}").set_properties({"time-unit": "none"})
+    run(node, "import", file, f"x/other-{form}", "--create")
+    assert client.stream(f"x/other-{form}").properties() == stated | {"time-unit": "none"}
+    for wrong in ("{}", "[" * 100_000, '{"version": 2, "properties": {}}', '{"version": 1, "properties": {"a.b": 5}}'):
+        beside.write_text(wrong)
+        assert str(beside).encode() in run(node, "import", file, f"x/bad-{form}", "--create", code=1).stderr
+    with pytest.raises(sarit.NotFound):
+        client.stream_info(f"x/bad-{form}")
+
+
 @pytest.mark.parametrize("command", ["export", "import"])
 def test_progress_of_a_stream_that_was_made_again_is_refused(node, client, tmp_path, command) -> None:
     name = f"x/again-{command}"

@@ -10,8 +10,10 @@ import sarit
 from sarit.cli.names import SCOPE, SEGMENT, STREAM
 from sarit.cli.options import Commands, confirm, controller_option, count_of, format_option, show, show_rows, yes_option
 from sarit.core import cuts
+from sarit.core.errors import Invalid
 from sarit.core.names import is_user_name
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
+from sarit.core.properties import check_change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +51,28 @@ def policy_options(command: Command) -> Command:
     return command
 
 
+def property_option(command: Command) -> Command:
+    """The option that names properties."""
+    return click.option(
+        "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties,
+        help="A property, as time-unit=milliseconds; without a value: remove it.  May be given several times.",
+    )(command)  # fmt: skip
+
+
+def _properties(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name in found:
+            raise click.BadParameter(f"{text!r}: give NAME=VALUE, and each name once")
+        try:
+            check_change({name: value})
+        except Invalid as error:
+            raise click.BadParameter(str(error)) from None
+        found[name] = value or None
+    return found
+
+
 def scaling_of(by_events: int | None, by_kilobytes: int | None, segments: int) -> ScalingPolicy | None:
     """The policy that the options name, None when they name none.  Raises UsageError."""
     if by_events and by_kilobytes:
@@ -83,6 +107,7 @@ def retention_of(seconds: int | None, size: int | None, at_most: int | None) -> 
 )
 @policy_options
 @click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
+@property_option
 @click.option("--create-scope", is_flag=True, help="Create the scope, too, if it is missing.")
 @controller_option
 @format_option
@@ -95,6 +120,7 @@ def create(
     keep_bytes: int | None,
     keep_at_most: int | None,
     tags: tuple[str, ...],
+    properties: dict[str, str | None],
     create_scope: bool,
     controller: str,
     output: str,
@@ -106,6 +132,8 @@ def create(
         if create_scope:
             client.create_scope(name.scope)
         created = client.create_stream(name, scaling=scaling, retention=retention, tags=tags)
+        if created and properties:
+            client.stream(name).set_properties(properties)
     show(
         output,
         {"stream": str(name), "created": created},
@@ -147,6 +175,7 @@ def info(name: StreamName, controller: str, output: str) -> None:
 @click.option("--keep-all", is_flag=True, help="No retention any more: nothing is dropped.")
 @click.option("--tag", "tags", multiple=True, help="The new tags, all of them.")
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
+@property_option
 @controller_option
 @format_option
 def update(
@@ -161,6 +190,7 @@ def update(
     keep_all: bool,
     tags: tuple[str, ...],
     no_tags: bool,
+    properties: dict[str, str | None],
     controller: str,
     output: str,
 ) -> None:
@@ -176,11 +206,15 @@ def update(
         least = segments or client.stream_info(name).config.scaling.min_segments
         scaling = ScalingPolicy(min_segments=least) if fixed else None
         scaling = scaling or scaling_of(events_per_second, kilobytes_per_second, least)
-        if segments is None and scaling is None and retention is None and not tags and not no_tags:
+        others = segments is not None or scaling is not None or retention is not None or tags or no_tags
+        if not others and not properties:
             raise click.UsageError("name at least one setting to change (see sarit stream update --help)")
-        client.update_stream(
-            name, segments=segments, scaling=scaling, retention=retention, tags=() if no_tags else tags or None
-        )
+        if properties:
+            client.stream(name).set_properties(properties)
+        if others:
+            client.update_stream(
+                name, segments=segments, scaling=scaling, retention=retention, tags=() if no_tags else tags or None
+            )
         _show_stream(client, name, output)
 
 
@@ -286,8 +320,11 @@ def subscribers(name: StreamName, drop: str | None, controller: str, output: str
 
 def _show_stream(client: Client, name: StreamName, output: str) -> None:
     found = client.stream_info(name)
-    stored = _stored_bytes(client, found)
-    show(output, _as_json(found, stored), _as_text(found, stored))
+    stored, handle = _stored_bytes(client, found), client.stream(name)
+    properties, created = handle.properties(), handle.creation_id()
+    shown = {"properties": properties, "creation_id": None if created is None else created.hex()}
+    text = ", ".join(f"{each}={value}" for each, value in properties.items()) or "-"
+    show(output, _as_json(found, stored) | shown, f"{_as_text(found, stored)}\nproperties {text}")
 
 
 def _stored_bytes(client: Client, found: StreamInfo) -> dict[SegmentId, int]:

@@ -300,6 +300,8 @@ NEEDS: Final[Mapping[str, Need]] = {
     "changeQuotas": Need(_update, _root),
     "quotaUse": Need(_update, _root),
     "creationId": Need(_read, _created),
+    "streamProperties": _of_stream(_read),
+    "changeStreamProperties": _of_stream(_update),
 }
 
 

@@ -21,6 +21,7 @@
                                         k/<table>                    TableRecord
                                         o/<stream or table>/ and then
                                           i                          CreationRecord
+                                          p                          properties of a stream
                                           e/<epoch, 8 hex>           epochs from that one on, moved out of the record
                                           b/<subscriber>             SubscriberRecord
                                           c/<ms, 12 hex>             CutRecord, for retention
@@ -113,6 +114,11 @@ def number_key(stream: str) -> bytes:
 def creation_key(stream: str) -> bytes:
     """The creation id of a stream, or of a table by the name of its segments."""
     return of_stream(stream, b"i")
+
+
+def properties_key(stream: str) -> bytes:
+    """The properties of a stream."""
+    return of_stream(stream, b"p")
 
 
 def chunk_key(stream: str, epoch: int) -> bytes:

@@ -17,6 +17,7 @@ from sarit.controller.calls.cuts import CutCalls
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.identity import IdentityCalls
 from sarit.controller.calls.inspection import InspectionCalls
+from sarit.controller.calls.properties import PropertyCalls
 from sarit.controller.calls.quotas import QuotaCalls
 from sarit.controller.calls.scopes import ScopeCalls
 from sarit.controller.calls.streams import SegmentCalls, StreamCalls
@@ -156,5 +157,6 @@ class Controller:
             QuotaCalls(self.quotas),
             IdentityCalls(self.catalog),
             groups,
+            PropertyCalls(self.catalog),
         )
         return [Service(PRAVEGA, families, limiter, self._access), Service(SARIT, own, limiter, self._access)]

@@ -92,6 +92,10 @@ class ConnectedStream:
         """What tells the stream from others of its name.  Raises NotFound."""
         return self._client.stream(self.stream).creation_id()
 
+    def properties(self) -> dict[str, str]:
+        """The properties of the stream.  Raises NotFound."""
+        return self._client.stream(self.stream).properties()
+
     def epochs(self) -> list[dict[SegmentId, KeyRange]]:
         """The segments of each epoch with their parts of the key space, from the oldest that holds data."""
         epochs = self._client.stream(self.stream).epochs()

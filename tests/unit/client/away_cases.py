@@ -210,7 +210,7 @@ async def byte_reader(world: World, method: str) -> Any:
 # -- one stream -------------------------------------------------------------------------------------
 
 
-@case("Stream.segments", "Stream.epochs", "Stream.batch", "Stream.creation_id")
+@case("Stream.segments", "Stream.epochs", "Stream.batch", "Stream.creation_id", "Stream.properties")
 async def stream(world: World, method: str) -> Any:
     await world.with_stream()
     return getattr(world.client.stream(world.stream), method)
@@ -218,7 +218,7 @@ async def stream(world: World, method: str) -> Any:
 
 @case(
     *("Stream.scale", "Stream.split", "Stream.merge", "Stream.next_cut", "Stream.fetch_event", "Stream.read_slice"),
-    *("Stream.boundaries", "Stream.event_ends", "Stream.cut_at"),
+    *("Stream.boundaries", "Stream.event_ends", "Stream.cut_at", "Stream.set_properties"),
 )
 async def stream_with_arguments(world: World, method: str) -> Any:
     await world.with_stream(segments=2)
@@ -229,9 +229,9 @@ async def stream_with_arguments(world: World, method: str) -> Any:
         "split": [FIRST],
         "merge": [[FIRST, SegmentId(0, 1)]],
         "next_cut": ["head", 10],
-        "boundaries": [FIRST, 0, 1000, 10],
-        "event_ends": [FIRST, 0, 1000, 10],
+        **{each: [FIRST, 0, 1000, 10] for each in ("boundaries", "event_ends")},
         "cut_at": [1_700_000_000_000],
+        "set_properties": [{"time-unit": "seconds"}],
         "fetch_event": [EventPointer(StreamName.parse(world.stream), FIRST, 0, 9)],
         "read_slice": slices[:1],
     }[method]

@@ -16,6 +16,30 @@ def node(tmp_path):
         yield running
 
 
+def test_properties_are_kept_by_who_does_not_know_them(node) -> None:
+    with sarit.connect(node.controller) as client:
+        client.create_scope("s")
+        client.create_stream("s/t", tags=["blue"])
+        stream, config = client.stream("s/t"), client.stream_info("s/t").config
+        wanted = {"example.com.team": "blue", "time-unit": "seconds"}
+        assert stream.properties() == {}
+        assert stream.set_properties(wanted) == wanted
+        assert client.stream_info("s/t").config == config  # what Pravega's API answers
+        client.update_stream("s/t", segments=3, tags=["green"])
+        assert stream.properties() == wanted
+        with pytest.raises(sarit.Invalid, match="time-unit is one of"):
+            stream.set_properties({"time-unit": "weeks", "a.b": "c"})
+        with pytest.raises(sarit.Invalid, match="texts by name"):
+            stream.set_properties({"a.b": 5})  # type: ignore[dict-item]
+        assert stream.set_properties({"time-unit": None}) == {"example.com.team": "blue"}
+        client.seal_stream("s/t")
+        client.delete_stream("s/t")
+        with pytest.raises(sarit.NotFound):
+            stream.properties()
+        client.create_stream("s/t")
+        assert stream.properties() == {}
+
+
 def test_stream_lifecycle_on_a_real_node(node) -> None:
     with sarit.connect(node.controller) as client:
         assert client.create_scope("demo")

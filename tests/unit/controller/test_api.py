@@ -65,6 +65,9 @@ OWN_CALLS = (
     "changeQuotas",
     "quotaUse",
     "creationId",
+    "dropSubscriber",
+    "streamProperties",
+    "changeStreamProperties",
 )
 
 

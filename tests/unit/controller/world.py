@@ -36,6 +36,7 @@ DECODERS: dict[bytes, Callable[[bytes], Any]] = {
     b"k/": codec.decode_table,
     b"t/": lambda value: value,
     b"o/i": codec.decode_creation,
+    b"o/p": codec.decode_properties,
     b"o/e": codec.decode_chunk,
     b"o/b": codec.decode_subscriber,
     b"o/c": codec.decode_cut,

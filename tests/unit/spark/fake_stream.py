@@ -40,6 +40,7 @@ class FakeStream:
         self.history = [{A: KeyRange(0.0, 0.5), B: KeyRange(0.5, 1.0)}]
         self.noted = []
         self.record = {}
+        self.stated = {"time-unit": "milliseconds"}
         self.unknown = set()  # segments of an earlier stream of the name
         self.creation = bytes(16)  # None: a server without ids
 
@@ -93,6 +94,9 @@ class FakeStream:
 
     def creation_id(self):
         return self.creation
+
+    def properties(self):
+        return self.stated
 
     def epochs(self):
         return self.history
@@ -161,7 +165,7 @@ class FakeSource:
 class Missing:
     """A stream that does not exist (any more)."""
 
-    boundaries = batches = event_ends = epochs = cut_at = marks = watermarks = None
+    boundaries = batches = event_ends = epochs = cut_at = marks = watermarks = properties = None
 
     def __init__(self, name):
         self.stream = name

@@ -48,6 +48,18 @@ def test_times_of_a_micro_batch_are_those_of_passed_watermarks(stream):
     assert end["times"] == {"s/t": 4000}
 
 
+@pytest.mark.parametrize(("stated", "lower"), [({"time-unit": "seconds"}, 1_790_000_000_000), ({}, 1_790_000_000)])
+def test_times_of_another_unit_are_refused(stream, stated, lower):
+    stream.events |= {A: [10] * 10, B: [10] * 10}
+    stream.stated, stream.lowers = stated, [(lower, {A: 20, B: 30})]
+    planner = planner_of(options(), stream)
+    begin = planner.initial()
+    with pytest.raises(Invalid, match="no notedTime"):
+        take(planner, begin)
+    stream.stated = {"time-unit": "milliseconds"}
+    assert take(planner, begin)[0]["times"] == {"s/t": lower}
+
+
 def test_times_follow_a_scale(stream):
     stream.events |= {A: [10] * 10, B: [10] * 10}
     stream.lowers = [(1000, {A: 0, B: 100})]

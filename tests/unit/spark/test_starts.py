@@ -95,6 +95,24 @@ def test_time_is_a_watermark_where_writers_noted_times(stream):
     assert at(stream, "-4s") == {A: 0, B: 10}
 
 
+@pytest.mark.parametrize(("unit", "noted"), [(None, NOW // 1000), (None, NOW * 1000), ("seconds", NOW), ("none", NOW)])
+def test_noted_times_of_another_unit_are_refused_where_they_meet_the_clock(stream, unit, noted):
+    stream.stated = {} if unit is None else {"time-unit": unit}
+    stream.noted = [(noted, {A: 10, B: 0})]
+    for option in ("start", "end"):
+        with pytest.raises(Invalid, match="time-unit"):
+            at(stream, "-10 minutes", option)
+    assert at(stream, "head") == {A: 0, B: 0}
+    stream.stated = {"time-unit": "milliseconds"}
+    at(stream, "-10 minutes")
+
+
+def test_plain_times_of_today_are_milliseconds(stream):
+    stream.stated = {}
+    stream.noted = [(NOW - 5000, {A: 10, B: 0})]
+    assert at(stream, "-2s") == {A: 10, B: 0}
+
+
 def count_after(stream, position):
     """How many events come after a position, its successors included."""
     entered = {s: 0 for segment in stream.sealed if segment in position for s in stream.next[segment]}

@@ -11,6 +11,7 @@ import click
 from sarit.cli.names import STREAM
 from sarit.cli.options import controller_option, count_of
 from sarit.cli.pipes import end_interrupted
+from sarit.cli.transfer import stream_properties
 from sarit.cli.transfer.limits import EXPORT_NOTE_BYTES
 from sarit.cli.transfer.output import LinesOutput, PartsOutput
 from sarit.cli.transfer.progress import Noted, Shown
@@ -80,6 +81,8 @@ async def _export(name: StreamName, file: str, form: str, start: str, end: str, 
             file, raw=form == "raw", noted=written
         )  # fmt: skip
         if written is None:
+            if file != "-":
+                stream_properties.write(file, await client.stream(name).properties())
             noted.write({**before, "output": output.note() or {"parts": 0}})
         return await _copy(client, name, output, noted, before)
 

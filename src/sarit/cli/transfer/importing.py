@@ -14,7 +14,7 @@ import click
 from sarit.cli.names import STREAM
 from sarit.cli.options import controller_option, count_of
 from sarit.cli.pipes import TOO_LONG, end_interrupted
-from sarit.cli.transfer import parquet_format, raw_format
+from sarit.cli.transfer import parquet_format, raw_format, stream_properties
 from sarit.cli.transfer.exporting import format_of
 from sarit.cli.transfer.limits import (
     FILE_BEGIN_BYTES,
@@ -79,10 +79,14 @@ async def _import(
     described = {"stream": str(name), "file": _described(file), "format": form}
     noted = Noted(None if path is None else Path(path), described)
     before = noted.read()
+    exported = stream_properties.read(file) if create else {}
     async with await aio.connect(controller) as client:
         if create:
             await client.create_scope(name.scope)
             await client.create_stream(name)
+            present = await client.stream(name).properties()
+            if missing := {each: value for each, value in exported.items() if each not in present}:
+                await client.stream(name).set_properties(missing)
         noted.belongs_to(await client.stream(name).creation_id())
         writer = client.transactional_writer(name)
         done = await _settled(writer, before, noted) if before else 0

@@ -21,3 +21,5 @@ IMPORT_READ_BYTES: Final = MIB
 # By which an import knows its file.
 FILE_BEGIN_BYTES: Final = 4 * KIB
 TRANSFER_SHOW_SECONDS: Final = 0.5
+# All that a stream may have, and the quotes of JSON.
+MAX_PROPERTIES_FILE_BYTES: Final = 512 * KIB

@@ -12,7 +12,7 @@ from sarit.client.core.guard import guarded
 from sarit.client.reader import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -132,6 +132,19 @@ class Stream:
 
         None from a server that has no such call.  Raises NotFound."""
         return self._run(self._inner.creation_id())
+
+    def properties(self) -> dict[str, str]:
+        """What is known of its content, as `set_properties` set it; empty where the server has no such call.
+
+        Raises NotFound."""
+        return self._run(self._inner.properties())
+
+    def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """Set properties, all or none, remove those that are None, and leave the others; all of them afterwards.
+
+        `time-unit` says in which unit its writers note times: `milliseconds` (since 1970), `seconds`, `microseconds`,
+        `nanoseconds` or `none`.  A name of your own has a dot.  Raises NotFound, Invalid."""
+        return self._run(self._inner.set_properties(changes))
 
     def cut_at(self, time_ms: int) -> StreamCut:
         """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.

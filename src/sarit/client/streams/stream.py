@@ -11,13 +11,13 @@ from sarit.client.core.iteration import Resumed
 from sarit.client.core.segments import resolve_cut
 from sarit.client.groups import calls
 from sarit.client.reader import batch, boundaries, pointers
-from sarit.client.streams import history, scaling
+from sarit.client.streams import history, properties, scaling
 from sarit.client.streams.event_time import TimeWindows
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     import pyarrow as pa
 
@@ -143,6 +143,19 @@ class Stream:
 
         None from a server that has no such call.  Raises NotFound."""
         return await creation_id(self._session, self.name.scope, stream=self.name.stream)
+
+    async def properties(self) -> dict[str, str]:
+        """What is known of its content, as `set_properties` set it; empty where the server has no such call.
+
+        Raises NotFound."""
+        return await properties.read(self._session, self.name)
+
+    async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """Set properties, all or none, remove those that are None, and leave the others; all of them afterwards.
+
+        `time-unit` says in which unit its writers note times: `milliseconds` (since 1970), `seconds`, `microseconds`,
+        `nanoseconds` or `none`.  A name of your own has a dot.  Raises NotFound, Invalid."""
+        return await properties.change(self._session, self.name, changes)
 
     async def cut_at(self, time_ms: int) -> StreamCut:
         """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.

@@ -275,6 +275,17 @@ def decode_creation(data: bytes) -> CreationRecord:
     return _decode(data, lambda c: CreationRecord(c.compact_long(), c.take(CREATION_ID_BYTES)))
 
 
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """`decode_properties` inverted."""
+    parts = (pack_text(name) + pack_text(value) for name, value in sorted(properties.items()))
+    return _VERSION + pack_int(len(properties)) + b"".join(parts)
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """The properties of a stream."""
+    return _decode(data, lambda c: {c.text(): c.text() for _ in range(c.compact_int())})
+
+
 def is_deleting(value: bytes) -> bool:
     """Whether the record of a stream, group or table is in state DELETING."""
     # By the second byte alone: a page of names reads a thousand records.

@@ -55,6 +55,14 @@ class SaritServiceBase(abc.ABC):
     async def dropSubscriber(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.DropSubscriberRequest, sarit.rpc.generated.sarit_pb2.DropSubscriberResponse]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def streamProperties(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.StreamPropertiesRequest, sarit.rpc.generated.sarit_pb2.StreamPropertiesResponse]') -> None:
+        pass
+
+    @abc.abstractmethod
+    async def changeStreamProperties(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.sarit_pb2.ChangeStreamPropertiesRequest, sarit.rpc.generated.sarit_pb2.StreamPropertiesResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/sarit.v1.SaritService/cutAt': grpclib.const.Handler(
@@ -116,6 +124,18 @@ class SaritServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 sarit.rpc.generated.sarit_pb2.DropSubscriberRequest,
                 sarit.rpc.generated.sarit_pb2.DropSubscriberResponse,
+            ),
+            '/sarit.v1.SaritService/streamProperties': grpclib.const.Handler(
+                self.streamProperties,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.StreamPropertiesRequest,
+                sarit.rpc.generated.sarit_pb2.StreamPropertiesResponse,
+            ),
+            '/sarit.v1.SaritService/changeStreamProperties': grpclib.const.Handler(
+                self.changeStreamProperties,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.sarit_pb2.ChangeStreamPropertiesRequest,
+                sarit.rpc.generated.sarit_pb2.StreamPropertiesResponse,
             ),
         }
 
@@ -182,4 +202,16 @@ class SaritServiceStub:
             '/sarit.v1.SaritService/dropSubscriber',
             sarit.rpc.generated.sarit_pb2.DropSubscriberRequest,
             sarit.rpc.generated.sarit_pb2.DropSubscriberResponse,
+        )
+        self.streamProperties = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/streamProperties',
+            sarit.rpc.generated.sarit_pb2.StreamPropertiesRequest,
+            sarit.rpc.generated.sarit_pb2.StreamPropertiesResponse,
+        )
+        self.changeStreamProperties = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/sarit.v1.SaritService/changeStreamProperties',
+            sarit.rpc.generated.sarit_pb2.ChangeStreamPropertiesRequest,
+            sarit.rpc.generated.sarit_pb2.StreamPropertiesResponse,
         )

@@ -205,3 +205,41 @@ class DropSubscriberResponse(_message.Message):
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     dropped: bool
     def __init__(self, dropped: _Optional[bool] = ...) -> None: ...
+
+class StreamPropertiesRequest(_message.Message):
+    __slots__ = ("scope", "stream")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    stream: str
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class StreamPropertiesResponse(_message.Message):
+    __slots__ = ("properties",)
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ChangeStreamPropertiesRequest(_message.Message):
+    __slots__ = ("scope", "stream", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    stream: str
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...

@@ -36,6 +36,9 @@ class StreamAccess(Protocol):
     def creation_id(self) -> bytes | None:
         """What tells the stream from others of its name; None from a server that has no such call."""
 
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the stream; none from a server that has no such call."""
+
     def epochs(self) -> Sequence[Mapping[SegmentId, KeyRange]]:
         """The segments of each epoch with their parts of the key space, from the oldest that holds data."""
 

@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from sarit.client.streams.watermarks import is_behind
+from sarit.core.properties import require_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,11 +39,16 @@ class NotedTimes:
         self._access = access
         self._marks: deque[Watermark] = deque()
         self._read_to: StreamCut | None = None
+        self._checked = False  # whether the times are milliseconds
         self._ranges: Mapping[SegmentId, KeyRange] = {}
 
     def lower(self, position: Position, before: int | None) -> int | None:
-        """The stream's watermark at a position, in ms; `before`: at an earlier one.  Raises NotFound."""
-        marks, self._read_to = self._access.watermarks(self._read_to)
+        """The stream's watermark at a position, in ms; `before`: at an earlier one.  Raises NotFound, Invalid."""
+        marks, read_to = self._access.watermarks(self._read_to)
+        if marks and not self._checked:
+            require_milliseconds(self._access.properties(), marks[-1].lower, self._access.stream)
+            self._checked = True
+        self._read_to = read_to
         self._marks.extend(marks)
         here = self._with_ranges(position)
         if len(here) < len(position):

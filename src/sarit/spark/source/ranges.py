@@ -129,6 +129,7 @@ class TruncationGuard:
         self.boundaries = access.boundaries
         self.epochs = access.epochs
         self.creation_id = access.creation_id
+        self.properties = access.properties
         self.cut_at = access.cut_at
         self.marks = access.marks
         self.watermarks = access.watermarks

@@ -13,7 +13,8 @@ A time means one cut, whether it is a start or an end: two reads that meet at a 
 In a stream whose writers note times (`writer.note_time`), it is the last watermark whose times all lie before it: every
 event at or after the time comes behind the cut.  In any other stream it is the node's record of when offsets were
 reached: every event appended at or after the time comes behind the cut.  Both are rounded down, to the step of the
-watermarks or of the record.  What retention has removed is not asked for: such a time means the head.
+watermarks or of the record.  What retention has removed is not asked for: such a time means the head.  Noted times in
+another unit than milliseconds are refused (`core/properties.py`): beside the clock's they would skip fresh events.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from sarit.core.cuts import UNBOUNDED_TEXT, StreamCut, from_text
 from sarit.core.errors import Invalid
 from sarit.core.limits import SPARK_LAST_EVENTS_BYTES
 from sarit.core.names import StreamName
+from sarit.core.properties import require_milliseconds
 from sarit.core.times import parse_time
 
 if TYPE_CHECKING:
@@ -140,6 +142,7 @@ def _at_time(time_ms: int, access: StreamAccess) -> Position:
     if not marks:
         found = access.cut_at(time_ms)
     else:
+        require_milliseconds(access.properties(), marks[-1][0], access.stream)
         earlier = [position for upper, position in marks if upper < time_ms]
         if not earlier:
             return access.cut(HEAD)

@@ -170,6 +170,18 @@ def test_a_plain_stream_is_small():
     assert len(codec.encode_stream(record)) < 100
 
 
+def test_properties_have_the_bytes_of_their_page():
+    data = bytes.fromhex("02010009 74696d652d756e6974 00077365636f6e6473")
+    assert codec.encode_properties({"time-unit": "seconds"}) == data
+    assert codec.decode_properties(data) == {"time-unit": "seconds"}
+    two = {"a.b": "ä", "c.d": ""}
+    assert codec.encode_properties(dict(reversed(two.items()))) == codec.encode_properties(two)
+    assert codec.decode_properties(codec.encode_properties(two)) == two
+    for wrong in (data[:-1], data + b"\0", b"\3" + data[1:], b"\x02\xff\xff\xff\xff"):
+        with pytest.raises(Corrupt):
+            codec.decode_properties(wrong)
+
+
 def test_creation_id_has_the_bytes_of_its_page_and_is_derived_where_there_is_none():
     record = CreationRecord(3, bytes(range(16)))
     data = bytes.fromhex("0203000102030405060708090a0b0c0d0e0f")

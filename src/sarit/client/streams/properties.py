@@ -1,0 +1,40 @@
+"""Properties of a stream, over the calls of Sarit's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.client.core.controller import UnknownCall
+from sarit.core.properties import check_change
+from sarit.rpc.generated import sarit_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.client.core.session import Session
+    from sarit.core.names import StreamName
+
+
+async def read(session: Session, stream: StreamName) -> dict[str, str]:
+    """The properties; none from a server that has no such call.  Raises NotFound."""
+    controller = session.controller
+    request = pb.StreamPropertiesRequest(scope=stream.scope, stream=stream.stream)
+    try:
+        reply = await session.with_retry(
+            lambda: controller.named(stream, controller.sarit_stub.streamProperties, request)
+        )
+    except UnknownCall:
+        return {}
+    return dict(sorted(reply.properties.items()))
+
+
+async def change(session: Session, stream: StreamName, changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Set properties, or remove those that are None; all of them afterwards.  Raises NotFound, Invalid."""
+    controller = session.controller
+    wanted = {name: "" if value is None else value for name, value in changes.items()}
+    check_change(wanted)
+    request = pb.ChangeStreamPropertiesRequest(scope=stream.scope, stream=stream.stream, properties=wanted)
+    reply = await session.with_retry(
+        lambda: controller.named(stream, controller.sarit_stub.changeStreamProperties, request)
+    )
+    return dict(sorted(reply.properties.items()))
