@@ -83,7 +83,7 @@ class StreamFollower:
     def __init__(self, access: StreamAccess, *, fail: bool) -> None:
         self.access = TruncationGuard(access, fail=fail)
         self.created: bytes | None = None
-        self._identified = False
+        self.identified = False
         self.noted = NotedTimes(self.access)
         self._fail = fail
 
@@ -115,11 +115,10 @@ class StreamFollower:
         return {segment: max(position[segment], min(end, bounds[segment])) for segment, end in ends.items()}
 
     def identify(self) -> None:
-        """Read the creation id once; not of a stream that is missing."""
-        if not self._identified:
-            with suppress(NotFound):
-                self.created = self.access.creation_id()
-                self._identified = True
+        """Read the creation id; not of a stream that is missing."""
+        with suppress(NotFound):
+            self.created = self.access.creation_id()
+            self.identified = True
 
     def _successors(self, done: Iterable[SegmentId]) -> dict[SegmentId, dict[SegmentId, frozenset[SegmentId]]]:
         try:
@@ -253,7 +252,9 @@ class QueryPlanner:
 
     def _identify(self, streams: Iterable[StreamName]) -> None:
         """Read the creation ids that are not known yet."""
-        self._source.at_once([self.follower(stream).identify for stream in streams])
+        unknown = [each for each in map(self.follower, streams) if not each.identified]
+        if unknown:
+            self._source.at_once([each.identify for each in unknown])
 
     def _created(self, streams: Iterable[StreamName]) -> dict[StreamName, bytes]:
         """The creation ids that are known."""
