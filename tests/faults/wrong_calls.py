@@ -70,7 +70,7 @@ CALLS = [
     ("createScope", pb.ScopeInfo(scope="s"), pb.CreateScopeStatus.SCOPE_EXISTS),
     ("deleteScope", pb.ScopeInfo(scope="nowhere"), pb.DeleteScopeStatus.SCOPE_NOT_FOUND),
     ("deleteScope", pb.ScopeInfo(scope="s"), pb.DeleteScopeStatus.SCOPE_NOT_EMPTY),
-    ("deleteScopeRecursive", pb.ScopeInfo(scope="nowhere"), pb.DeleteScopeStatus.SCOPE_NOT_FOUND),
+    ("deleteScopeRecursive", pb.ScopeInfo(scope="nowhere"), pb.DeleteScopeStatus.SUCCESS),  # as Pravega answers
     (
         "listStreamsInScope",
         pb.StreamsInScopeRequest(scope=pb.ScopeInfo(scope="nowhere")),

@@ -13,7 +13,7 @@ import sarit
 from sarit.client import aio
 from sarit.client.core.login import Tls, UserPassword
 from sarit.client.core.rules import change_rules
-from sarit.core.names import SegmentId, StreamName
+from sarit.core.names import SegmentId, StreamName, parse_segment_name
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.security.permissions import Permission, Rule
 from sarit.wire import commands as wire
@@ -103,9 +103,8 @@ class Attacker:
 
     async def _endpoint(self, segment: str) -> tuple[str, int]:
         if segment not in self._endpoints:
-            scope, _, name = segment.partition("/")
             try:
-                found = await self.client.session.controller.endpoint(StreamName(scope, name.split("/")[0]), FIRST)
+                found = await self.client.session.controller.endpoint(*parse_segment_name(segment))
             except sarit.SaritError:  # nobody tells him: any store
                 async with self.target.user("root") as root:
                     found = await root.client.session.controller.endpoint(StreamName("app", "s"), FIRST)
@@ -285,7 +284,7 @@ async def attack_a_table_as_a_group(target: Target) -> None:
         for number in range(3):  # numbers of partitions are not used twice
             partition = f"app/dave_kvtable/{number}.#epoch.0"
             said = await dave.ask(wire.UpdateTableEntries(1, partition, token, entry, -1))
-            assert said in (REFUSED, "NoSuchSegment")
+            assert said in (REFUSED, "NoSuchSegment"), said
         await root.client.tables.delete("app/dave")
     await target.grant(*rules, remove=True)
 
