@@ -141,10 +141,10 @@ CALLS = [
             ([0, 1], [(0.0, 1.0)]),
         )
     ],
-    ("scale", scale([0], [(0.0, 0.5)], NONE), Status.NOT_FOUND),
+    ("scale", scale([0], [(0.0, 0.5)], NONE), pb.ScaleResponse.FAILURE),  # as Pravega answers, here and below
     ("checkScale", pb.ScaleStatusRequest(streamInfo=STREAM, epoch=3), pb.ScaleStatusResponse.INVALID_INPUT),
     ("checkScale", pb.ScaleStatusRequest(streamInfo=STREAM, epoch=-3), pb.ScaleStatusResponse.INVALID_INPUT),
-    ("checkScale", pb.ScaleStatusRequest(streamInfo=NONE), Status.NOT_FOUND),
+    ("checkScale", pb.ScaleStatusRequest(streamInfo=NONE), pb.ScaleStatusResponse.INVALID_INPUT),
     *[("createTransaction", begin(lease), Status.INVALID_ARGUMENT) for lease in (0, -1, 9_999, 600_001, DEEP)],
     ("createTransaction", begin(LEASE, SEALED), Status.INVALID_ARGUMENT),
     ("createTransaction", begin(LEASE, NONE), Status.NOT_FOUND),
