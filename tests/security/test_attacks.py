@@ -350,7 +350,7 @@ def test_thousands_of_failed_log_ins_cost_a_hundred_checks_and_one_line(runner, 
                     await logins.caller(login.basic(f"user{number}", "a guess"), f"127.0.0.1:{number}")
             assert len(checked) == MAX_FAILED_LOGINS_OF_HOST
             with pytest.raises(sarit.Unauthenticated, match="too many wrong passwords"):
-                async with http.secured.client("bob", "a guess"):
+                async with http.secured.client("scrape", "a guess"):  # who was not here before
                     pass
             found = await _get(http, "/v1/scopes", {"Authorization": login.basic("carol", "a guess")})
             assert found.status_code == 401

@@ -6,6 +6,7 @@ from dataclasses import replace
 from sarit.store.container import metadata_cache as metadata
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.server.append_handler import AppendHandler
+from sarit.store.server.connection_quotas import ConnectionQuotas
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire import commands as wire
 from sarit.wire.frames import Append, FrameReader
@@ -119,6 +120,7 @@ async def with_segments():
     for name in (SEGMENT, OTHER):
         await container.create(name)
     connection = Connection()
+    connection.quotas = ConnectionQuotas(connection, store.quotas)
     return container, connection, AppendHandler(connection, store)
 
 
