@@ -9,8 +9,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.cli.transfer.rows import FIELDS, Document, check_known, envelope_of, flag_of, key_of, segment_of
+from sarit.cli.transfer.limits import (
+    IMPORT_READ_BYTES,
+    MAX_PARQUET_NAMES_SHOWN,
+    PARQUET_BATCH_BYTES,
+    PARQUET_HEADER_BYTES,
+)
+from sarit.cli.transfer.parquet_pages import dictionary_columns, rows_at_a_time
+from sarit.cli.transfer.rows import FIELDS, Document, check_known, envelope_of, flag_of, key_of, segment_of, shown
 from sarit.core.errors import Invalid
+from sarit.core.limits import MAX_EVENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +26,8 @@ if TYPE_CHECKING:
     from sarit.cli.transfer.rows import Row
 
 PART_NAMES: Final = "part-*.parquet"
-_BATCH_ROWS: Final = 10_000
+_NO_HEADERS: Final = "its headers are no list of structs with a name and a value"
+_SHOWN: Final = 500
 
 
 def part_name(number: int) -> str:
@@ -87,31 +96,103 @@ def rows(path: str, *, drop_unknown: bool = False) -> Iterator[Row]:
 
 def _rows_of(path: Path, *, drop_unknown: bool) -> Iterator[Row]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     at = 0
     try:
-        with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            if "event" not in names:
-                raise Invalid(f"{path.name} has no column event: it has {', '.join(names)}")
-            if len(set(names)) < len(names):
-                raise Invalid(f"{path.name} has two columns of one name: {', '.join(names)}")
-            if not drop_unknown:
-                check_known(names, FIELDS)
-            for batch in file.iter_batches(_BATCH_ROWS, columns=[name for name in FIELDS if name in names]):
-                # As numbers: not every time is one of Python's.
+        for batch in _batches(path, drop_unknown=drop_unknown):
+            for found in batch.to_pylist():
+                yield _document(found).row()
+                at += 1
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        raise Invalid(f"{path.name}, row {at}: {str(error)[:_SHOWN]}") from None
+    except Invalid as error:
+        raise Invalid(f"{path.name}, row {at}: {error}") from None
+
+
+def _batches(path: Path, *, drop_unknown: bool) -> Iterator[Any]:
+    """The rows of a file in batches of bounded size, their times as numbers: not every time is one of Python's."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        names = _checked_names(path, file.schema_arrow, drop_unknown=drop_unknown)
+        leaves = [leaf for leaf in range(len(file.schema)) if file.schema.column(leaf).path.partition(".")[0] in names]
+        repeated = dictionary_columns(file, leaves)
+        metadata = file.metadata
+        with path.open("rb") as pages:
+            sizes = [rows_at_a_time(pages, file, group, leaves, repeated) for group in range(metadata.num_row_groups)]
+    with pq.ParquetFile(
+        path, metadata=metadata, read_dictionary=repeated, pre_buffer=False, buffer_size=IMPORT_READ_BYTES
+    ) as file:
+        for group, size in enumerate(sizes):
+            for batch in file.iter_batches(size, row_groups=[group], columns=names, use_threads=False):
                 if "event_time" in batch.schema.names:
                     place = batch.schema.names.index("event_time")
                     times = batch.column(place).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
                     batch = batch.set_column(place, "event_time", times)
-                for found in batch.to_pylist():
-                    yield _document(found).row()
-                    at += 1
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
-        raise Invalid(f"{path.name}, row {at}: {error}") from None
-    except Invalid as error:
-        raise Invalid(f"{path.name}, row {at}: {error}") from None
+                yield from _pieces(batch)
+
+
+def _checked_names(path: Path, schema: Any, *, drop_unknown: bool) -> list[str]:
+    """The columns to read.  Raises Invalid."""
+    import pyarrow as pa
+
+    names = schema.names
+    listed = ", ".join(shown(name)[1:-1] for name in names[:MAX_PARQUET_NAMES_SHOWN])
+    if "event" not in names:
+        raise Invalid(f"{path.name} has no column event: it has {listed}")
+    if len(set(names)) < len(names):
+        raise Invalid(f"{path.name} has two columns of one name: {listed}")
+    if not drop_unknown:
+        check_known(names, FIELDS)
+    for name in FIELDS:
+        if name in names and pa.types.is_nested(schema.field(name).type):
+            if name != "headers":
+                raise Invalid(f"its {name} is no single value")
+            _check_headers(schema.field(name).type)
+    return [name for name in FIELDS if name in names]
+
+
+def _check_headers(found: Any) -> None:
+    import pyarrow as pa
+
+    header = found.value_type if pa.types.is_list(found) or pa.types.is_large_list(found) else None
+    if (
+        header is None
+        or not pa.types.is_struct(header)
+        or sorted(field.name for field in header) != ["name", "value"]
+        or any(pa.types.is_nested(field.type) for field in header)
+    ):
+        raise Invalid(_NO_HEADERS)
+
+
+def _pieces(batch: Any) -> Iterator[Any]:
+    """The batch in parts that are small as Python's objects.  Raises Invalid for a row that cannot be an event."""
+    size = sum(_object_bytes(column) for column in batch.columns)
+    if size <= PARQUET_BATCH_BYTES:
+        yield batch
+    elif batch.num_rows == 1:
+        raise Invalid(f"it takes {size} bytes, and an event has at most {MAX_EVENT_BYTES}")
+    else:
+        half = batch.num_rows // 2
+        yield from _pieces(batch.slice(0, half))
+        yield from _pieces(batch.slice(half))
+
+
+def _object_bytes(array: Any) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        if not (pa.types.is_binary(array.type.value_type) or pa.types.is_string(array.type.value_type)):
+            return int(array.indices.nbytes + array.dictionary.nbytes)
+        lengths = pc.binary_length(array.dictionary).cast(pa.int64())
+        return int(pc.sum(lengths.take(array.indices)).as_py() or 0)
+    if pa.types.is_struct(array.type):
+        return PARQUET_HEADER_BYTES * len(array) + sum(map(_object_bytes, array.flatten()))
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return _object_bytes(array.flatten())
+    return int(array.nbytes)
 
 
 def _document(found: dict[str, Any]) -> Document:
@@ -124,7 +205,7 @@ def _document(found: dict[str, Any]) -> Document:
     if headers is not None and not (
         isinstance(headers, list) and all(isinstance(one, dict) and one.keys() == {"name", "value"} for one in headers)
     ):
-        raise Invalid("its headers are no list of structs with a name and a value")
+        raise Invalid(_NO_HEADERS)
     return Document(
         event, key_of(found.get("key")), found.get("event_time"),
         tuple((one["name"], one["value"]) for one in headers or ()),
