@@ -21,6 +21,8 @@ from sarit.node.settings import NodeConfig
 from sarit.node.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
+from sarit.store.server.internal_handler import InternalHandler
+from simulation.actors.links import SECRET
 from simulation.backup_port import offer_backups
 from simulation.objects import ProcessChunks
 from simulation.quotas import change_quotas
@@ -191,6 +193,7 @@ class Cluster:
         process.on_death(self.indexes.crash)
         claim, storage, logs = await self.claim(process)
         node = Node(self.config(), process.env, logs, self.indexes, storage)
+        node.server.internal = InternalHandler(node.store, SECRET)
         if not options.quotas:  # one request less in two seconds
             node.controller.quotas.apply = None
         await node.start(claim)

@@ -29,6 +29,7 @@ from sarit.store.health import HealthState
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
+from simulation.actors.links import SECRET
 from simulation.backup_port import offer_backups
 from simulation.checked_logs import CheckedLogs, LogHistories
 from simulation.cluster import CONTROLLER_PORT, STORE_PORT, Cluster
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from simulation.services import Connected
     from simulation.world import Machine, Process, World
 
-_SECRET: Final = b"of the simulated installation"
 _START_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.05
 _EARLIER: Final = 0.5  # of the starts of stores, in seeds with two versions
@@ -208,7 +208,7 @@ class Fleet(Cluster):
         await segments.start()
         config = NodeConfig("/data", store.machine.address)
         meters = LoadMeters(segments, process.env.clock, self.options.times().scaling)
-        internal = InternalHandler(segments, _SECRET, meters)
+        internal = InternalHandler(segments, SECRET, meters)
         meters.request_scaling = internal.request_scaling
         if self.options.earlier_versions and self._versions.random() < _EARLIER:
             self.trace.note("fault", f"{store.name} is of an earlier version")
@@ -235,7 +235,7 @@ class Fleet(Cluster):
             asyncio.get_running_loop().call_soon(end, context=self._context)
             return
         one.controller = made = ClusterController(
-            connected.registers, connected.members, process.env, _SECRET, options.containers, options.stores,
+            connected.registers, connected.members, process.env, SECRET, options.containers, options.stores,
             options.times(), connected.lease_seconds,
         )  # fmt: skip
         if not options.quotas:

@@ -117,7 +117,7 @@ class Run:
         self.cluster = Fleet(world, options) if options.stores else Cluster(world, options)
         self.history = History(world.trace)
         self.segments = [f"sim/stream/{number}.#epoch.0" for number in range(options.segments)]
-        self.tables = [f"sim/table-{number}" for number in range(2)] if options.table_clients else []
+        self.tables = [f"sim/table-{number}_kvtable/0.#epoch.0" for number in range(2)] if options.table_clients else []
         self.streams = Streams(self.cluster)
         self.registers = Registers(self.cluster)
         self.transactions = Transactions(self.cluster, self.history, self.segments)
@@ -183,7 +183,7 @@ class Run:
                 raise error
 
     async def _create(self) -> None:
-        link = Link(self.cluster, self.cluster.rng("create"), "create")
+        link = Link(self.cluster, self.cluster.rng("create"), "create", as_controller=True)
         for segment in self.segments + self.registers.segments:
             create = partial(wire.CreateSegment, segment=segment, target_rate=0, scale_type=0, token="")
             await link.retry_forever(partial(link.ask, create))

@@ -71,8 +71,8 @@ what one may read. With READ one deletes the groups that one has created, and re
 """
 _TEXT_OF_COMMANDS: Final = """\
 Commands of the wire, with the token that the controller gives for the name, by the segment that they are about. What is
-`-` in all columns is for the processes of the installation. Where there are no users, all but the column of the system
-is open to everybody who reaches the port.
+`-` in all columns is for the processes of the installation. Where there are no users, a change that is `-` here is
+refused as well, and so is all of the system; everything else is open to everybody who reaches the port.
 """
 
 

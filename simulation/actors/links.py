@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ANSWER_SECONDS: Final = 30.0
+SECRET: Final = b"of the simulated installation"
 _CONNECT_SECONDS: Final = 5.0
 _READS: Final = (
     wire.GetStreamSegmentInfo, wire.GetSegmentAttribute, wire.ReadSegment, wire.LocateOffset, wire.GetTableSegmentInfo,
@@ -29,9 +30,10 @@ class SentAwayError(Unavailable):
 
 
 class Link:
-    """Connects when asked to."""
+    """Connects when asked to; `as_controller`: makes requests that are refused to clients."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random, name: str) -> None:
+    def __init__(self, cluster: Cluster, rng: random.Random, name: str, *, as_controller: bool = False) -> None:
+        self._as_controller = as_controller
         self._cluster = cluster
         self._rng = rng
         self._name = name
@@ -49,6 +51,8 @@ class Link:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     _, made = await self._cluster.clients.env.network.connect(lambda: Connection(self._name), *address)
                     await made.greeted
+                    if self._as_controller:
+                        await made.ask(lambda request: wire.Introduce(request, SECRET))
                 self._connections[address] = made
                 continue
             except (OSError, Unavailable, TimeoutError):
@@ -65,6 +69,8 @@ class Link:
         except TimeoutError:
             connection.abort("no answer")
             raise Unavailable("no answer") from None
+        if isinstance(answer, wire.OutcomeUnknown):
+            raise Unavailable(answer.message)
         if isinstance(answer, wire.WrongHost):
             self._cluster.trace.probe("wrong_host")
             raise SentAwayError("another store has the segment")

@@ -54,7 +54,7 @@ class Committer:
         self._cluster = transactions.cluster
         self._name = f"transactions {number}"
         self._rng = self._cluster.rng(self._name)
-        self._link = Link(self._cluster, self._rng, self._name)
+        self._link = Link(self._cluster, self._rng, self._name, as_controller=True)
 
     async def run(self) -> None:
         """A drawn number of transactions."""

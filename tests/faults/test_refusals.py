@@ -26,6 +26,7 @@ from tests.unit.store.server.test_connection import append_end, raw
 
 SEGMENT = "s/t/0.#epoch.0"
 MISSING = "s/t/9.#epoch.0"
+TRANSIENT = f"{SEGMENT}#transient.{'a' * 32}.{'b' * 32}"
 WRITER = b"w" * 16
 
 
@@ -174,13 +175,13 @@ def test_stale_transactions_and_groups_are_refused(node) -> None:
 ATTRIBUTE = b"a" * 16
 # (request, expected reply without its texts)
 REQUESTS = [
-    (wire.CreateSegment(1, SEGMENT, 0, 0, "", 0), wire.SegmentAlreadyExists(1, SEGMENT, "")),
+    (wire.CreateSegment(1, SEGMENT, 0, 0, "", 0), wire.AuthTokenCheckFailed),
     (wire.SetupAppend(1, WRITER, MISSING, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
     (wire.GetStreamSegmentInfo(1, MISSING, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
     (wire.GetSegmentAttribute(1, MISSING, ATTRIBUTE, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
     (wire.UpdateSegmentAttribute(1, MISSING, ATTRIBUTE, 5, 6, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
     (wire.UpdateSegmentAttribute(1, SEGMENT, ATTRIBUTE, 5, 6, ""), wire.SegmentAttributeUpdated(1, False)),
-    (wire.UpdateSegmentPolicy(1, MISSING, 0, 0, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
+    (wire.UpdateSegmentPolicy(1, SEGMENT, 0, 0, ""), wire.AuthTokenCheckFailed),
     (wire.LocateOffset(1, MISSING, 0, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
     (wire.ReadSegment(MISSING, 7, 10, "", 1), wire.NoSuchSegment(1, MISSING, "", 7)),
     (wire.ReadSegment(SEGMENT, 7, 10, "", 1), wire.SegmentIsTruncated(1, SEGMENT, 100, "", 7)),
@@ -190,14 +191,17 @@ REQUESTS = [
     (wire.TruncateSegment(1, SEGMENT, -1, ""), wire.SegmentIsTruncated),
     (wire.TruncateSegment(1, MISSING, 0, ""), wire.NoSuchSegment(1, MISSING, "", 0)),
     (wire.SealSegment(1, MISSING, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
-    (wire.DeleteSegment(1, MISSING, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
-    (wire.MergeSegments(1, SEGMENT, MISSING, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
-    (wire.MergeSegments(1, MISSING, SEGMENT, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
+    (wire.DeleteSegment(1, SEGMENT, ""), wire.AuthTokenCheckFailed),
+    (wire.MergeSegments(1, SEGMENT, MISSING, ""), wire.AuthTokenCheckFailed),
+    (wire.MergeSegments(1, SEGMENT, TRANSIENT, ""), wire.NoSuchSegment(1, TRANSIENT, "", -1)),
+    (wire.MergeSegmentsBatch(1, SEGMENT, (TRANSIENT,), ""), wire.AuthTokenCheckFailed),
+    (wire.CreateTableSegment(1, "s/new_kvtable/0.#epoch.0", "", key_length=8), wire.AuthTokenCheckFailed),
+    (wire.DeleteTableSegment(1, "s/k_kvtable/0.#epoch.0", False, ""), wire.AuthTokenCheckFailed),
     (wire.CreateTransientSegment(1, WRITER, MISSING, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
     (wire.GetTableSegmentInfo(1, SEGMENT, ""), wire.ErrorMessage),
     (wire.ReadTable(1, SEGMENT, "", (wire.TableKey(b"k"),)), wire.ErrorMessage),
     (wire.GetTableSegmentInfo(1, MISSING, ""), wire.NoSuchSegment(1, MISSING, "", -1)),
-    (wire.CreateSegment(1, "", 0, 0, "", 0), wire.ErrorMessage),
+    (wire.CreateTableSegment(1, "", ""), wire.AuthTokenCheckFailed),
 ]
 
 
@@ -215,7 +219,7 @@ def test_wrong_requests_get_their_reply_and_change_nothing(node) -> None:
                 assert await looking.everything() == before, request
             # A name beyond every bound is refused as it is read: its connection ends.
             long = await bare(node.store)
-            long.send(wire.encode(wire.CreateSegment(1, "x" * 65_000, 0, 0, "", 0)))
+            long.send(wire.encode(wire.SealSegment(1, "x" * 65_000, "")))
             await ends(long)
             assert await looking.everything() == before
             # Zeros as plain UTF-8 has them: Java's form, in which names are echoed, would need two bytes for each.

@@ -400,7 +400,7 @@ def test_token_of_a_controller_of_the_version_before_opens_what_it_names():
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_tables_of_the_system_are_closed_where_there_are_no_users(name):
+def test_where_there_are_no_users_a_client_changes_what_clients_have_to(name):
     class Connection:
         sent: ClassVar[list[bytes]] = []
 
@@ -410,14 +410,20 @@ def test_tables_of_the_system_are_closed_where_there_are_no_users(name):
         def close(self) -> None:
             pass
 
-    connection = Connection()
+    connection, reads = Connection(), name.startswith(("Read", "Get", "Locate"))
+    for kind, (_, segment) in SEGMENTS.items():
+        served = NO_TOKENS.admit(_command(name, "", segment), connection)
+        assert served == (kind in COMMANDS[name] or (reads and not segment.startswith("_system"))), kind
+        assert NO_TOKENS.groups_alone == (name in ("CreateTableSegment", "DeleteTableSegment"))
+    if name == "CreateTableSegment":
+        assert not NO_TOKENS.admit(replace(_command(name, "", "app/s_kvtable/0.#epoch.0"), key_length=8), connection)
+    connection.sent.clear()
     for table in ("_system/_tables/access", "_system/_tables/app/0011223344556677", "_system/s/0.#epoch.0"):
         assert not NO_TOKENS.admit(_command(name, "", table), connection)
     assert len(connection.sent) == 3
     if name == "MergeSegments":
-        merge = replace(_command(name, ""), source="_system/_tables/access")
-        assert not NO_TOKENS.admit(merge, connection)
-    assert NO_TOKENS.admit(_command(name, ""), connection)
+        for source in ("_system/_tables/access", "app/s/1.#epoch.0"):
+            assert not NO_TOKENS.admit(replace(_command(name, ""), source=source), connection)
 
 
 def test_merge_is_of_a_segment_and_its_own_transient_one():

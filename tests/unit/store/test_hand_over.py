@@ -13,12 +13,13 @@ from sarit.env.real import RealNetwork
 from sarit.store import hosted
 from sarit.store.health import HealthState
 from sarit.store.server import held_requests
+from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
 from sarit.wire import commands as wire
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer, memory_env, read_all
-from tests.unit.store.server.test_connection import WRITER, Client, append_end
+from tests.unit.store.server.test_connection import SECRET, WRITER, Client, append_end
 
 NAME = "scope/stream/0.#epoch.0"
 NUMBER = container_of(NAME, 2)
@@ -47,7 +48,7 @@ class Peer:
         self.released, self.fenced = [], []
         self.store.on_released = self.released.append
         self.store.on_fenced = lambda number, version: self.fenced.append((number, version))
-        self.listener = StoreListener(self.store)
+        self.listener = StoreListener(self.store, internal=InternalHandler(self.store, SECRET))
 
     async def start(self):
         await self.store.start()
@@ -63,6 +64,11 @@ class Peer:
     async def client(self, version=17):
         client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
         await client.ask(wire.Hello(version, 5))
+        return client
+
+    async def controller(self):
+        client = await self.client()
+        await client.ask(wire.Introduce(1, SECRET))
         return client
 
 
@@ -90,7 +96,7 @@ def run(test):
 
 async def writer_at(peer, **options):
     client = await peer.client(**options)
-    await client.ask(wire.CreateSegment(1, NAME, 0, 0, "", 0))
+    await peer.store.container(NAME).create(NAME)
     assert isinstance(await client.ask(wire.SetupAppend(2, WRITER, NAME, "")), wire.AppendSetup)
     return client
 
@@ -400,7 +406,8 @@ def test_change_that_becomes_durable_as_its_container_leaves_is_answered_as_made
         # Without a lease an answer that rests on a read waits for a proof, and the container leaves meanwhile.
         async with peers(1, world=world, lease_0=Lease(valid=False)) as (a,):
             await a.own()
-            client = await writer_at(a)
+            await writer_at(a)
+            client = await a.controller()
             await client.ask(wire.CreateSegment(1, OTHER, 0, 0, "", 0))
             await client.ask(wire.CreateTableSegment(1, TABLE, "", False, 0, 0))
             await client.ask(wire.UpdateTableEntries(1, TABLE, "", (wire.TableEntry(b"k", -1, b"v"),), -1))

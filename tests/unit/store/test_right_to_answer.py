@@ -31,7 +31,7 @@ async def fenced_owner(a, b):
 
 ANSWERS = [
     wire.GetSegmentAttribute(5, NAME, b"k" * 16, ""),
-    wire.CreateSegment(5, NAME, 0, 0, "", 0),
+    wire.TruncateSegment(5, NAME, 7, ""),
     wire.UpdateSegmentAttribute(5, NAME, b"k" * 16, 7, 6, ""),
     wire.GetStreamSegmentInfo(5, NAME, ""),
     wire.SetupAppend(5, WRITER, NAME, ""),

@@ -17,7 +17,7 @@ for.  A controller has the same commands and more, on connections that know the 
     Read…, Get…, LocateOffset         readers, batch clients, tables
 
 Creating, deleting and configuring segments, and merging transactions, is for controllers.  Nobody but them reaches the
-tables of the system's scope, with or without users.
+tables of the system's scope.  Both hold with and without users; what has no token to check has its use checked alone.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ NEEDS: Final[Mapping[type[wire.Command], Need]] = {
     wire.ReadTableEntries: _READ_TABLE,
     wire.ReadTableEntriesDelta: _READ_TABLE,
 }
-# What a connection that has not introduced itself is refused where there are users.
+# What a connection that has not introduced itself is refused.
 CONTROLLERS_ONLY: Final = (
     wire.CreateSegment, wire.DeleteSegment, wire.UpdateSegmentPolicy, wire.MergeSegmentsBatch,
 )  # fmt: skip
@@ -180,20 +180,30 @@ class Checks(Protocol):
 
 
 class NoTokens:
-    """The checks where there are no users: everything but the tables of the system."""
+    """The checks where there are no users: whether a client has to do what a request changes."""
 
     user = ""
     groups_alone = False
 
     def admit(self, command: wire.Command, connection: Connection) -> bool:
         """Whether a request is to be served; if not, it is answered."""
-        if type(command) not in NEEDS and not isinstance(command, CONTROLLERS_ONLY):
+        need = NEEDS.get(type(command))
+        if need is None and not isinstance(command, CONTROLLERS_ONLY):
             return True
-        named = (*(getattr(command, field, "") for field in _SUBJECTS), *getattr(command, "sources", ()))
-        if not any(segment.startswith(_SYSTEM) for segment in named):
-            return True
-        connection.send(encode(_failed(command, _refused_name(_SYSTEM))))
-        return False
+        self.groups_alone = makes_or_deletes_table(command)
+        try:
+            named = (getattr(command, field, "") for field in _SUBJECTS)
+            if any(segment.startswith(_SYSTEM) for segment in named):
+                raise _refused_name(_SYSTEM)
+            if need is None:
+                raise _for_processes(command)
+            # A read of a name that no client uses finds nothing, and says so.
+            if need.permission is Permission.READ_UPDATE:
+                checked_use(command, need)
+        except TokenRefused as error:
+            connection.send(encode(_failed(command, error)))
+            return False
+        return True
 
     def expires(self, token: str) -> float:
         """When a token that was accepted expires: never."""
@@ -235,9 +245,9 @@ class TokenChecks:
                 segment = getattr(command, need.field)
                 grant = self._grant(command.token)  # type: ignore[attr-defined]
                 who = grant.user
-                self._check(command, need, segment, grant)
+                self._check(command, need, grant)
             elif isinstance(command, CONTROLLERS_ONLY):
-                raise TokenRefused(f"{type(command).__name__} is for the processes of this installation")
+                raise _for_processes(command)
         except TokenRefused as error:
             what = type(command).__name__
             self._audit.note(who=who, what=what, resource=segment, peer=self._peer, allowed=False, why=str(error))
@@ -266,21 +276,10 @@ class TokenChecks:
         if self._expiry is not None:
             self._expiry.cancel()
 
-    def _check(self, command: Any, need: Need, segment: str, grant: Grant) -> None:
+    def _check(self, command: Any, need: Need, grant: Grant) -> None:
         """Raises TokenRefused."""
-        named = parse(segment)
-        if named is None or named.kind not in need.kinds:
-            raise _refused_name(segment)
-        if isinstance(command, wire.MergeSegments) and not _is_own_transient(command.source, segment):
-            raise TokenRefused("a client merges a segment with a transient one of it, and with no other")
-        if isinstance(command, wire.CreateTableSegment | wire.DeleteTableSegment):
-            # Others are a controller's, which counts them: partitions of key-value tables, whose keys have one length.
-            one_length = isinstance(command, wire.CreateTableSegment) and command.key_length
-            if one_length or not segment.endswith(_ONLY_TABLE_SEGMENT):
-                raise TokenRefused("key-value tables are created and deleted by calls of the controller")
-            self.groups_alone = True
-        else:
-            self.groups_alone = False
+        named = checked_use(command, need)
+        self.groups_alone = makes_or_deletes_table(command)
         if named.kind is not Kind.TABLE:
             resource = stream_resource(named.scope, named.name)
             if grant.on(resource) < need.permission:
@@ -322,6 +321,27 @@ class TokenChecks:
         return grant
 
 
+def checked_use(command: Any, need: Need) -> Named:
+    """The parts of the name that a request is about.  Raises TokenRefused where no client has to make this request."""
+    segment = getattr(command, need.field)
+    named = parse(segment)
+    if named is None or named.kind not in need.kinds:
+        raise _refused_name(segment)
+    if isinstance(command, wire.MergeSegments) and not _is_own_transient(command.source, segment):
+        raise TokenRefused("a client merges a segment with a transient one of it, and with no other")
+    if makes_or_deletes_table(command):
+        # Others are a controller's, which counts them: partitions of key-value tables, whose keys have one length.
+        one_length = isinstance(command, wire.CreateTableSegment) and command.key_length
+        if one_length or not segment.endswith(_ONLY_TABLE_SEGMENT):
+            raise TokenRefused("key-value tables are created and deleted by calls of the controller")
+    return named
+
+
+def makes_or_deletes_table(command: wire.Command) -> bool:
+    """Whether a request creates or deletes a table: of a client that is none of the controller's tables."""
+    return isinstance(command, wire.CreateTableSegment | wire.DeleteTableSegment)
+
+
 def _table_permissions(grant: Grant, named: Named) -> tuple[Permission, Permission]:
     """What a token gives on a table: by the right on the key-value table, and by the one on the group of the name."""
     bare = named.name.removesuffix(TABLE_SUFFIX)
@@ -335,6 +355,10 @@ def _table_permissions(grant: Grant, named: Named) -> tuple[Permission, Permissi
 def _is_own_transient(source: str, target: str) -> bool:
     named = parse(source)
     return named is not None and named.kind is Kind.TRANSIENT and source.rpartition(TRANSIENT_DELIMITER)[0] == target
+
+
+def _for_processes(command: wire.Command) -> TokenRefused:
+    return TokenRefused(f"{type(command).__name__} is for the processes of this installation")
 
 
 def _refused_name(segment: str) -> TokenRefused:

@@ -325,7 +325,7 @@ async def _merge_target(store: SegmentStore, target: str, sources: list[str]) ->
 
 
 def _no_group(command: Any) -> wire.Command:
-    text = f"{_subject(command)} is a key-value table, and the token gives the right on a reader group"
+    text = f"{_subject(command)} is a key-value table: this request is for tables of reader groups"
     return wire.AuthTokenCheckFailed(command.request_id, text, _REFUSED)
 
 

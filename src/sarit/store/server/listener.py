@@ -49,7 +49,7 @@ class StoreListener:
         self._checks = checks
         self._store = store
         self._control = ControlHandler(store, ask_owner)
-        self._internal = internal
+        self.internal = internal
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
         self._reaping: asyncio.Task[None] | None = None
@@ -96,7 +96,7 @@ class StoreListener:
                 return _RefusedConnection()
             stranger[1].abort()
         self._accepting += 1
-        return StoreConnection(self._store, self._control, self, self._window, self._internal, self._checks)
+        return StoreConnection(self._store, self._control, self, self._window, self.internal, self._checks)
 
     def connection_opened(self, connection: StoreConnection) -> None:
         """See `ConnectionRegistry`.  Every connection's memory limits follow the number of connections."""

@@ -96,21 +96,21 @@ WRONG = {
         lambda i: wire.ReadTableEntriesDelta(i, ANY, "", 1 << 40, 10),
         wire.ErrorMessage,
     ),
-    "deletion only when empty": (
+    "deletion of a key-value table": (
         lambda i: wire.DeleteTableSegment(i, SEGMENT, True, ""),
-        wire.OperationUnsupported,
+        wire.AuthTokenCheckFailed,
     ),
     "a key longer than any may be": (
         lambda i: wire.UpdateTableEntries(i, ANY, "", entries((bytes(8193), b"", NO_VERSION))),
         wire.ErrorMessage,
     ),
     "a table that exists": (
-        lambda i: wire.CreateTableSegment(i, SEGMENT, "", False, 2),
+        lambda i: wire.CreateTableSegment(i, SEGMENT, ""),
         wire.SegmentAlreadyExists,
     ),
-    "a length of keys that cannot be": (
-        lambda i: wire.CreateTableSegment(i, "s/new_kvtable/0.#epoch.0", "", False, 8193),
-        wire.ErrorMessage,
+    "a table with keys of one length": (
+        lambda i: wire.CreateTableSegment(i, "s/new_kvtable/0.#epoch.0", "", False, 8),
+        wire.AuthTokenCheckFailed,
     ),
 }
 

@@ -42,18 +42,20 @@ def test_table_refuses_writers_and_truncation():
 
 
 def test_table_append_gets_illegal_argument_and_connection_survives():
+    table = "s/table/0.#epoch.0"  # by its name a stream's
+
     async def main():
         async with serving() as server:
             client = await server.client()
-            await client.ask(wire.CreateTableSegment(1, TABLE, "", False, 0, 0))
-            client.send(wire.SetupAppend(2, WRITER, TABLE, ""), append_end(b"for a table", 1, 1))
+            await server.store.tables(table).create(table, 0)
+            client.send(wire.SetupAppend(2, WRITER, table, ""), append_end(b"for a table", 1, 1))
             reply = await client.reply()
             assert isinstance(reply, wire.ErrorMessage)
-            assert (reply.request_id, reply.segment) == (2, TABLE)
-            reply = await client.ask(wire.TruncateSegment(3, TABLE, 0, ""))
+            assert (reply.request_id, reply.segment) == (2, table)
+            reply = await client.ask(wire.TruncateSegment(3, table, 0, ""))
             assert isinstance(reply, wire.ErrorMessage)
-            assert (reply.request_id, reply.segment) == (3, TABLE)
-            await client.ask(wire.CreateSegment(4, "s/t/0", 0, 0, "", 0))
+            assert (reply.request_id, reply.segment) == (3, table)
+            await server.create("s/t/0")
             assert isinstance(await client.ask(wire.SetupAppend(5, WRITER, "s/t/0", "")), wire.AppendSetup)
 
     run(main())

@@ -18,10 +18,10 @@ def writer_of(number):
     return b"%016d" % number
 
 
-async def in_transactions(client, numbers):
+async def in_transactions(server, client, numbers):
     """Write an event to each of some transaction segments, as the Java client does: with a writer of its own."""
     for number in numbers:
-        await client.ask(wire.CreateSegment(1, transaction(number), 0, 0, "", 0))
+        await server.create(transaction(number))
         await client.ask(wire.SetupAppend(2, writer_of(number), transaction(number), ""))
         client.send(append_end(b"x", 1, 1, writer=writer_of(number)))
         await client.reply()
@@ -32,8 +32,8 @@ def test_sessions_end_when_their_transaction_segments_end():
 
     async def main():
         async with serving() as server:
-            client, controller = await ready(server), await server.client()
-            await in_transactions(client, range(4))
+            client, controller = await ready(server), await server.controller()
+            await in_transactions(server, client, range(4))
             (connection,) = [one for one in server.server._connections if len(one._appends)]
             assert len(connection._appends) == 5
             await controller.ask(wire.MergeSegments(3, SEGMENT, transaction(0), ""))
@@ -55,8 +55,8 @@ def test_writer_of_a_deleted_segment_can_be_set_up_on_another():
     async def main():
         async with serving() as server:
             client = await ready(server)
-            await in_transactions(client, [7])
-            await client.ask(wire.DeleteSegment(4, transaction(7), ""))
+            await in_transactions(server, client, [7])
+            await (await server.controller()).ask(wire.DeleteSegment(4, transaction(7), ""))
             setup = await client.ask(wire.SetupAppend(2, writer_of(7), SEGMENT, ""))
             assert setup.last_event_number == NULL_ATTRIBUTE_VALUE
             client.send(append_end(b"x", 1, 1, writer=writer_of(7)))
@@ -175,15 +175,16 @@ def test_merge_of_segments_in_different_containers_is_refused_with_the_reason():
             containers = len(server.store.opened())
             names = (f"s/t/{number}.#epoch.0" for number in itertools.count(1))
             other = next(n for n in names if container_of(n, containers) != container_of(SEGMENT, containers))
-            await client.ask(wire.CreateSegment(2, other, 0, 0, "", 0))
+            await server.create(other)
+            controller = await server.controller()
             for request in (
                 wire.MergeSegments(7, SEGMENT, other, ""),
                 wire.MergeSegmentsBatch(7, SEGMENT, (other,), ""),
             ):
-                refused = await client.ask(request)
+                refused = await controller.ask(request)
                 assert type(refused) is wire.ErrorMessage, refused
                 assert "in different containers and cannot be merged" in refused.message
-            missing = await client.ask(wire.MergeSegments(7, SEGMENT, f"{other}0", ""))
+            missing = await controller.ask(wire.MergeSegments(7, SEGMENT, f"{other}0", ""))
             assert missing == wire.NoSuchSegment(7, f"{other}0")
             for name, length in ((SEGMENT, 6), (other, 0)):
                 info = await client.ask(wire.GetStreamSegmentInfo(8, name, ""))
@@ -206,12 +207,12 @@ def test_segment_deletion_ends_the_session_that_owns_the_writer():
     async def main():
         async with serving() as server:
             first = await ready(server)
-            await in_transactions(first, [1])
+            await in_transactions(server, first, [1])
             second = await server.client()
             await second.ask(wire.SetupAppend(2, writer_of(1), transaction(1), ""))
-            await second.ask(wire.DeleteSegment(4, transaction(1), ""))
+            await (await server.controller()).ask(wire.DeleteSegment(4, transaction(1), ""))
             counts = sorted(len(one._appends) for one in server.server._connections)
-            assert counts == [0, 2]
+            assert counts == [0, 0, 2]
             first.send(append_end(b"x", 1, 2, writer=writer_of(1)))
             assert await first.reply() == wire.NoSuchSegment(5, transaction(1), "", -1)
 

@@ -10,6 +10,7 @@ import pytest
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.real import RealNetwork
 from sarit.store.limits import FIRST_REQUEST_SECONDS
+from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader, append_block_end_header
@@ -19,6 +20,7 @@ from tests.unit.store.harness import World, memory_env
 SEGMENT = "s/t/0.#epoch.0"
 WRITER = b"w" * 16
 ATTRIBUTE = b"a" * 16
+SECRET = b"of this installation"
 
 
 class Client:
@@ -61,13 +63,22 @@ class Server:
             assert await client.ask(wire.Hello(version, 5)) == wire.Hello(17, 5)
         return client
 
+    async def controller(self):
+        client = await self.client()
+        assert await client.ask(wire.Introduce(1, SECRET)) == wire.Introduced(1)
+        return client
+
+    async def create(self, *segments):
+        for segment in segments:
+            await self.store.container(segment).create(segment)
+
 
 @asynccontextmanager
 async def serving(world=None):
     world = world or World()
     store = await world.start()
     store.env = replace(memory_env(), network=RealNetwork())
-    server = StoreListener(store)
+    server = StoreListener(store, internal=InternalHandler(store, SECRET))
     port = await server.listen("127.0.0.1", 0)
     yield Server(port, store, server)
     await server.close()
@@ -89,7 +100,7 @@ def raw(code, payload):
 
 async def ready(server, **options):
     client = await server.client(**options)
-    await client.ask(wire.CreateSegment(1, SEGMENT, 0, 0, "", 0))
+    await server.create(SEGMENT)
     setup = await client.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))
     assert setup == wire.AppendSetup(2, SEGMENT, WRITER, NULL_ATTRIBUTE_VALUE)
     return client
@@ -146,7 +157,8 @@ def test_error_replies_name_the_requested_offset():
             assert await c.ask(wire.ReadSegment(SEGMENT, 2, 9, "", 4)) == wire.SegmentIsTruncated(4, SEGMENT, 5, "", 2)
             assert await c.ask(wire.ReadSegment("s/no/0", 2, 9, "", 4)) == wire.NoSuchSegment(4, "s/no/0", "", 2)
             assert isinstance(await c.ask(wire.GetStreamSegmentInfo(4, "s/no/0", "")), wire.NoSuchSegment)
-            again = await c.ask(wire.CreateSegment(1, SEGMENT, 0, 0, "", 0))
+            controller = await server.controller()
+            again = await controller.ask(wire.CreateSegment(1, SEGMENT, 0, 0, "", 0))
             assert again == wire.SegmentAlreadyExists(1, SEGMENT, "")
             info = await c.ask(wire.GetStreamSegmentInfo(4, SEGMENT, ""))
             assert (info.write_offset, info.start_offset, info.is_sealed) == (10, 5, False)

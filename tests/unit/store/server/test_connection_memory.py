@@ -112,7 +112,7 @@ def test_appends_pending_on_a_set_up_are_bounded(monkeypatch):
     async def main():
         async with serving() as server:
             client = await server.client()
-            await client.ask(wire.CreateSegment(1, SEGMENT, 0, 0, "", 0))
+            await server.create(SEGMENT)
             monkeypatch.setattr(Container, "set_up_writer", slowly)
             size = MAX_CONNECTION_UNACKED_BYTES // 8
             client.send(wire.SetupAppend(2, WRITER, SEGMENT, ""))

@@ -60,7 +60,7 @@ def test_damage_met_by_other_requests_is_answered(monkeypatch):
     async def main():
         async with serving() as server:
             c = await server.client()
-            await c.ask(wire.CreateSegment(1, SEGMENT, 0, 0, "", 0))
+            await server.create(SEGMENT)
             container = server.store.container(SEGMENT)
 
             async def broken(*_):
@@ -79,7 +79,7 @@ def test_damage_met_by_a_set_up_ends_it(version, monkeypatch):
     async def main():
         async with serving() as server:
             c = await server.client(version=version)
-            await c.ask(wire.CreateSegment(1, SEGMENT, 0, 0, "", 0))
+            await server.create(SEGMENT)
             container = server.store.container(SEGMENT)
 
             async def broken(*_):

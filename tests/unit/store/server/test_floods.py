@@ -153,8 +153,8 @@ def test_stranger_that_is_slowed_down_goes_on_when_it_has_paid():
             for _ in range(STRANGER_FRAME_BUDGET + 1):
                 await client.reply()
             began = asyncio.get_running_loop().time()
-            client.send(wire.CreateSegment(1, SEGMENT, 0, 0, "", 0))
-            assert isinstance(await client.reply(), wire.SegmentCreated)
+            client.send(wire.GetStreamSegmentInfo(1, SEGMENT, ""))
+            assert isinstance(await client.reply(), wire.NoSuchSegment)
             assert asyncio.get_running_loop().time() - began > 1 / STRANGER_FRAMES_PER_SECOND
 
     run(main())
