@@ -31,6 +31,7 @@ from sarit.controller.rules import RuleTable
 from sarit.controller.runner import EffectRunner
 from sarit.controller.scopes import Scopes
 from sarit.controller.service import PRAVEGA, SARIT, Service
+from sarit.controller.steady_clock import SteadyClock
 from sarit.controller.streams import Streams
 from sarit.controller.times import Times
 from sarit.controller.transactions.transactions import Transactions
@@ -83,10 +84,11 @@ class Controller:
         self.groups = Groups(self.catalog, self.streams, env)
         self.tables = KeyValueTables(self.catalog, runner, env)
         self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)
-        self.transactions = Transactions(self.catalog, self.streams, runner, env)
+        clock = SteadyClock(env.clock)
+        self.transactions = Transactions(self.catalog, self.streams, runner, env, clock)
         self.writers = Writers(self.catalog, self.streams)
         self.autoscale = AutoScale(self.catalog, self.streams, segments, times.scaling, env, assignment)
-        self.retention = Retention(self.catalog, self.streams, segments, env)
+        self.retention = Retention(self.catalog, self.streams, segments, clock)
         self.watermarks = Watermarks(self.catalog, self.streams, segments, times.watermarks, env)
         self.maintenance = MaintenanceLoop(
             self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env, assignment

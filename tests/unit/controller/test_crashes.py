@@ -14,6 +14,7 @@ import pytest
 
 from sarit.controller import keys
 from sarit.controller.model.records import GroupRecord, State, TableRecord, TxnState
+from sarit.controller.model.transactions import TooOld
 from sarit.core.errors import Conflict, Exists, NotFound
 from sarit.core.keyspace import KeyRange
 from sarit.core.limits import RESTART_LEASE_GRACE_MS
@@ -365,6 +366,28 @@ def test_jump_of_the_wall_clock_does_not_end_a_lease_while_the_controller_runs()
         await controller.recovery_sweeper.sweep()
         await quiet(controller)
         assert await controller.transactions.state(STREAM, world.txns[0]) is TxnState.ABORTED
+
+    run(main())
+
+
+@pytest.mark.parametrize("jump_ms", [30 * 86_400_000, -30 * 86_400_000])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_live_writer_renews_its_transaction_whatever_the_wall_clock_does(restarts, jump_ms):
+    """A ping after a jump of the wall clock found that the transaction had been open too long, and it was aborted."""
+
+    async def main():
+        world = World()
+        controller = await world.controller()
+        await with_transaction(controller, world, 10_000)
+        world.env.clock.wall_offset_ms += jump_ms
+        controller = await restarted(world, 5) if restarts else controller
+        for _ in range(100):
+            world.pass_time(5)
+            await controller.recovery_sweeper.sweep()
+            assert await controller.transactions.ping(STREAM, world.txns[0], 10_000) is TxnState.OPEN
+        world.pass_time(10_000)
+        with pytest.raises(TooOld):
+            await controller.transactions.ping(STREAM, world.txns[0], 10_000)
 
     run(main())
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
+import pytest
+
 from sarit.controller import keys
 from sarit.controller.model.codec import decode_cut
 from sarit.core.errors import Unavailable
@@ -160,6 +162,56 @@ def test_a_wall_clock_that_jumps_truncates_nothing():
         assert world.segments.segments[segment(0)].start == 0
         times = [cut.time_ms for cut in await cuts(second)]
         assert times == sorted(times)
+
+    run(main())
+
+
+YEARS_MS = 10 * 365 * 86_400_000
+
+
+def test_retention_by_time_goes_on_after_a_start_years_ahead():
+    """Each new cut followed the last one by a millisecond: nothing was dropped for ten years."""
+
+    async def main():
+        world = World()
+        world.env.clock.wall_offset_ms += YEARS_MS
+        c = await world.controller()
+        await kept_stream(c)
+        await pass_by(world, c, 60)
+        world.env.clock.wall_offset_ms -= YEARS_MS
+        second = await world.controller()
+        for _ in range(4):
+            await pass_by(world, second, 60)
+        assert world.segments.segments[segment(0)].start == 30
+        world.check()
+
+    run(main())
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_start_ahead_of_the_newest_cut_truncates_nothing_for_an_hour(caplog, correct):
+    """What was seconds old was dropped by the first evaluation."""
+    ahead_ms = 30 * 86_400_000
+
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c, keeping(RetentionType.TIME, 86_400_000))
+        for _ in range(2):
+            await pass_by(world, c, 900)
+        world.env.clock.wall_offset_ms += ahead_ms
+        second = await world.controller()
+        for _ in range(4):
+            await pass_by(world, second, 900)
+            assert world.segments.segments[segment(0)].start == 0
+        assert len([line for line in caplog.messages if "720.2 hours old" in line]) == 1
+        if correct:
+            world.env.clock.wall_offset_ms -= ahead_ms
+        for _ in range(3):
+            await pass_by(world, second, 900)
+        # A clock that was set right makes nothing old; one that stays is believed.
+        assert (world.segments.segments[segment(0)].start == 0) is correct
+        world.check()
 
     run(main())
 

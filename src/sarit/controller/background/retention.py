@@ -1,17 +1,24 @@
 """Retention: records cuts at the tails of streams with a policy, and truncates the streams at them.
 
 Recording a cut, truncating, and removing cuts before the head are independent steps.  A controller may stop after any
-of them; the next evaluation continues from what is stored.  Times come from a clock of the controller: the wall clock
-at its start plus the monotonic clock since.  So a wall clock that jumps truncates nothing.
+of them; the next evaluation continues from what is stored.  Times are of the controller's `SteadyClock`: a wall clock
+that jumps truncates nothing.  At its first evaluation after a start, a stream's newest cut is compared with the clock:
+
+| the newest cut is | |
+|---|---|
+| over an hour in the future | the stream's time goes on from it for as long as this controller runs |
+| over an hour old | it was idle, or the clock is ahead: its time goes on from it for an hour, then by the clock |
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.limits import CLOCK_DOUBT_MS, MAX_CLOCK_GAP_MS
 from sarit.controller.model import codec, retention, streams
 from sarit.controller.model.cuts import bytes_between, follows, is_cut, to_measure
 from sarit.controller.model.epochs import known_segments
@@ -22,6 +29,7 @@ from sarit.core.errors import Conflict, Invalid, NotFound
 from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SegmentId
 from sarit.core.policies import RetentionType
+from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,24 +39,32 @@ if TYPE_CHECKING:
     from sarit.controller.model.epochs import Epoch, SegmentRange
     from sarit.controller.model.records import StreamRecord
     from sarit.controller.ports import Segments
+    from sarit.controller.steady_clock import SteadyClock
     from sarit.controller.streams import Streams
     from sarit.core.names import StreamName
     from sarit.core.policies import RetentionPolicy
-    from sarit.env.ports import Env
 
 _log = logging.getLogger("sarit.controller")
+
+
+@dataclass(slots=True)
+class _StreamTime:
+    """How far the time of a stream is ahead of the controller's, and until when it may be behind it; milliseconds."""
+
+    ahead: int = 0
+    behind_until: int = 0
 
 
 class Retention:
     """Truncates streams by their policies."""
 
-    def __init__(self, catalog: Catalog, streams: Streams, segments: Segments, env: Env) -> None:
+    def __init__(self, catalog: Catalog, streams: Streams, segments: Segments, clock: SteadyClock) -> None:
         self._catalog = catalog
         self._streams = streams
         self._segments = segments
-        self._env = env
-        # Times of cuts advance with the monotonic clock: a wall clock that is set later must not drop data.
-        self._offset_ms = env.clock.wall_ms() - int(env.clock.monotonic() * 1000)
+        self._clock = clock
+        self._repeated = RepeatedLog(_log, lambda: clock.now_ms() / 1000)
+        self._times: dict[StreamName, _StreamTime] = {}  # of the streams that have a policy
 
     async def apply(self, name: StreamName) -> bool:
         """Apply the policy of a stream now; False when it has none or does not exist.
@@ -56,6 +72,7 @@ class Retention:
         Raises Unavailable, and Conflict, NotFound, Sealed when the stream changes concurrently: try again later."""
         found = await self._catalog.find(name)
         if found is None or found.record.config.retention.type is RetentionType.NONE:
+            self._times.pop(name, None)
             return False
         record, policy = found.record, found.record.config.retention
         if record.state is not State.ACTIVE:
@@ -71,7 +88,8 @@ class Retention:
         cuts = [cut for cut, _ in retained]
         # Each removal names the version that was read: a cut stored since stays.
         await self._forget(name, obsolete)
-        tail = await self._tail(name, record, known, cuts[-1] if cuts else None)
+        now_ms = self._time(name, cuts[-1].time_ms if cuts else None)
+        tail = await self._tail(name, record, known, cuts[-1] if cuts else None, now_ms)
         if retention.is_due(policy, cuts[-1] if cuts else None, tail):
             await self._store(name, tail)
         # Before the truncation: while truncations are refused, each evaluation adds a cut.
@@ -93,8 +111,30 @@ class Retention:
                 _log.info("%s was truncated by its retention policy", name)
         return True
 
-    def _now_ms(self) -> int:
-        return self._offset_ms + int(self._env.clock.monotonic() * 1000)
+    def _time(self, name: StreamName, newest_ms: int | None) -> int:
+        """Tell a stream's time in milliseconds.  `newest_ms`: of its newest cut."""
+        self._clock.follow_back(MAX_CLOCK_GAP_MS)
+        now = self._clock.now_ms()
+        time = self._times.get(name)
+        if time is None:
+            time = self._times[name] = _StreamTime()
+            if newest_ms is not None and now - newest_ms > MAX_CLOCK_GAP_MS:
+                time.ahead, time.behind_until = newest_ms - now, now + CLOCK_DOUBT_MS
+                self._repeated.warning(
+                    "old",
+                    f"the newest cut of {name} is {-time.ahead / 3_600_000:.1f} hours old: it was idle, or the clock "
+                    "of this host is ahead; for an hour its events are aged from that cut on, then by the clock",
+                )
+        if time.ahead < 0 and now >= time.behind_until:
+            time.ahead = 0
+        if newest_ms is not None and newest_ms - now - time.ahead > MAX_CLOCK_GAP_MS:
+            time.ahead, time.behind_until = newest_ms - now, now + CLOCK_DOUBT_MS
+            self._repeated.warning(
+                "future",
+                f"the newest cut of {name} is {time.ahead / 3_600_000:.1f} hours in the future: a clock was ahead, or "
+                "this one is behind; its events are aged from that cut on",
+            )
+        return now + time.ahead
 
     # -- what is stored ---------------------------------------------------------------------------
 
@@ -136,17 +176,18 @@ class Retention:
     # -- the tail ---------------------------------------------------------------------------------
 
     async def _tail(
-        self, name: StreamName, record: StreamRecord, known: Mapping[int, SegmentRange], last: CutRecord | None
-    ) -> CutRecord:
+        self, name: StreamName, record: StreamRecord, known: Mapping[int, SegmentRange], last: CutRecord | None,
+        now_ms: int,
+    ) -> CutRecord:  # fmt: skip
         """The end of the stream now, and the bytes before it."""
         active = [s.segment for s in record.current.segments]
         end = dict(zip(active, await gather_all([self._length(name, s) for s in active]), strict=True))
         start = streams.head(record) if last is None else last.cut
         size = await self._between(name, known_segments(record.epochs) | dict(known), start, end)
         if last is None:
-            return CutRecord(self._now_ms(), size, end)
+            return CutRecord(now_ms, size, end)
         # Times rise strictly, also when another controller with another clock stored the last one.
-        return CutRecord(max(self._now_ms(), last.time_ms + 1), last.size + size, end)
+        return CutRecord(max(now_ms, last.time_ms + 1), last.size + size, end)
 
     async def _measured(
         self,

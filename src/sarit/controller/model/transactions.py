@@ -10,9 +10,9 @@ the segments of the transaction's epoch while all of these are active; otherwise
 outcome of an ended transaction is stored for a while, so that a repeated call gets the same answer.
 
 A ping raises the `renewal` of the record and stores the end of the new lease.  While a controller runs, leases do not
-depend on the wall clock: a transaction has expired when the controller saw the same renewal for a whole lease by its
-monotonic clock.  That clock begins again with each start, so what a controller finds when it starts ends by its stored
-deadline (`left_over`).
+depend on the wall clock: times are of its `SteadyClock`, and a transaction has expired when the controller saw the same
+renewal for a whole lease by its monotonic clock.  That clock begins again with each start, so what a controller finds
+when it starts ends by its stored deadline (`left_over`).
 """
 
 from __future__ import annotations
@@ -110,13 +110,18 @@ def left_over(record: TransactionRecord, now_ms: int) -> TransactionRecord:
     """An open transaction, with its deadline as a controller that has just started keeps it.
 
     Its writer may have been unable to renew while no controller ran: once per renewal, the lease ends no sooner than
-    RESTART_LEASE_GRACE_MS after a start.  A deadline further away than a lease (the wall clock was set back) is moved
-    up to one."""
+    RESTART_LEASE_GRACE_MS after a start, and the time since its old end makes the transaction no older: nobody can
+    tell it from a wall clock that was set ahead.  A deadline further away than a lease (the wall clock was set back) is
+    moved up to one."""
     left = record.deadline_ms - now_ms
     if left < RESTART_LEASE_GRACE_MS and not record.graced:
-        return replace(record, deadline_ms=now_ms + RESTART_LEASE_GRACE_MS, graced=True)
+        away = max(0, -left)
+        deadline = now_ms + RESTART_LEASE_GRACE_MS
+        return replace(record, created_ms=record.created_ms + away, deadline_ms=deadline, graced=True)
     longest = max(record.lease_ms, RESTART_LEASE_GRACE_MS)
-    return replace(record, deadline_ms=now_ms + longest) if left > longest else record
+    if left <= longest:
+        return record
+    return replace(record, created_ms=min(record.created_ms, now_ms), deadline_ms=now_ms + longest)
 
 
 def commit(record: TransactionRecord, writer: str, timestamp: int) -> TransactionRecord:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.epochs import SegmentRange
     from sarit.controller.runner import EffectRunner
+    from sarit.controller.steady_clock import SteadyClock
     from sarit.controller.streams import Streams
     from sarit.core.names import StreamName
     from sarit.env.ports import Env
@@ -40,11 +41,15 @@ _IN_PROGRESS: Final = (TxnState.COMMITTING, TxnState.ABORTING)
 class Transactions:
     """Workflows on transactions."""
 
-    def __init__(self, catalog: Catalog, streams: Streams, runner: EffectRunner, env: Env) -> None:
+    def __init__(
+        self, catalog: Catalog, streams: Streams, runner: EffectRunner, env: Env, clock: SteadyClock
+    ) -> None:  # fmt: skip
+        """`clock`: a transaction that its writer renews outlives a wall clock that is set."""
         self._catalog = catalog
         self._streams = streams
         self._runner = runner
         self._env = env
+        self._clock = clock
         self.completed_log = CompletedTransactionLog(catalog, env)
         self.workers = CommitWorkers(catalog, streams, runner, self.completed_log, env)
         streams.drain = self.workers.drain
@@ -83,7 +88,7 @@ class Transactions:
 
         `still_current`: None also when it has another epoch now.  Raises NotFound, Invalid."""
         epoch = stream.current
-        record = transactions.begin(epoch.number, lease_ms, self._env.clock.wall_ms())
+        record = transactions.begin(epoch.number, lease_ms, self._clock.now_ms())
         txn = transactions.transaction_id(epoch.number, self._env.random.bytes(12))
         # Entry, record, segments, in this order: after a crash anywhere in between, the sweeper finds what exists.
         await self._catalog.index_pending(keys.pending_transaction_key(name, txn), fresh=True)
@@ -110,7 +115,7 @@ class Transactions:
 
     async def ping(self, name: StreamName, txn: int, lease_ms: int) -> TxnState:
         """Renew the lease; the state of the transaction.  Raises LeaseTooLarge, TooOld."""
-        now = self._env.clock.wall_ms()
+        now = self._clock.now_ms()
         try:
             await self._change(name, txn, lambda record: transactions.ping(record, lease_ms, now))
         except (Conflict, NotFound):
@@ -140,7 +145,7 @@ class Transactions:
         """A transaction that was there when this controller started, and the ms that are left of its lease.
 
         Its new deadline is stored, so that the next start counts on from it.  Raises NotFound."""
-        now = self._env.clock.wall_ms()
+        now = self._clock.now_ms()
 
         def keep(record: TransactionRecord) -> TransactionRecord:
             return transactions.left_over(record, now) if record.state is TxnState.OPEN else record

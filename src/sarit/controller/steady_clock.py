@@ -1,0 +1,32 @@
+"""The time of a controller: the wall clock at its start, and the monotonic clock since.
+
+A wall clock that is set while a controller runs neither ends what is leased nor makes data old.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Clock
+
+
+class SteadyClock:
+    """Tells the milliseconds since 1970 as of one start; they never jump ahead."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ms = clock.wall_ms() - int(clock.monotonic() * 1000)
+
+    def __repr__(self) -> str:
+        return f"<SteadyClock at {self.now_ms()} ms>"
+
+    def now_ms(self) -> int:
+        """Tell the time in milliseconds since 1970."""
+        return self._offset_ms + int(self._clock.monotonic() * 1000)
+
+    def follow_back(self, least_ms: int) -> None:
+        """Follow a wall clock that was set back by more than `least_ms`: what is younger for it is only kept longer."""
+        offset = self._clock.wall_ms() - int(self._clock.monotonic() * 1000)
+        if offset < self._offset_ms - least_ms:
+            self._offset_ms = offset
