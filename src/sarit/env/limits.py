@@ -14,6 +14,10 @@ MAX_ACCEPTED_AT_ONCE: Final = 100
 ACCEPT_RETRY_SECONDS: Final = 1.0  # when the process has no descriptor left
 MAX_SMALL_FILE_BYTES: Final = 16 * MIB  # users, keys and passwords; more is another file
 
+# -- threads ------------------------------------------------------------------------------
+WORKER_START_SECONDS: Final = 30.0  # after which a thread that has not run yet is given up
+HAND_OVER_RETRY_SECONDS: Final = 0.02  # between attempts to hand over a result without memory for it
+
 # -- traces -------------------------------------------------------------------------------
 MAX_TRACED_APPENDS: Final = 10_000  # sampled, and not acknowledged yet; of more the oldest are forgotten
 TRACE_CLOSE_SECONDS: Final = 3.0  # for one request to the receiver of spans, and for the last ones at the end

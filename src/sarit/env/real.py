@@ -3,12 +3,17 @@
 Threads.  A worker is one thread fed by a queue.  Results return in batches: the first one schedules one wake-up of the
 event loop, and those that finish before it runs are delivered with it.  While the loop is busy, a hand-over also waits
 for the GIL; processes that have a log thread set a short switch interval (`limits.SWITCH_INTERVAL_SECONDS`).
+
+`Thread.start` waits without bound for a thread that dies of a lack of memory before it runs.  So another thread starts
+that of a worker, and a worker that does not run in time fails what was submitted to it, as one whose thread ends does.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import functools
+import logging
 import os
 import queue
 import random
@@ -21,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.limits import DELIVERY_SECONDS, SOCKET_BUFFER_BYTES
 from sarit.core.request_ids import outside_requests
+from sarit.env.limits import HAND_OVER_RETRY_SECONDS, WORKER_START_SECONDS
 from sarit.env.passed_sockets import passed_socket
 from sarit.env.ports import Env
 
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
 
 T = TypeVar("T")
+
+_log = logging.getLogger("sarit")
 
 _BACKLOG: Final = 4096
 # Idle seconds before the first keep-alive probe, seconds between probes, and unanswered probes until the end.
@@ -88,10 +96,13 @@ class RealWorker:
         self._results: deque[tuple[Callable[[Any, BaseException | None], None], Any, BaseException | None]] = deque()
         self._wake_scheduled = False
         self._closed = False
+        self._lost = False
         self._ended = asyncio.Event()
+        self._begun = threading.Lock()  # of the thread, or of who gives it up: it runs no job after that
         # A daemon: the interpreter does not wait for it at exit.
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        _thread.start_new_thread(self._thread.start, ())
+        self._loop.call_later(WORKER_START_SECONDS, self._check_begun)
 
     def __repr__(self) -> str:
         return f"<RealWorker {self._thread.name}>"
@@ -101,6 +112,8 @@ class RealWorker:
         if self._closed:
             raise RuntimeError(f"worker {self._thread.name} is closed")
         self._jobs.put((call, done))
+        if self._lost:
+            self._loop.call_soon(self._fail_jobs)
 
     def run(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run `call` on the thread; the result is awaited."""
@@ -125,7 +138,35 @@ class RealWorker:
             self._jobs.put(None)
         # Set by `_deliver` as the last result: every callback has run by then.
         await self._ended.wait()
-        self._thread.join()
+        if not self._lost:
+            self._thread.join()
+
+    def _check_begun(self) -> None:
+        if self._begun.acquire(blocking=False):
+            _log.error("thread %s did not begin within %.0f s", self._thread.name, WORKER_START_SECONDS)
+            self._lose()
+
+    def _lose(self) -> None:
+        """Fail what was submitted and what will be: there is no thread."""
+        self._lost = True
+        self._fail_jobs()
+        self._ended.set()
+
+    def _fail_jobs(self) -> None:
+        while not self._jobs.empty():
+            if (job := self._jobs.get()) is not None:
+                self._results.append((job[1], None, RuntimeError(f"thread {self._thread.name} does not run")))
+        self._deliver()
+
+    def _run(self) -> None:
+        if not self._begun.acquire(blocking=False):
+            return
+        try:
+            self._work()
+        except BaseException:
+            _log.critical("thread %s ends", self._thread.name, exc_info=True)
+            self._wake_scheduled = False
+            self._hand_over(lambda _result, _error: self._lose(), None, None)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -143,16 +184,24 @@ class RealWorker:
     def _hand_over(
         self, done: Callable[[Any, BaseException | None], None], result: object, error: BaseException | None
     ) -> bool:
-        """Queue a result for the loop; False when the loop is closed."""
-        self._results.append((done, result, error))
-        # Read after the append, and reset by `_deliver` before it drains: so no result is missed.
-        if not self._wake_scheduled:
-            self._wake_scheduled = True
+        """Queue a result for the loop, once there is memory for it; False when the loop is closed."""
+        queued = False
+        while True:
             try:
-                self._loop.call_soon_threadsafe(self._deliver)
+                if not queued:
+                    self._results.append((done, result, error))
+                    queued = True
+                # Read after the append, and reset by `_deliver` before it drains: so no result is missed.
+                if not self._wake_scheduled:
+                    self._wake_scheduled = True
+                    self._loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:
                 return False
-        return True
+            except MemoryError:
+                self._wake_scheduled = False
+                time.sleep(HAND_OVER_RETRY_SECONDS)
+            else:
+                return True
 
     def _deliver(self) -> None:
         self._wake_scheduled = False

@@ -356,6 +356,14 @@ class Parent:
                 await asyncio.sleep(HEALTH_POLL_SECONDS)
 
     def _read(self) -> None:
+        try:
+            self._take_commands()
+        finally:
+            # The parent is gone, or not heard any more.  Another node may start on the directory at any moment:
+            # nothing may be written any more.
+            os._exit(1)
+
+    def _take_commands(self) -> None:
         events = {b"serve": self.serve, b"stop": self.first, b"skip": self.again, b"end": self.end}
         for line in read_lines(self._commands):
             if line.startswith(STORES_COMMAND):
@@ -365,8 +373,6 @@ class Parent:
                 self._loop.call_soon_threadsafe(self._take_over, line.removeprefix(LIVE_COMMAND))
             else:
                 self._loop.call_soon_threadsafe(events[line].set)
-        # The parent is gone.  Another node may start on the directory at any moment: nothing may be written any more.
-        os._exit(1)
 
 
 def read_line(descriptor: int) -> bytes:

@@ -48,6 +48,54 @@ def test_a_worker_runs_calls_in_order_and_survives_bugs() -> None:
     asyncio.run(_worker_runs_in_order())
 
 
+def test_thread_that_does_not_begin_fails_its_jobs_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Thread.start` waited for ever for a thread that died of a lack of memory: the event loop stood still."""
+    started: list[Any] = []
+    monkeypatch.setattr(real._thread, "start_new_thread", lambda start, arguments: started.append(start))
+    monkeypatch.setattr(real, "WORKER_START_SECONDS", 0.01)
+
+    async def main() -> None:
+        worker = RealThreads().worker("test")
+        ran: list[int] = []
+        with pytest.raises(RuntimeError, match="thread test does not run"):
+            await worker.run(lambda: ran.append(1))
+        with pytest.raises(RuntimeError, match="thread test does not run"):
+            await worker.run(lambda: ran.append(2))
+        await worker.close()
+        started[0]()  # it begins after all
+        worker._thread.join()
+        assert not ran
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("error", "survives"), [(MemoryError, True), (ValueError, False)])
+def test_no_result_is_lost_with_the_memory_for_its_hand_over(error, survives) -> None:
+    """The thread died without a word, and what waited for it waited for ever."""
+
+    async def main() -> None:
+        worker = RealThreads().worker("test")
+        loop, failures = asyncio.get_running_loop(), [error]
+        original = loop.call_soon_threadsafe
+
+        def failing(*args: Any, **options: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return original(*args, **options)
+
+        loop.call_soon_threadsafe = failing  # type: ignore[method-assign]
+        first = worker.run(lambda: 1)
+        second = worker.run(lambda: 2)
+        if survives:
+            assert [await first, await second] == [1, 2]
+        else:
+            with pytest.raises(RuntimeError, match="thread test does not run"):
+                await second
+        await worker.close()
+
+    asyncio.run(main())
+
+
 def test_queued_results_share_one_wake_up() -> None:
     async def main() -> int:
         worker = RealThreads().worker("test")
