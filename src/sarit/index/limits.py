@@ -8,7 +8,7 @@ from sarit.core.limits import KIB, MIB
 
 # -- SQLite -----------------------------------------------------------------------------------------
 INDEX_CACHE_BYTES: Final = 8 * MIB  # of SQLite, for both connections of an index
-INDEX_WAL_COPY_BYTES: Final = 4 * MIB  # committed to SQLite's WAL before it is copied into the database
+INDEX_WAL_COPY_BYTES: Final = 8 * MIB  # of pages in SQLite's WAL before they are copied into the database
 MAX_INDEX_WAL_FILE_BYTES: Final = 64 * MIB
 INDEX_CHECKSUM_BYTES: Final = 4  # CRC-32C before each value
 INDEX_EXAMINED_BYTES: Final = 64 * MIB  # an index file up to this size is examined whenever it is opened
@@ -17,7 +17,6 @@ INDEX_LOCK_TIMEOUT_SECONDS: Final = 10.0
 INDEX_REWRITE_BYTES: Final = 4 * MIB  # of a WAL, read and written again at once when an index is opened
 FREE_INDEX_BYTES: Final = 4 * MIB  # of an index file, free for the next commits; more is given back
 INDEX_SHRINK_STEP_BYTES: Final = 2 * MIB  # given back at once: a commit waits for no more than that
-INDEX_ROW_OVERHEAD_BYTES: Final = 64  # what a row adds to the WAL beside its key and value, about
 
 # -- an object store --------------------------------------------------------------------------------
 INDEX_BLOCK_CACHE_BYTES: Final = 64 * MIB  # for all containers of a process

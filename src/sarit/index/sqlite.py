@@ -36,17 +36,17 @@ from sarit.index.limits import (
     INDEX_CACHE_BYTES,
     INDEX_CHECKSUM_BYTES,
     INDEX_REWRITE_BYTES,
-    INDEX_ROW_OVERHEAD_BYTES,
     INDEX_SHRINK_STEP_BYTES,
     INDEX_WAL_COPY_BYTES,
 )
 from sarit.index.port import DamagedRecord
 from sarit.index.sealing import seal, unseal
+from sarit.index.wal import WalUse, wal_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sarit.env.ports import Env, Files, Worker
+    from sarit.env.ports import Env, File, Files, Worker
     from sarit.index.examination import Gap
     from sarit.index.port import WriteBatch
 
@@ -157,8 +157,8 @@ def _check_gaps(gaps: list[Gap], low: bytes, stop: bytes) -> None:
             raise gap.error()
 
 
-def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> int:
-    """Commit a batch.  Returns about how many bytes it added to the WAL.  Raises Fenced."""
+def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> None:
+    """Commit a batch.  Raises Fenced."""
     connection.execute("BEGIN IMMEDIATE")
     # IMMEDIATE took the write lock: the epoch cannot rise between this check and COMMIT.
     (owner,) = connection.execute("SELECT epoch FROM owner").fetchone()
@@ -180,8 +180,6 @@ def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> int
             flat += (key, seal(key, batch.puts[key]))
     _in_statements(connection, _UPSERTS, flat, 2)
     connection.execute("COMMIT")
-    rows = len(batch.puts) + len(batch.deletes)
-    return sum(map(len, flat)) + rows * INDEX_ROW_OVERHEAD_BYTES
 
 
 def _in_statements(connection: sqlite3.Connection, statements: dict[int, str], values: list[bytes], width: int) -> None:
@@ -210,7 +208,10 @@ class SqliteIndex:
         self._write_connection: sqlite3.Connection | None = None
         self._read_connection: sqlite3.Connection | None = None
         self._dead_reason = ""
-        self._wal_bytes = 0
+        self._wal: File | None = None
+        self._wal_use = WalUse()
+        self._copied_frames = 0  # of those in use
+        self._copying = False
         self._waiting: deque[tuple[Sequence[bytes], asyncio.Future[Values]]] = deque()
         self._reading = False
         self._shrinking = False
@@ -280,7 +281,7 @@ class SqliteIndex:
             assert connection is not None
             self._require()  # an earlier commit may have failed while this one was queued
             try:
-                return _apply(connection, self._epoch, batch)
+                _apply(connection, self._epoch, batch)
             except BaseException as error:
                 # Set here on the thread, before the next queued commit runs its check above.
                 if isinstance(error, sqlite3.Error) and isinstance(map_error(error, ""), (Dead, Corrupt)):
@@ -289,13 +290,13 @@ class SqliteIndex:
                     # Suppressed: after some errors SQLite has rolled back by itself, and this fails.
                     connection.execute("ROLLBACK")
                 raise
+            return self._uncopied_bytes()
 
-        added = await self._on(self._writer, call, "commit")
-        self._wal_bytes += added  # after the await: other commits may have added theirs
-        if self._wal_bytes >= INDEX_WAL_COPY_BYTES and not self._dead_reason:
-            self._wal_bytes = 0
+        uncopied = await self._on(self._writer, call, "commit")
+        if uncopied >= INDEX_WAL_COPY_BYTES and not self._copying and not self._dead_reason:
+            self._copying = True
             # On the writer's thread: commits that are made meanwhile queue behind the copy.
-            self._writer.submit(self._copy_wal, lambda _, __: None)
+            self._writer.submit(self._copy_wal, self._copy_ended)
         if batch.deletes or batch.range_deletes:
             self._shrink()
 
@@ -315,6 +316,8 @@ class SqliteIndex:
                 with suppress(sqlite3.Error):
                     await worker.run(connection.close)
             await worker.close()
+        if self._wal is not None:
+            self._wal.close()
 
     def _read(self) -> None:
         batch: list[tuple[Sequence[bytes], asyncio.Future[Values]]] = []
@@ -377,13 +380,30 @@ class SqliteIndex:
 
         self._writer.submit(call, done)
 
+    def _uncopied_bytes(self) -> int:
+        """Measure what is in the WAL and not in the database: whole pages, however small the rows are."""
+        before = self._wal_use
+        try:
+            wal = self._wal = self._wal or self._files.open(f"{self._path}-wal", "read")
+            use = self._wal_use = wal_use(before, lambda length, at: bytes(wal.pread(length, at)))
+        except OSError:
+            # The commit is durable all the same; a copy meets what is wrong with the file.
+            return INDEX_WAL_COPY_BYTES
+        if use.salts != before.salts:
+            self._copied_frames = 0
+        return (use.frames - self._copied_frames) * use.frame_bytes
+
+    def _copy_ended(self, result: None, error: BaseException | None) -> None:
+        self._copying = False
+
     def _copy_wal(self) -> None:
         assert self._write_connection is not None
         if self._dead_reason:
             return
         try:
             # PASSIVE waits for nobody: what a reader still needs stays in the WAL for a later copy.
-            self._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            _, _, copied = self._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._copied_frames = max(0, copied)
         except sqlite3.Error as error:
             self._died(error, "its WAL could not be copied")
 

@@ -12,6 +12,7 @@ distinguished from a torn one; nor can the loss of the commit mark itself.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt
@@ -32,6 +33,41 @@ def last_valid_frame(shared: bytes) -> int:
     if len(shared) < _LAST_FRAME_AT + 4:
         return 0
     return int(struct.unpack_from("=I", shared, _LAST_FRAME_AT)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class WalUse:
+    """How much of a WAL is in use: `frames` of `frame_bytes` each, since SQLite began it with `salts`."""
+
+    salts: tuple[int, ...] = ()
+    frames: int = 0
+    frame_bytes: int = 0
+
+
+def wal_use(before: WalUse, read: Callable[[int, int], bytes]) -> WalUse:
+    """Count the frames of a WAL in use, from those that were before.  `read` takes a length and an offset.
+
+    SQLite begins the file again, with other salts, when all of it was copied.  The search reads the headers of a few
+    frames, not of each."""
+    head = read(HEADER.size, 0)
+    if len(head) < HEADER.size:
+        return WalUse()
+    _, _, page_bytes, _, *salts, _, _ = HEADER.unpack(head)
+    frame_bytes = FRAME.size + page_bytes
+
+    def used(frame: int) -> bool:
+        found = read(FRAME.size, HEADER.size + frame * frame_bytes)
+        return len(found) == FRAME.size and list(FRAME.unpack(found)[2:4]) == salts
+
+    # Those in use are at the beginning: `low` are, the frame `high` is not.
+    low, step = before.frames if before.salts == tuple(salts) else 0, 1
+    while used(low + step - 1):
+        low, step = low + step, step * 2
+    high = low + step - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if used(middle) else (low, middle)
+    return WalUse(tuple(salts), low, frame_bytes)
 
 
 def check_wal(path: str, size: int, read: Callable[[int, int], bytes], valid_frames: int) -> None:

@@ -19,6 +19,7 @@ from sarit.index import sqlite
 from sarit.index.database import APPLICATION_ID, pragma
 from sarit.index.port import WriteBatch
 from sarit.index.sqlite import SqliteIndexProvider
+from sarit.index.wal import FRAME, HEADER, WalUse, wal_use
 from tests.limits import HANG_SECONDS
 
 ALL = (b"", b"\xff" * 9)
@@ -193,14 +194,37 @@ def test_io_error_kills_handle_until_reopened(tmp_path):
     assert lines[4] == "[b'1', None]"
 
 
-def test_concurrent_commits_count_towards_wal_copy(provider):
+def test_wal_is_copied_by_its_pages_however_small_the_rows_are(provider, path):
+    """A row of 20 bytes on a page of its own is a page in the WAL: with rows counted, it grew to 13 times its bound."""
+
     async def main():
-        index = await provider.open(0)
+        index, wal = await provider.open(0), path.with_name(path.name + "-wal")
+        await index.commit(WriteBatch({b"%06d" % row: bytes(500) for row in range(16_000)}))
+        for number in range(12):
+            value = bytes([number + 1]) * 500
+            await index.commit(WriteBatch({b"%06d" % row: value for row in range(number, 16_000, 32)}))
+        # One commit is 2 MiB, the first one 9; a copy begins at 8.
+        assert wal.stat().st_size < 14 << 20
         await asyncio.gather(*(index.commit(puts(a=bytes(10_000))) for _ in range(5)))
-        assert index._wal_bytes >= 5 * 10_000
         await index.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("before", [0, 1, 6, 7])
+@pytest.mark.parametrize("used", [0, 1, 2, 7, 8, 9, 40])
+def test_frames_of_a_wal_in_use_are_those_with_its_salts(used, before):
+    page, salts = 512, (7, 8)
+
+    def frame(number):
+        return FRAME.pack(1, 0, *(salts if number < used else (5, 6)), 0, 0) + bytes(page)
+
+    data = HEADER.pack(0x377F0682, 0, page, 0, *salts, 0, 0) + b"".join(map(frame, range(max(used, 20))))
+    read = lambda length, at: data[at : at + length]  # noqa: E731
+    assert wal_use(WalUse(), read) == wal_use(WalUse((3, 4), 30), read) == WalUse(salts, used, page + 24)
+    if before <= used:
+        assert wal_use(WalUse(salts, before, page + 24), read).frames == used
+    assert wal_use(WalUse(), lambda length, at: b"") == WalUse()
 
 
 def test_failed_wal_copy_kills_the_handle(provider, monkeypatch):
