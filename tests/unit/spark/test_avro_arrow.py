@@ -16,13 +16,14 @@ from pyspark.sql.types import StructType
 
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
+from sarit.schemas.avro_reader import AvroReader
+from sarit.schemas.avro_schema import avro_columns
+from sarit.schemas.avro_writer import AvroWriter, avro_schema_of
 from sarit.spark.formats.arrow import ArrowReader, ArrowWriter
-from sarit.spark.formats.avro import AvroReader, AvroWriter, avro_fields
-from sarit.spark.formats.avro import schema_of as avro_schema_of
 from sarit.spark.formats.columns import Projection, read_schema
 from sarit.spark.formats.encoding import encoder
 from sarit.spark.formats.options import parse_formats
-from sarit.spark.formats.types import arrow_schema
+from sarit.spark.formats.types import arrow_schema, spark_fields
 from tests.unit.spark.schemas import schema_of
 from tests.unit.spark.test_formats import encoded, projected, rows
 
@@ -55,6 +56,10 @@ ANN = {
 TEXT = json.dumps(USER)
 
 
+def spark_avro(schema):
+    return spark_fields(avro_columns(schema))
+
+
 def datum(row, schema=USER):
     data = io.BytesIO()
     fastavro.schemaless_writer(data, fastavro.parse_schema(schema), row)
@@ -70,7 +75,7 @@ def test_avro_schema_gives_the_columns():
         "struct<id:bigint,name:string,home:struct<city:string>,work:struct<city:string>,seen:timestamp,born:date,"
         "paid:decimal(9,2),tags:map<string,int>,kind:string,size:bigint,times:array<timestamp>,raw:binary,key:string,"
     )
-    assert [field.nullable for field in avro_fields(USER).fields[:4]] == [False, True, False, True]
+    assert [field.nullable for field in spark_avro(USER).fields[:4]] == [False, True, False, True]
 
 
 def test_avro_data_become_rows():
@@ -80,7 +85,7 @@ def test_avro_data_become_rows():
 
 
 def projected_all(events, **options):
-    schema = avro_fields(USER)
+    schema = spark_avro(USER)
     for field in schema.fields:
         field.nullable = True
     projection = Projection(schema, parse_formats({"format": "avro", "avroSchema": TEXT, **options}))
@@ -100,16 +105,18 @@ def test_avro_types_are_found_by_their_names_in_namespaces():
     ]}  # fmt: skip
     row = {"kind": "A", "full": "B", "short": "A", "in": {"f": b"12", "g": b"34"}, "again": {"f": b"5_", "g": b"67"},
            "four": b"89"}  # fmt: skip
-    found = avro_fields(schema)
+    found = spark_avro(schema)
     assert found.simpleString() == (
         "struct<kind:string,full:string,short:string,in:struct<f:binary,g:binary>,again:struct<f:binary,g:binary>,"
         "four:binary>"
     )
     for wanted in ([*found], [found["full"], found["four"]], [found["again"]]):
-        read = AvroReader(StructType(list(wanted)), schema).read(pa.array([datum(row, schema)]))
+        read = AvroReader(arrow_schema(StructType(list(wanted))), schema).read(pa.array([datum(row, schema)]))
         assert not read.bad.any()
         assert [column[0].as_py() for column in read.columns] == [row[field.name] for field in wanted]
-    written, _ = AvroWriter(found, schema).write(pa.RecordBatch.from_pylist([row], schema=arrow_schema(found)), None)
+    written, _ = AvroWriter(arrow_schema(found), schema).write(
+        pa.RecordBatch.from_pylist([row], schema=arrow_schema(found)), None
+    )
     assert written.to_pylist() == [datum(row, schema)]
 
 
@@ -119,8 +126,8 @@ def test_avro_decimals_of_more_digits_than_spark_has_are_their_bytes():
         {"name": "near", "type": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}},
     ]}  # fmt: skip
     far, near = Decimal("9" * 47 + ".99"), Decimal("-1.25")
-    assert avro_fields(schema).simpleString() == "struct<far:binary,near:decimal(38,2)>"
-    read = AvroReader(avro_fields(schema), schema).read(pa.array([datum({"far": far, "near": near}, schema)]))
+    assert spark_avro(schema).simpleString() == "struct<far:binary,near:decimal(38,2)>"
+    read = AvroReader(avro_columns(schema), schema).read(pa.array([datum({"far": far, "near": near}, schema)]))
     assert not read.bad.any()
     assert int.from_bytes(read.columns[0][0].as_py(), signed=True) == 10**49 - 1
     assert read.columns[1][0].as_py() == near
@@ -175,7 +182,7 @@ def test_avro_values_that_arrow_cannot_hold_are_malformed():
         ('"string"', "not of a record"),
         ('{"type":"record","name":"R","fields":[{"name":"u","type":["int","string"]}]}', "R.u, a union of int, string"),
         ('{"type":"record","name":"R","fields":[{"name":"n","type":["null","R"]}]}', "field R.n: R contains itself"),
-        ('{"type":"record","name":"R","fields":[{"name":"n","type":"null"}]}', "Spark has no type for it"),
+        ('{"type":"record","name":"R","fields":[{"name":"n","type":"null"}]}', "no column has such a type"),
         ('{"type":"record","name":"R","fields":[{"name":"offset","type":"int"}]}', 'field offset.*"payloadColumn"'),
     ],
 )  # fmt: skip
@@ -200,16 +207,16 @@ def test_avro_columns_that_the_schema_does_not_have_are_refused(columns, named):
 
 
 def test_avro_is_written_by_the_given_schema():
-    schema = avro_fields(USER)
+    schema = spark_avro(USER)
     row = {**ANN, "tags": [("a", 1)]}
     batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(schema))
-    events, _ = AvroWriter(schema, USER).write(batch, None)
+    events, _ = AvroWriter(arrow_schema(schema), USER).write(batch, None)
     assert events.to_pylist() == [datum(ANN)]
     with pytest.raises(Invalid, match="there is no column home, seen, born"):
-        AvroWriter(schema_of("id bigint"), USER)
+        AvroWriter(arrow_schema(schema_of("id bigint")), USER)
     with pytest.raises(Invalid, match="row 1 of a batch does not fit the Avro schema"):
         one = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
-        AvroWriter(schema_of("id bigint"), one).write(pa.RecordBatch.from_pydict({"id": [1, None]}), None)
+        AvroWriter(arrow_schema(schema_of("id bigint")), one).write(pa.RecordBatch.from_pydict({"id": [1, None]}), None)
 
 
 moments = st.datetimes(timezones=st.just(UTC))
@@ -237,8 +244,9 @@ def test_what_is_written_is_read_back(made):
     columns = [pa.array([row[at] for row in made], field.type) for at, field in enumerate(arrow_schema(schema))]
     batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
     read_as = schema_of(", ".join(cells).replace("smallint", "int"))
-    avro = AvroWriter(schema, None), AvroReader(read_as, avro_schema_of(schema))
-    for writer, reader in (avro, (ArrowWriter(schema), ArrowReader(schema))):
+    arrow = arrow_schema(schema)
+    avro = AvroWriter(arrow, None), AvroReader(arrow_schema(read_as), avro_schema_of(arrow))
+    for writer, reader in (avro, (ArrowWriter(), ArrowReader(arrow))):
         events, _ = writer.write(batch, None)
         found = reader.read(events.cast(pa.binary()))
         assert not found.bad.any()

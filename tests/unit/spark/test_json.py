@@ -14,14 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
+from sarit.schemas.json_reader import JsonReader
 from sarit.spark.formats.columns import Projection, read_schema
 from sarit.spark.formats.encoding import encoder
-from sarit.spark.formats.json_reading import JsonReader
-from sarit.spark.formats.json_writing import JsonWriter
 from sarit.spark.formats.options import parse_formats
 from sarit.spark.formats.types import arrow_schema
 from tests.unit.spark.schemas import schema_of
-from tests.unit.spark.test_formats import encoded, rows
+from tests.unit.spark.test_formats import rows
 
 UTC = datetime.UTC
 ALL = (
@@ -31,7 +30,7 @@ ALL = (
 
 
 def read(schema, payloads, time_zone="UTC"):
-    return JsonReader(schema_of(schema), time_zone).read(pa.array(payloads, pa.binary()))
+    return JsonReader(arrow_schema(schema_of(schema)), time_zone).read(pa.array(payloads, pa.binary()))
 
 
 def values(schema, payloads, **options):
@@ -78,7 +77,7 @@ payloads = documents.map(lambda found: json.dumps(found).encode()) | st.sampled_
 @given(st.lists(payloads, min_size=1, max_size=6))
 @settings(deadline=None, max_examples=400)
 def test_fast_way_gives_what_the_exact_way_gives(made):
-    reader = JsonReader(schema_of(ALL), "UTC")
+    reader = JsonReader(arrow_schema(schema_of(ALL)))
     array = pa.array(made, pa.binary())
     fast, exact = reader._read_fast(array), reader._read_exactly(array)
     if fast is not None:
@@ -88,7 +87,7 @@ def test_fast_way_gives_what_the_exact_way_gives(made):
 
 
 def test_fast_way_is_taken_for_ordinary_documents():
-    reader = JsonReader(schema_of(ALL), "UTC")
+    reader = JsonReader(arrow_schema(schema_of(ALL)))
     document = {
         "a": 1, "b": "x", "c": 1.5, "d": True, "e": "2026-01-01T00:00:00.5Z", "f": "2026-01-01", "g": [1, None],
         "h": {"x": 1, "y": 1.25}, "i": 3, "j": "2026-01-01 00:00:00", "k": [{"z": "q"}, None], "more": {"a": [1]},
@@ -117,7 +116,7 @@ def test_two_payloads_that_make_one_document_are_two_bad_rows():
 @given(st.lists(payloads, min_size=2, max_size=4))
 @settings(deadline=None, max_examples=200)
 def test_payload_is_decoded_whatever_stands_beside_it(made):
-    reader = JsonReader(schema_of(ALL), "UTC")
+    reader = JsonReader(arrow_schema(schema_of(ALL)))
     whole, alone = reader.read(pa.array(made, pa.binary())), [reader.read(pa.array([one], pa.binary())) for one in made]
     assert whole.bad.tolist() == [bool(one.bad[0]) for one in alone]
     for at, column in enumerate(whole.columns):
@@ -132,7 +131,7 @@ def test_year_0_is_a_year():
 
 
 def test_batch_is_divided_where_it_is_large(monkeypatch):
-    monkeypatch.setattr("sarit.spark.formats.json_reading.MAX_JSON_BATCH_BYTES", 100)
+    monkeypatch.setattr("sarit.schemas.json_reader.MAX_JSON_BATCH_BYTES", 100)
     found, bad = values("a bigint", [b'{"a": %d}' % at for at in range(100)])
     assert [row[0] for row in found] == list(range(100))
     assert not any(bad)
@@ -269,8 +268,6 @@ def test_json_without_a_schema_is_refused():
 def test_map_with_other_keys_is_refused():
     with pytest.raises(Invalid, match="column m map<int,int>: the names of a JSON object are strings"):
         Projection(schema_of("m map<int,int>"), parse_formats({"format": "json"}))
-    with pytest.raises(Invalid, match="column m: the names of a JSON object are strings"):
-        encoder(schema_of("m map<int,int>"), parse_formats({"format": "json"}))
 
 
 # -- payloads beside the other columns --------------------------------------------------------------
@@ -281,9 +278,6 @@ def test_payload_column_holds_fields_that_have_names_of_other_columns():
     wanted = "data struct<offset:bigint,key:string>, offset bigint"
     options = {"format": "json", "payloadColumn": "data"}
     assert rows(wanted, made, **options) == [({"offset": 5, "key": "k"}, 0)]
-    data = {"data": [{"offset": 5, "key": "k"}], "routing_key": ["r"]}
-    events, keys = encoded("data struct<offset:bigint,key:string>, routing_key string", data, **options)
-    assert (events, keys) == ([b'{"offset":5,"key":"k"}'], ["r"])
     with pytest.raises(Invalid, match="the fields are in the struct data"):
         rows("a int", made, **options)
 
@@ -291,61 +285,7 @@ def test_payload_column_holds_fields_that_have_names_of_other_columns():
 # -- writing ----------------------------------------------------------------------------------------
 
 
-def test_json_is_written_as_spark_writes_it():
-    schema = schema_of(
-        "a bigint, b string, c double, d boolean, e timestamp, f date, g array<string>, "
-        "h struct<x:int,y:decimal(10,2)>, i binary, j timestamp_ntz, k map<string,int>, l float"
-    )
-    when = datetime.datetime(2026, 1, 31, 12, 0, 0, 120_000)
-    data = {
-        "a": [1, None], "b": ['q"\\\n\x01é/', None], "c": [1.5, math.nan], "d": [True, None],
-        "e": [when.replace(tzinfo=UTC), None], "f": [when.date(), None], "g": [["x", None, '"'], []],
-        "h": [{"x": 1, "y": None}, {"x": None, "y": Decimal("1.50")}], "i": [b"hi", None],
-        "j": [when, when.replace(microsecond=123_456)], "k": [[("n", 1), ("m", None)], []], "l": [-math.inf, None],
-    }  # fmt: skip
-    batch = pa.RecordBatch.from_pydict(data, schema=arrow_schema(schema))
-    events, _ = JsonWriter(schema).write(batch, None)
-    assert events.to_pylist() == [
-        (
-            r'{"a":1,"b":"q\"\\\n\u0001é/","c":1.5,"d":true,"e":"2026-01-31T12:00:00.120Z","f":"2026-01-31",'
-            r'"g":["x",null,"\""],"h":{"x":1},"i":"aGk=","j":"2026-01-31T12:00:00.120","k":{"n":1,"m":null},"l":"-Infinity"}'
-        ).encode(),
-        b'{"c":"NaN","g":[],"h":{"y":1.50},"j":"2026-01-31T12:00:00.123456","k":{}}',
-    ]  # fmt: skip
-    sliced, _ = JsonWriter(schema).write(batch[1:], None)
-    assert sliced.to_pylist() == events.to_pylist()[1:]
-
-
-odd = st.text('a"\\\n\t\x1f', max_size=3)
-
-
-def pairs(found):
-    return list(found.items())
-
-
-cells = {
-    "a bigint": st.integers(-(1 << 63), (1 << 63) - 1),
-    "b string": st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
-    "c double": st.floats(allow_nan=False), "d boolean": st.booleans(),
-    "e timestamp": st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30), timezones=st.just(UTC)),
-    "f date": st.dates(), "g array<int>": st.lists(st.none() | st.integers(-9, 9), max_size=3),
-    "h struct<x:int,y:string>": st.fixed_dictionaries({"x": st.none() | st.integers(0, 9), "y": st.none() | odd}),
-    "i binary": st.binary(max_size=5), "j decimal(20,5)": st.decimals(-10**9, 10**9, places=5),
-    "k map<string,double>": st.dictionaries(st.text("ab"), st.none() | st.floats(-9, 9), max_size=2).map(pairs),
-}  # fmt: skip
-
-
-@given(st.lists(st.tuples(*(st.none() | cell for cell in cells.values())), max_size=4))
-@settings(deadline=None, max_examples=200)
-def test_what_is_written_is_read_back(made):
-    schema = schema_of(", ".join(cells))
-    columns = [pa.array([row[at] for row in made], field.type) for at, field in enumerate(arrow_schema(schema))]
-    events, _ = JsonWriter(schema).write(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema)), None)
-    found = JsonReader(schema, "UTC").read(events.cast(pa.binary()))
-    assert not found.bad.any()
-    for one, other in zip(found.columns, columns, strict=True):
-        assert one.equals(other), (one, other)
-
-
-def test_row_of_nulls_is_an_empty_object():
-    assert encoded("a int, b string", {"a": [None], "b": [None]}, format="json") == ([b"{}"], None)
+@pytest.mark.parametrize(("options", "column"), [({}, "event"), ({"envelope": "sarit"}, "payload")])
+def test_writing_json_says_how_spark_makes_it(options, column):
+    with pytest.raises(Invalid, match=rf'to_json\(struct\("\*"\)\)\.alias\("{column}"\)'):
+        encoder(schema_of("a int"), parse_formats({"format": "json", **options}))

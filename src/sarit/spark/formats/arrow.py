@@ -11,8 +11,8 @@ from pyspark.sql.types import StructField, StructType
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import ARROW_EVENT_BYTES
-from sarit.spark.formats.ports import Rows
-from sarit.spark.formats.types import arrow_schema, spark_type
+from sarit.schemas.payloads import Rows
+from sarit.spark.formats.types import spark_type
 
 _ERRORS: Final = (pa.ArrowException, OSError, EOFError, ValueError, TypeError)
 _HALVES: Final = 2
@@ -32,9 +32,8 @@ def arrow_fields(payload: bytes | None) -> StructType:
 class ArrowReader:
     """Decodes streams of record batches; columns are found by their names, and missing ones are null."""
 
-    def __init__(self, fields: StructType) -> None:
-        """Raises Invalid for a field of a type that no format has."""
-        self._schema = arrow_schema(fields)
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
 
     def problem(self, payload: bytes | None) -> str:
         """What is wrong with a payload."""
@@ -95,10 +94,6 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
 
 class ArrowWriter:
     """Encodes a batch as one event; with keys, one event for each key.  Large batches become several events."""
-
-    def __init__(self, fields: StructType) -> None:
-        """Raises Invalid for a field of a type that no format has."""
-        arrow_schema(fields)
 
     def write(self, rows: pa.RecordBatch, keys: pa.Array | None) -> tuple[pa.Array, pa.Array | None]:
         """The payloads, and the key of each; the rows of a key stay in order."""

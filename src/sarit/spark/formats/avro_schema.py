@@ -1,9 +1,14 @@
-"""The Avro schema of a DataFrame, for the readers of what it writes."""
+"""Avro schemas and the columns of Spark.
+
+PySpark and fastavro are imported when they are needed: `sarit.spark` can be imported without them.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -14,7 +19,23 @@ def avro_schema(schema: StructType) -> str:
 
     Readers need it: give it to their option `avroSchema`.  Raises Invalid for a type that Avro does not have.
     """
-    # Imported here: `sarit.spark` can be imported without PySpark.
-    from sarit.spark.formats.avro import schema_of
+    from sarit.schemas.avro_writer import avro_schema_of
+    from sarit.spark.formats.types import arrow_schema
 
-    return json.dumps(schema_of(schema))
+    return json.dumps(avro_schema_of(arrow_schema(schema)))
+
+
+def load_schema(text: str | None) -> dict[str, Any]:
+    """The schema of option `avroSchema`: JSON text, or the path of a file with it.  Raises Invalid."""
+    from sarit.schemas.avro_schema import parse_avro_schema
+
+    if not text:
+        raise Invalid('format avro needs a schema: .option("avroSchema", TEXT_OR_PATH)')
+    written = text
+    if not text.lstrip().startswith(("{", "[", '"')):
+        try:
+            with open(text, encoding="utf-8") as file:
+                written = file.read()
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            raise Invalid(f"option avroSchema is {text[:60]!r}, no JSON and no file to read: {error}") from None
+    return parse_avro_schema(written, "option avroSchema")

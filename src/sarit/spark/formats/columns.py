@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from sarit.spark.formats.ports import PayloadReader, Rows
+    from sarit.schemas.payloads import PayloadReader, Rows
     from sarit.spark.source.ranges import Range
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from sarit.spark.formats.ports import PayloadWriter
+    from sarit.schemas.payloads import PayloadWriter
 
 ROUTING_KEY: Final = "routing_key"
 
@@ -113,7 +113,7 @@ class Encoder:
             parts += ["key (string)", "event_time (timestamp)", "headers (array<struct<key: string, value: binary>>)"]
         text = f"writing takes {payload} and, if wanted, {', '.join([*parts[1:], 'routing_key (string)'])}"
         if self._formats == FormatOptions():
-            text += '; other columns need .option("format", "json") or another'
+            text += '; other columns: make JSON of them with to_json, or give .option("format", "avro") or "arrow"'
         return text
 
     def encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None]:

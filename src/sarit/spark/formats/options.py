@@ -29,8 +29,8 @@ OPTIONS: Final = (
     ),
     Option(
         "format", ALL,
-        "`json`, `avro` or `arrow`: events (or payloads of envelopes) are decoded into columns, and encoded from them. "
-        "`bytes`: they are left as they are",
+        "`json` (reading), `avro` or `arrow`: events (or payloads of envelopes) are decoded into columns, and encoded "
+        "from them. `bytes`: they are left as they are. JSON is written with Spark's `to_json`",
         "`bytes`",
     ),
     Option("avroSchema", ALL, "format `avro`: the schema, as JSON text or the path of a file on the driver"),
@@ -61,7 +61,7 @@ OPTIONS: Final = (
         "milliseconds since 1970) before an event; for `withWatermark`",
         "`false`",
     ),
-    Option("timeZone", ALL, "format `json`: the zone of timestamps that name none, as `Europe/Berlin`", "`UTC`"),
+    Option("timeZone", READ, "format `json`: the zone of timestamps that name none, as `Europe/Berlin`", "`UTC`"),
 )  # fmt: skip
 
 

@@ -1,43 +1,50 @@
-"""Typed payloads: which module has which format."""
+"""Typed payloads: which module has which format.  Spark's types become Arrow's here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid
+from sarit.schemas.avro_reader import AvroReader
+from sarit.schemas.avro_schema import avro_columns
+from sarit.schemas.avro_writer import AvroWriter
+from sarit.schemas.json_reader import JsonReader
 from sarit.spark.formats.arrow import ArrowReader, ArrowWriter, arrow_fields
-from sarit.spark.formats.avro import AvroReader, AvroWriter, avro_fields, load_schema
-from sarit.spark.formats.json_reading import JsonReader
+from sarit.spark.formats.avro_schema import load_schema
 from sarit.spark.formats.options import AVRO, JSON
+from sarit.spark.formats.types import arrow_schema, spark_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql.types import StructType
 
+    from sarit.schemas.payloads import PayloadReader, PayloadWriter
     from sarit.spark.formats.options import FormatOptions
-    from sarit.spark.formats.ports import PayloadReader, PayloadWriter
 
 
 def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
     """A decoder of `fields`.  Raises Invalid for fields that the format does not have."""
+    schema = arrow_schema(fields)
     if formats.format == JSON:
-        return JsonReader(fields, formats.time_zone)
+        return JsonReader(schema, formats.time_zone)
     if formats.format == AVRO:
-        return AvroReader(fields, load_schema(formats.avro_schema))
-    return ArrowReader(fields)
+        return AvroReader(schema, load_schema(formats.avro_schema))
+    return ArrowReader(schema)
 
 
 def payload_writer(formats: FormatOptions, fields: StructType) -> PayloadWriter:
     """An encoder of `fields`.  Raises Invalid for fields that the format does not have."""
     if formats.format == JSON:
-        # Not at the top: its constants make pyarrow import pandas, and Spark starts a Python process for each call.
-        from sarit.spark.formats.json_writing import JsonWriter
-
-        return JsonWriter(fields)
+        column = "payload" if formats.envelope else "event"
+        raise Invalid(
+            "format json is for reading. To write JSON, make the documents with Spark's to_json and leave the option "
+            f'format away: df.select(to_json(struct("*")).alias("{column}"))'
+        )
+    schema = arrow_schema(fields)
     if formats.format == AVRO:
-        return AvroWriter(fields, load_schema(formats.avro_schema) if formats.avro_schema is not None else None)
-    return ArrowWriter(fields)
+        return AvroWriter(schema, load_schema(formats.avro_schema) if formats.avro_schema is not None else None)
+    return ArrowWriter()
 
 
 def payload_schema(formats: FormatOptions, first_payload: Callable[[], bytes | None]) -> StructType:
@@ -45,5 +52,5 @@ def payload_schema(formats: FormatOptions, first_payload: Callable[[], bytes | N
     if formats.format == JSON:
         raise Invalid('format json needs the columns to read: .schema("id long, name string")')
     if formats.format == AVRO:
-        return avro_fields(load_schema(formats.avro_schema))
+        return spark_fields(avro_columns(load_schema(formats.avro_schema)))
     return arrow_fields(first_payload())

@@ -75,8 +75,17 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return pa.schema([arrow_field(field) for field in schema.fields])
 
 
-def spark_type(kind: pa.DataType, column: str) -> DataType:
-    """The Spark type that holds all values of an Arrow type.  Raises Invalid naming the column."""
+def spark_fields(schema: pa.Schema) -> StructType:
+    """The columns of an Arrow schema, null where that allows it.  Raises Invalid."""
+    return StructType(
+        [StructField(one.name, spark_type(one.type, one.name, strict=True), one.nullable) for one in schema]
+    )
+
+
+def spark_type(kind: pa.DataType, column: str, *, strict: bool = False) -> DataType:
+    """The Spark type that holds all values of an Arrow type.  `strict`: fields of structs are NOT NULL if they are so.
+
+    Raises Invalid naming the column."""
     types = pa.types
     for spark, arrow in _SIMPLE.items():
         if kind == arrow:
@@ -96,13 +105,19 @@ def spark_type(kind: pa.DataType, column: str) -> DataType:
     if types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
         return DecimalType(kind.precision, kind.scale)
     if types.is_dictionary(kind):
-        return spark_type(kind.value_type, column)
+        return spark_type(kind.value_type, column, strict=strict)
     if types.is_map(kind):
-        key, value = spark_type(kind.key_type, column), spark_type(kind.item_type, column)
-        return MapType(key, value, kind.item_field.nullable)
+        value = spark_type(kind.item_type, column, strict=strict)
+        return MapType(spark_type(kind.key_type, column, strict=strict), value, kind.item_field.nullable)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return ArrayType(spark_type(kind.value_type, column), kind.value_field.nullable)
+        return ArrayType(spark_type(kind.value_type, column, strict=strict), kind.value_field.nullable)
     if types.is_struct(kind):
-        fields = [kind.field(at) for at in range(kind.num_fields)]
-        return StructType([StructField(one.name, spark_type(one.type, f"{column}.{one.name}")) for one in fields])
+        return StructType(
+            [
+                StructField(
+                    one.name, spark_type(one.type, f"{column}.{one.name}", strict=strict), one.nullable or not strict
+                )
+                for one in kind
+            ]
+        )
     raise Invalid(f"column {column} {kind}: Spark has no such type; give the columns to read with .schema(...)")

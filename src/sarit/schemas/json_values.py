@@ -1,4 +1,4 @@
-"""JSON documents to values of Spark's types, one at a time, as Spark's own reader takes them.
+"""JSON documents to values of columns, one at a time, as Spark's own reader takes them.
 
 A member that is not there is null, one that no column wants is ignored, of two with one name the last counts.  A value
 that is not of its column's type is null, and makes the document malformed; its other members keep their values.
@@ -15,33 +15,14 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+import pyarrow as pa
 
 from sarit.core.errors import Invalid
+from sarit.schemas.column_types import check_columns, sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql.types import DataType
-
-_BITS: Final[dict[type[DataType], int]] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _FLOATS: Final = {
     "NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "+INF": "inf", "-Infinity": "-inf", "-INF": "-inf",
 }  # fmt: skip
@@ -80,15 +61,16 @@ class _Wrong(Exception):
 class JsonValues:
     """Decodes documents into the values of the fields of a schema."""
 
-    def __init__(self, fields: StructType, time_zone: str) -> None:
+    def __init__(self, schema: pa.Schema, time_zone: str) -> None:
         """Raises Invalid for a field of a type that JSON does not have, and for an unknown zone."""
         zone_of(time_zone)
-        self._fields = fields
+        check_columns(schema)
+        self._schema = schema
         self._time_zone = time_zone
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_fields": self._fields, "_time_zone": self._time_zone}
+        return {"_schema": self._schema, "_time_zone": self._time_zone}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -97,7 +79,7 @@ class JsonValues:
     def _prepare(self) -> None:
         self._decode = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_Number).decode
         zone = zone_of(self._time_zone)
-        self._converters = [(one.name, _converter(one.dataType, one.name, zone)) for one in self._fields.fields]
+        self._converters = [(one.name, _converter(one.type, one.name, zone)) for one in self._schema]
 
     def row(self, payload: bytes | None) -> tuple[list[Any], str | None]:
         """The values of a document, and what is wrong with it (None: nothing)."""
@@ -134,42 +116,42 @@ def _members(
     return values, problem
 
 
-def _converter(kind: DataType, path: str, zone: datetime.tzinfo) -> Callable[[Any], Any]:
+def _converter(kind: pa.DataType, path: str, zone: datetime.tzinfo) -> Callable[[Any], Any]:
     """A function of a JSON value that is not null.  Raises Invalid for a type that JSON does not have."""
-    if isinstance(kind, StructType):
-        return _struct([(one.name, _converter(one.dataType, f"{path}.{one.name}", zone)) for one in kind.fields], path)
-    if isinstance(kind, ArrayType):
-        return _array(_converter(kind.elementType, f"{path}[]", zone), path)
-    if isinstance(kind, MapType):
-        if not isinstance(kind.keyType, StringType):
-            raise Invalid(
-                f"column {path} {kind.simpleString()}: the names of a JSON object are strings, map<string, ...>"
-            )
-        return _map(_converter(kind.valueType, f"{path}{{}}", zone), path)
+    types = pa.types
+    if types.is_struct(kind):
+        return _struct([(one.name, _converter(one.type, f"{path}.{one.name}", zone)) for one in kind], path)
+    if types.is_list(kind):
+        return _array(_converter(kind.value_type, f"{path}[]", zone), path)
+    if types.is_map(kind):
+        if not types.is_string(kind.key_type):
+            raise Invalid(f"column {path} {sql_name(kind)}: the names of a JSON object are strings, map<string, ...>")
+        return _map(_converter(kind.item_type, f"{path}{{}}", zone), path)
     simple = _simple(kind, zone)
 
     def convert(value: Any) -> Any:
         try:
             return simple(value)
         except (ValueError, OverflowError, InvalidOperation):
-            raise _Wrong(f"{path} is {_shown(value)}, which is no {kind.simpleString()}") from None
+            raise _Wrong(f"{path} is {_shown(value)}, which is no {sql_name(kind)}") from None
 
     return convert
 
 
-def _simple(kind: DataType, zone: datetime.tzinfo) -> Callable[[Any], Any]:
-    if isinstance(kind, DecimalType):
+def _simple(kind: pa.DataType, zone: datetime.tzinfo) -> Callable[[Any], Any]:
+    types = pa.types
+    if types.is_decimal(kind):
         return lambda value: _decimal(value, kind.precision, kind.scale)
-    if type(kind) in _BITS:
-        bound = 1 << _BITS[type(kind)] - 1
+    if types.is_integer(kind):
+        bound = 1 << kind.bit_width - 1
         return lambda value: _integer(value, bound)
-    if isinstance(kind, TimestampType):
-        return lambda value: _timestamp(value, zone)
-    simple: dict[type[DataType], Callable[[Any], Any]] = {
-        BooleanType: _boolean, FloatType: _float, DoubleType: _float, StringType: _text, BinaryType: _binary,
-        DateType: _date, TimestampNTZType: lambda value: _timestamp(value, None),
+    if types.is_timestamp(kind):
+        return lambda value: _timestamp(value, None if kind.tz is None else zone)
+    simple: dict[pa.DataType, Callable[[Any], Any]] = {
+        pa.bool_(): _boolean, pa.float32(): _float, pa.float64(): _float, pa.string(): _text, pa.binary(): _binary,
+        pa.date32(): _date,
     }  # fmt: skip
-    return simple[type(kind)]
+    return simple[kind]
 
 
 def _struct(converters: list[tuple[str, Callable[[Any], Any]]], path: str) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""Typed payloads: the ports that each format has."""
+"""What decoders and encoders of payloads have in common."""
 
 from __future__ import annotations
 

@@ -19,25 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DateType,
-    MapType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from sarit.core.limits import MAX_JSON_BATCH_BYTES
-from sarit.spark.formats.json_values import JsonValues
-from sarit.spark.formats.ports import Rows
-from sarit.spark.formats.types import arrow_schema
+from sarit.schemas.json_values import JsonValues
+from sarit.schemas.payloads import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pyspark.sql.types import DataType
 
 _MEMBER: Final = r"^\{[ \t\r\n]*\""
 _EMPTY: Final = r"^\{[ \t\r\n]*\}"
@@ -58,18 +46,20 @@ class _NotExact(Exception):
 class JsonReader:
     """Decodes the fields of a schema."""
 
-    def __init__(self, fields: StructType, time_zone: str) -> None:
-        """Raises Invalid for a field of a type that JSON does not have, and for an unknown zone."""
-        self._schema = arrow_schema(fields)
-        self._values = JsonValues(fields, time_zone)
+    def __init__(self, schema: pa.Schema, time_zone: str = "UTC") -> None:
+        """`time_zone`: of times that name none.
+
+        Raises Invalid for a field of a type that JSON does not have, and for an unknown zone."""
+        self._schema = schema
+        self._values = JsonValues(schema, time_zone)
         self._number = "row"
-        while self._number in fields.names:
+        while self._number in schema.names:
             self._number += "#"
         self._utc = time_zone == "UTC"
-        types = [_fast_type(field.dataType) for field in fields.fields]
+        types = [_fast_type(field.type) for field in schema]
         self._fast: pa.Schema | None = None
         if None not in types:
-            names = [*fields.names, self._number]
+            names = [*schema.names, self._number]
             self._fast = pa.schema(list(zip(names, [*types, pa.int64()], strict=True)))
 
     def problem(self, payload: bytes) -> str:
@@ -158,22 +148,23 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
-def _fast_type(kind: DataType) -> pa.DataType | None:
+def _fast_type(kind: pa.DataType) -> pa.DataType | None:
     """What Arrow reads for a type: texts for times.  None: it has no exact way."""
-    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+    types = pa.types
+    if types.is_date(kind) or types.is_timestamp(kind):
         return pa.string()
-    if isinstance(kind, BinaryType | MapType):
+    if types.is_binary(kind) or types.is_map(kind):
         return None
-    if isinstance(kind, ArrayType):
-        element = _fast_type(kind.elementType)
+    if types.is_list(kind):
+        element = _fast_type(kind.value_type)
         return None if element is None else pa.list_(pa.field("element", element))
-    if isinstance(kind, StructType):
-        types = [_fast_type(field.dataType) for field in kind.fields]
-        if None in types or len(set(kind.names)) != len(types):
+    if types.is_struct(kind):
+        found = [_fast_type(field.type) for field in kind]
+        names = [field.name for field in kind]
+        if None in found or len(set(names)) != len(names):
             return None
-        return pa.struct(list(zip(kind.names, types, strict=True)))
-    (field,) = arrow_schema(StructType().add("value", kind))
-    return field.type
+        return pa.struct(list(zip(names, found, strict=True)))
+    return kind
 
 
 def _finished(found: pa.Array, kind: pa.DataType, *, utc: bool) -> pa.Array:

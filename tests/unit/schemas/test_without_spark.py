@@ -1,0 +1,78 @@
+"""Decoders of payloads by Arrow's types, where there is no PySpark."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import pickle
+import subprocess
+import sys
+from decimal import Decimal
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from sarit.core.errors import Invalid
+from sarit.schemas.avro_reader import AvroReader
+from sarit.schemas.avro_schema import avro_columns, parse_avro_schema
+from sarit.schemas.avro_writer import AvroWriter, avro_schema_of
+from sarit.schemas.column_types import TIMESTAMP, sql_name
+from sarit.schemas.json_reader import JsonReader
+
+NOON = datetime.datetime(2026, 7, 1, 12, tzinfo=datetime.UTC)
+COLUMNS = pa.schema([
+    pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("at", TIMESTAMP), ("day", pa.date32()),
+    ("paid", pa.decimal128(9, 2)), ("tags", pa.list_(pa.string())), ("more", pa.map_(pa.string(), pa.float64())),
+    ("place", pa.struct([("x", pa.int32()), ("y", pa.bool_())])), ("raw", pa.binary()),
+])  # fmt: skip
+ROW = {
+    "id": 1, "name": "ä", "at": NOON, "day": NOON.date(), "paid": Decimal("1.50"), "tags": ["a", None],
+    "more": [("k", 0.5)], "place": {"x": 3, "y": None}, "raw": b"\xff",
+}  # fmt: skip
+JSON = (
+    '{"id":1,"name":"ä","at":"2026-07-01T12:00:00Z","day":"2026-07-01","paid":1.5,"tags":["a",null],"more":{"k":0.5},'
+    '"place":{"x":3},"raw":"/w=="}'
+).encode()
+
+
+def rows(found):
+    return pa.RecordBatch.from_arrays(found.columns, schema=COLUMNS).to_pylist(), found.bad.tolist()
+
+
+def test_json_and_avro_become_the_columns_that_are_asked_for():
+    assert rows(JsonReader(COLUMNS).read(pa.array([JSON]))) == ([ROW], [False])
+    schema = avro_schema_of(COLUMNS)
+    assert avro_columns(schema) == COLUMNS
+    payloads, _ = AvroWriter(COLUMNS, None).write(pa.RecordBatch.from_pylist([ROW], schema=COLUMNS), None)
+    for reader in (AvroReader(COLUMNS, schema), pickle.loads(pickle.dumps(AvroReader(COLUMNS, schema)))):
+        assert rows(reader.read(payloads.cast(pa.binary()))) == ([ROW], [False])
+    data = io.BytesIO(payloads[0].as_py())
+    assert fastavro.schemaless_reader(data, fastavro.parse_schema(schema))["place"] == {"x": 3, "y": None}
+
+
+def test_types_have_their_names_in_sql_and_others_are_refused():
+    assert sql_name(pa.struct(list(COLUMNS))) == (
+        "struct<id:bigint,name:string,at:timestamp,day:date,paid:decimal(9,2),tags:array<string>,"
+        "more:map<string,double>,place:struct<x:int,y:boolean>,raw:binary>"
+    )
+    for kind in (pa.uint8(), pa.large_string(), pa.timestamp("ns"), pa.time64("us"), pa.null()):
+        columns = pa.schema([("a", pa.list_(pa.struct([("b", kind)])))])
+        for made in (JsonReader, avro_schema_of):
+            with pytest.raises(Invalid, match=r"column a\[\]\.b .*: possible are boolean, "):
+                made(columns)
+
+
+def test_schema_that_is_refused_is_said_in_a_bounded_text():
+    with pytest.raises(Invalid, match=r"^the schema is no Avro schema: ") as refused:
+        parse_avro_schema('{"type": "record", "name": "R", "fields": [{"name": "n", "type": "%s"}]}' % ("t" * 10_000))
+    assert len(str(refused.value)) < 500
+
+
+def test_decoders_are_imported_without_pyspark():
+    code = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "import sarit.schemas.avro_writer, sarit.schemas.avro_reader, sarit.schemas.json_reader\n"
+        "assert 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
