@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import sarit
 from sarit.cli.names import SCOPE, TABLE
 from sarit.cli.options import Commands, confirm, controller_option, format_option, show, show_rows, yes_option
+from sarit.client.tables.layout import IN_BASE64
 from sarit.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 secondary_option = click.option("--secondary", help="The secondary key, when the table has them.")
 base64_option = click.option("--base64", "encoded", is_flag=True, help="Keys and values are given in base64.")
-_IN_BASE64: Final = "base64:"  # before a field of a line that is not text
 version_option = click.option("--version", type=click.IntRange(0), help="Only if the key has this version.")
 
 
@@ -230,7 +230,7 @@ def _bytes(text: str, encoded: bool) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise click.UsageError(f"{text!r} is not base64") from None
+        raise click.UsageError(f"{text[:60]!r} is not base64") from None
 
 
 def _row(entry: Entry, *, with_value: bool = True) -> dict[str, Any]:
@@ -255,5 +255,5 @@ def _field(part: bytes) -> str:
         text = part.decode()
     except UnicodeDecodeError:
         text = ""
-    plain = text.isprintable() and not text.startswith(_IN_BASE64) and (text or not part)
-    return text if plain else _IN_BASE64 + base64.b64encode(part).decode()
+    plain = text.isprintable() and not text.startswith(IN_BASE64) and (text or not part)
+    return text if plain else IN_BASE64 + base64.b64encode(part).decode()

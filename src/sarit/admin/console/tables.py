@@ -10,7 +10,7 @@ from sarit.admin.console.calls import call, page_of, whole_number
 from sarit.admin.console.documents import bytes_document
 from sarit.admin.console.limits import CONSOLE_SHOWN_VALUE_BYTES, CONSOLE_TABLE_ROWS
 from sarit.admin.console.names import TABLES
-from sarit.client.tables.layout import following
+from sarit.client.tables.layout import IN_BASE64, following
 from sarit.core.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class TableCalls:
     async def entries(self, request: Request) -> Any:
         """A page of entries in the order of their keys.
 
-        Parameters: `prefix` of the primary keys as text; or `key`, one of them; `after`: what `next` was before."""
+        Parameters: `prefix` of the primary keys; or `key`, one of them, both as text or as "base64:" and base64;
+        `after`: what `next` was before."""
         name = f"{request.path_params['scope']}/{request.path_params['table']}"
         limit = whole_number(request, "limit", CONSOLE_TABLE_ROWS, 1, CONSOLE_TABLE_ROWS)
         table = self._client.table(name)
@@ -74,16 +75,13 @@ class TableCalls:
 
 def _bounds(request: Request, config: TableConfig) -> dict[str, bytes]:
     after = _key(request, config)
-    prefix = request.query_params.get("prefix", "").encode(errors="replace")
-    key = request.query_params.get("key", "").encode(errors="replace")
+    prefix, key = _asked_bytes(request, "prefix", config), _asked_bytes(request, "key", config)
     if key:
         if len(key) != config.primary_key_bytes:
             raise Invalid(f"primary keys of this table have {config.primary_key_bytes} bytes, not {len(key)}")
         if not config.secondary_key_bytes or not after:
             return {"primary": key}
         return {"primary": key, "first": after[config.primary_key_bytes :]}
-    if len(prefix) > config.primary_key_bytes:
-        raise Invalid(f"primary keys of this table have {config.primary_key_bytes} bytes: the prefix is longer")
     if not after:
         return {"prefix": prefix} if prefix else {}
     first = after[: config.primary_key_bytes]
@@ -91,6 +89,22 @@ def _bounds(request: Request, config: TableConfig) -> dict[str, bytes]:
         # At the key after it, so that no page begins with what the page before ended with.
         first = following(first) or first
     return {"first": first} | ({"last": prefix} if prefix else {})
+
+
+def _asked_bytes(request: Request, name: str, config: TableConfig) -> bytes:
+    """A parameter with a key, or the beginning of one.  Raises Invalid."""
+    text = request.query_params.get(name, "")
+    encoded = text.removeprefix(IN_BASE64)
+    if encoded == text:
+        found = text.encode(errors="replace")
+    else:
+        try:
+            found = base64.b64decode(encoded, validate=True)
+        except ValueError:
+            raise Invalid(f"{name}: what follows {IN_BASE64} is not base64") from None
+    if len(found) > config.primary_key_bytes:
+        raise Invalid(f"primary keys of this table have {config.primary_key_bytes} bytes: the {name} is longer")
+    return found
 
 
 def _key(request: Request, config: TableConfig) -> bytes:

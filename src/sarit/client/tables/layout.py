@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Part = bytes | str
 Key = Part | tuple[Part, Part]
 
+IN_BASE64: Final = "base64:"  # before a key or value that is shown, or given, as bytes
 _ROUTER_SEED: Final = -2020233499  # Java's hash code of "KeyValueTableRouter"
 _UNUSED_BITS: Final = 12
 _FRACTION: Final = 2.0**-52

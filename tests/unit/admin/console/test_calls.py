@@ -337,6 +337,14 @@ def test_entries_of_tables_come_in_pages(run) -> None:
         assert len((await page.get("/tables/s/table", prefix="01"))["rows"]) == 20
         assert len((await page.get("/tables/s/table", key="011"))["rows"]) == 2
         await page.get("/tables/s/table", 400, prefix="0123")
+        await table.put((b"\xff\x00\x01", "a"), b"bytes")
+        for name, part in (("prefix", b"\xff"), ("prefix", b"\xff\x00\x01"), ("key", b"\xff\x00\x01")):
+            asked = {name: "base64:" + base64.b64encode(part).decode()}
+            (row,) = (await page.get("/tables/s/table", **asked))["rows"]
+            assert base64.b64decode(row["primary"]["base64"]) == b"\xff\x00\x01"
+        for text in ("base64:!", "base64:AA", "base64:AAAAAAAA", "x" * 4000):
+            await page.get("/tables/s/table", 400, prefix=text)
+            await page.get("/tables/s/table", 400, key=text)
         await page.get("/tables/s/table", 400, after="%")
         (row,) = (await page.get("/tables", scope="s"))["rows"]
         assert (row["table"], row["partitions"]) == ("s/table", 3)

@@ -19,7 +19,7 @@ export async function table({ root, parts, onEnd }) {
   const call = api.path("tables", ...parts);
   const results = h("div", {});
   const said = h("p", { class: "unseen", role: "status" });
-  const search = h("input", { type: "search", placeholder: "Keys that begin with…", spellcheck: "false", "aria-label": "Keys that begin with" });
+  const search = h("input", { type: "search", placeholder: "Keys that begin with…, or base64:…", spellcheck: "false", "aria-label": "Keys that begin with" });
   const back = []; // where the pages before began
   let after = "";
   let asked = 0;
