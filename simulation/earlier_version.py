@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sarit.store.server.internal_handler import InternalHandler, InternalSession
 
 # The commands that came last.
-UNKNOWN: Final = (wire.CreateFreshSegments, wire.UseQuotas)
+UNKNOWN: Final = (wire.CreateFreshSegments, wire.UseQuotas, wire.MeasureScope)
 
 
 def forget_newest_commands(handler: InternalHandler) -> None:

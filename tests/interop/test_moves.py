@@ -117,6 +117,9 @@ class Routed:
     async def grown(self) -> list[str]:
         return []
 
+    async def scope_bytes(self, scope: str) -> int:
+        return sum([await adapter.scope_bytes(scope) for adapter in self._adapters])
+
     async def rates(self, segments: list[str]) -> list[Any]:
         return await self._adapters[0].rates(segments)
 

@@ -117,6 +117,10 @@ class Segments(Protocol):
 
         A segment that has left memory since may be missing."""
 
+    async def scope_bytes(self, scope: str) -> int:
+        """The bytes of all segments of a scope from their heads on: of streams, transactions and tables, whoever made
+        them.  Those of tables may be of some seconds ago."""
+
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`, possibly fewer; none only at the end.
 

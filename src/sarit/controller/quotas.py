@@ -19,15 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller.catalog import PAGE
 from sarit.controller.keys import QUOTAS_TABLE, STREAMS
-from sarit.controller.model import codec, streams
-from sarit.controller.model.cuts import bytes_between, to_measure
-from sarit.controller.model.epochs import known_segments
+from sarit.controller.model import codec
 from sarit.controller.model.records import State
 from sarit.controller.ports import TableUpdate
-from sarit.controller.runner import gather_all
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError
 from sarit.core.limits import NO_VERSION
-from sarit.core.names import SegmentId, StreamName
 from sarit.core.repeated_log import RepeatedLog
 from sarit.security.limits import MAX_QUOTAS, QUOTA_FULL_UNTIL, QUOTA_INTERVAL_SECONDS, QUOTA_MEASURE_SECONDS
 from sarit.security.quotas import SCOPE, Quota, QuotaExceeded, Quotas
@@ -47,7 +43,6 @@ _FULL: Final = b"f/"
 _NEVER: Final = -1
 # The background work of quotas is one controller's, as that of a stream is.
 _WORK: Final = "quotas"
-_MOST_LENGTHS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,6 @@ class QuotaTable:
         self._assignment = assignment
         self._position = _NEVER
         self._measure_at = 0.0
-        self._lengths: dict[str, int] = {}  # of segments that do not grow any more
         self._repeated = RepeatedLog(_log, env.clock.monotonic, counted=False)
 
     def __repr__(self) -> str:
@@ -96,7 +90,12 @@ class QuotaTable:
             return
         if self._clock.monotonic() >= self._measure_at:
             self._measure_at = self._clock.monotonic() + QUOTA_MEASURE_SECONDS
-            await self.measure()
+            try:
+                await self.measure()
+            except SaritError as error:  # a store is away: what is full is known all the same
+                self._repeated.warning("full", f"the bytes of scopes with a storage quota are not counted: {error}")
+            else:
+                self._repeated.ended("full")
         if self.apply is not None:
             await self.apply(self.quotas)
 
@@ -202,8 +201,7 @@ class QuotaTable:
         for scope in sorted(scopes - {"*"}):
             most, size = self.quotas.of_scope(scope).storage_bytes, 0
             if most:
-                with suppress(NotFound):  # a quota may be set before its scope exists
-                    size = await self.storage_bytes(scope)
+                size = await self.storage_bytes(scope)
             was = scope in self.quotas.full
             full = bool(most) and size >= most * (QUOTA_FULL_UNTIL if was else 1)
             if full != was:
@@ -215,38 +213,5 @@ class QuotaTable:
             await self.refresh()
 
     async def storage_bytes(self, scope: str) -> int:
-        """The bytes of all streams of a scope from their heads on.  Raises NotFound."""
-        total = 0
-        after = b""
-        while rows := await self._catalog.scan_once(scope, STREAMS, after):
-            after = rows[-1][0]
-            for key, _ in rows:
-                with suppress(NotFound):  # deleted meanwhile
-                    total += await self._stream_bytes(StreamName(scope, key[len(STREAMS) :].decode()))
-        return total
-
-    async def _stream_bytes(self, name: StreamName) -> int:
-        record = (await self._catalog.require(name)).record
-        if record.state in (State.CREATING, State.DELETING):
-            return 0
-        head = streams.head(record)
-        known = known_segments(await self._catalog.epochs_of(name, record, list(head))) | known_segments(record.epochs)
-        active = [s.segment for s in record.current.segments]
-        end = dict(zip(active, await gather_all([self._length(name, s) for s in active]), strict=True))
-        ended = to_measure(known, head, end)
-        lengths = dict(zip(ended, await gather_all([self._ended(name, s) for s in ended]), strict=True))
-        return bytes_between(known, head, end, lengths)
-
-    async def _ended(self, name: StreamName, segment: int) -> int:
-        full_name = name.segment(SegmentId.unpack(segment))
-        if full_name not in self._lengths:
-            if len(self._lengths) >= _MOST_LENGTHS:
-                del self._lengths[next(iter(self._lengths))]
-            self._lengths[full_name] = await self._length(name, segment)
-        return self._lengths[full_name]
-
-    async def _length(self, name: StreamName, segment: int) -> int:
-        try:
-            return (await self._segments.info(name.segment(SegmentId.unpack(segment)))).length
-        except NotFound:
-            return 0
+        """The bytes of all segments of a scope from their heads on.  Raises SaritError."""
+        return await self._segments.scope_bytes(scope)

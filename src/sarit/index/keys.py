@@ -116,6 +116,12 @@ def kind_range(kind: bytes) -> tuple[bytes, bytes]:
     return kind, bytes((kind[0] + 1,))
 
 
+def names_range(scope: str) -> tuple[bytes, bytes]:
+    """All names of segments of a scope."""
+    # A name is SCOPE/REST, and "0" follows "/".
+    return NAME + scope.encode() + b"/", NAME + scope.encode() + b"0"
+
+
 def pieces_range(pack: str) -> tuple[bytes, bytes]:
     """All pieces of a pack."""
     # A piece is NAME@OFFSET, and "A" follows "@".

@@ -8,6 +8,7 @@ from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.metering import NO_RATES
 from sarit.store.flow_control.growth import GrowthMonitor
+from sarit.store.scope_use import scope_use
 from sarit.store.server.control_handler import merge_batch
 from sarit.store.server.internal_handler import append_at, create_fresh, read_bytes
 
@@ -124,6 +125,10 @@ class InProcessSegments:
     async def grown(self) -> list[str]:
         """Segments that may have grown since the last call."""
         return await self._growth.grown()
+
+    async def scope_bytes(self, scope: str) -> int:
+        """The bytes of all segments of a scope."""
+        return (await scope_use(self._store, scope)).bytes
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; NotFound, Truncated, Invalid."""

@@ -403,6 +403,16 @@ class RemoteSegments:
             if not page.more:
                 return found
 
+    async def scope_bytes(self, scope: str) -> int:
+        """The bytes of all segments of a scope.  Raises Unavailable: not all stores have counted theirs."""
+        request = partial(wire.MeasureScope, scope=scope)
+        asked = (self._stores.ask_at(address, request, _QUOTAS) for address in self._stores.addresses())
+        found = [_expect(reply, wire.ScopeMeasured, scope) for reply in await gather_all(list(asked))]
+        counted, all_of_them = sum(reply.containers for reply in found), self._stores.router.containers
+        if counted != all_of_them:
+            raise Unavailable(f"the bytes of scope {scope} are known in {counted} of {all_of_them} containers")
+        return sum(reply.bytes for reply in found)
+
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`, possibly fewer; none only at the end.  NotFound, Truncated, Invalid."""
         reply = await self._ask(

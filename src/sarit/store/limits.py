@@ -20,6 +20,8 @@ MAX_FRAME_WAIT_SECONDS: Final = 60.0
 HOST_REFUSALS: Final = 1000
 HOST_REFUSALS_PER_SECOND: Final = 200.0
 MAX_REFUSED_HOSTS: Final = 4096
+# Of one connection: a writer of large events has one at a time, and some are left by attempts that failed.
+MAX_TRANSIENT_SEGMENTS: Final = 1000
 # Between two appends, and two frames, that are measured.  To measure an append costs a tenth of a small one.
 SAMPLE_SECONDS: Final = 0.001
 

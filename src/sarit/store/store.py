@@ -43,6 +43,7 @@ from sarit.store.health import ContainerHealth, HealthState, refusal
 from sarit.store.hosted import HostedContainer, SharedParts, cancel, close
 from sarit.store.hosting import Event, State
 from sarit.store.open_slots import OpenSlots
+from sarit.store.scope_use import TablesOfClients
 from sarit.store.statistics import StoreStatistics
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.store.tiering.scrub import ScrubRateLimiter
@@ -125,7 +126,7 @@ class SegmentStore:
         self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
         self.budget.on_over_append_limit = self._throttled
         self.statistics = statistics = StoreStatistics()
-        self.quotas = TenantQuotas(env.clock)
+        self.quotas = TenantQuotas(env.clock, TablesOfClients(self))
         self.budget.on_below_append_limit = lambda: statistics.release(env.clock.monotonic())
         self.on_failure: Callable[[Container], None] | None = None
         rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))

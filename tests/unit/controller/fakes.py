@@ -309,6 +309,12 @@ class FakeSegments:
         await self.faults.leave(at, "segments.grown")
         return [name for name, length in self.compared.items() if length > before.get(name, 0)]
 
+    async def scope_bytes(self, scope: str) -> int:
+        at = await self.faults.enter("segments.scope_bytes")
+        await self.faults.leave(at, "segments.scope_bytes")
+        mine = [one for name, one in self.segments.items() if name.startswith(f"{scope}/")]
+        return sum(one.length - one.start for one in mine)
+
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         at = await self.faults.enter(f"segments.read {segment} {offset}")
         found = self._segment(segment)

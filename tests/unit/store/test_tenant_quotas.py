@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from sarit.security.limits import MAX_CHARGED, QUOTA_BURST_SECONDS
+from sarit.security.limits import MAX_CHARGED, QUOTA_BURST_SECONDS, QUOTA_MEASURE_SECONDS
 from sarit.security.quotas import Quota, Quotas
 from sarit.store.flow_control.tenant_quotas import TenantQuotas
 
@@ -18,6 +20,20 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.seconds
+
+
+class Tables:
+    """Of clients, as the containers of a store hold them."""
+
+    def __init__(self) -> None:
+        self.stored, self.epoch, self.counts = 0, 1, 0
+
+    def held(self) -> frozenset[tuple[int, int]]:
+        return frozenset([(0, self.epoch)])
+
+    async def count(self, scope: str) -> int:
+        self.counts += 1
+        return self.stored
 
 
 class Listener:
@@ -35,7 +51,7 @@ def received(quotas: TenantQuotas, scope: str, user: str, size: int) -> float:
 
 @pytest.fixture
 def quotas():
-    made = TenantQuotas(Clock())
+    made = TenantQuotas(Clock(), Tables())
     made.use(QUOTAS, 1)
     return made
 
@@ -87,7 +103,7 @@ def test_scope_that_is_full_is_so_until_it_is_not(quotas):
 
 
 def test_connections_of_a_user_are_counted_also_before_there_is_a_quota():
-    quotas = TenantQuotas(Clock())
+    quotas = TenantQuotas(Clock(), Tables())
     assert quotas.connected("u")
     assert quotas.connected("u")
     quotas.use(QUOTAS, 1)
@@ -99,24 +115,53 @@ def test_connections_of_a_user_are_counted_also_before_there_is_a_quota():
 
 
 def test_names_from_clients_do_not_fill_the_memory():
-    quotas = TenantQuotas(Clock())
+    quotas = TenantQuotas(Clock(), Tables())
     quotas.use(Quotas({"scope:*": Quota(bytes_in=RATE)}), 1)
     for number in range(MAX_CHARGED + 10):
         quotas.received(f"s{number}", "", 1)
     assert len(list(quotas.scopes_charged())) == MAX_CHARGED
 
 
-def test_segments_that_clients_make_are_counted_for_their_scope():
-    quotas = TenantQuotas(Clock())
-    quotas.use(Quotas({"scope:a": Quota(segments=4), "scope:*": Quota(bytes_in=RATE)}), 2)
-    assert [quotas.create("a") for _ in range(3)] == [True, True, False]  # half of it, in each of two stores
-    quotas.removed("a")
-    assert [quotas.create("a") for _ in range(2)] == [True, False]
-    assert all(quotas.create("b") for _ in range(10))
-    for _ in range(5):
+def test_tables_that_clients_make_are_counted_for_their_scope():
+    async def main():
+        tables = Tables()
+        quotas = TenantQuotas(Clock(), tables)
+
+        async def create(scope: str, count: int, *, made: bool = True) -> list[bool]:
+            return [await quotas.create(scope) and not (made and quotas.creation_ended(scope)) for _ in range(count)]
+
+        quotas.use(Quotas({"scope:a": Quota(segments=4), "scope:*": Quota(bytes_in=RATE)}), 2)
+        assert await create("a", 3) == [True, True, False]  # half of it, in each of two stores
         quotas.removed("a")
-    assert quotas.create("a")
-    quotas.use(Quotas({"scope:*": Quota(segments=1)}), 1)
-    for number in range(MAX_CHARGED + 10):
-        assert quotas.create(f"s{number}")
-    assert len(quotas._made) == MAX_CHARGED
+        assert await create("a", 2) == [True, False]
+        assert all(await create("b", 10))
+        for _ in range(5):
+            quotas.removed("a")
+        assert await create("a", 1) == [True]
+        assert tables.counts == 1
+        quotas.use(Quotas({"scope:*": Quota(segments=1)}), 1)
+        for number in range(MAX_CHARGED + 10):
+            assert await create(f"s{number}", 1)
+        assert len(quotas._made) == MAX_CHARGED
+
+    asyncio.run(main())
+
+
+def test_tables_are_counted_again_where_what_is_known_may_be_wrong(monkeypatch):
+    async def main():
+        tables = Tables()
+        tables.stored = 1  # of before this process
+        quotas = TenantQuotas(Clock(), tables)
+        quotas.use(Quotas({"scope:a": Quota(segments=3)}), 1)
+        assert [await quotas.create("a") for _ in range(3)] == [True, True, False]
+        tables.stored, tables.epoch = 0, 2  # it went with its container; two are being made
+        assert [await quotas.create("a") for _ in range(2)] == [True, False]
+        for _ in range(3):
+            quotas.creation_ended("a")
+        assert not await quotas.create("a")
+        monkeypatch.setattr(Clock, "seconds", Clock.seconds + QUOTA_MEASURE_SECONDS)
+        assert await quotas.create("a"), "none of them was made, and nobody said so"
+        assert tables.counts == 3
+        assert quotas._making == {"a": 1}
+
+    asyncio.run(main())

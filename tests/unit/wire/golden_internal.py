@@ -48,5 +48,7 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.SegmentsCreated(request_id=7), "0000000000000007"),
     (w.CreateFreshSegments(request_id=7, segments=("a", "b")), "000000000000000700000002000161000162"),
     (w.BackupStep(request_id=7, step='{"hold": true}'), "0000000000000007000e" + b'{"hold": true}'.hex()),
+    (w.MeasureScope(request_id=7, scope="s"), "0000000000000007000173"),
+    (w.ScopeMeasured(request_id=7, bytes=5, containers=2), "0000000000000007000000000000000500000002"),
     (w.BackupStepDone(request_id=7, answer='{"held": true}'), "0000000000000007000e" + b'{"held": true}'.hex()),
 ]

@@ -283,12 +283,8 @@ class MetadataCache:
             segment.pins += 1
         try:
             missing = [one for one in segment_ids if one not in state.segments and one not in state.unreadable]
-            loaded = []
-            for number, record in zip(missing, await self._records(missing), strict=True):
-                # The read has awaited: another task may have loaded it.
-                if record is not None and number not in state.segments:
-                    with suppress(Corrupt):  # whoever reads or writes it gets the error
-                        loaded.append(load_segment(number, record))
+            # The read has awaited: another task may have loaded some of them.
+            loaded = [segment for segment in await self.stored(missing) if segment.id not in state.segments]
             self.evict()  # before they are added: the new segments are not pinned yet
         finally:
             for segment in present:
@@ -296,6 +292,15 @@ class MetadataCache:
         for segment in loaded:
             state.add(segment)
         return [state.segments[number] for number in segment_ids if number in state.segments]
+
+    async def stored(self, segment_ids: Sequence[int]) -> list[Segment]:
+        """Those of the segments whose records the index holds and can be read, as they are there, not in memory."""
+        found = []
+        for number, record in zip(segment_ids, await self._records(segment_ids), strict=True):
+            if record is not None:
+                with suppress(Corrupt):  # whoever reads or writes it gets the error
+                    found.append(load_segment(number, record))
+        return found
 
     async def _records(self, segment_ids: Sequence[int]) -> list[bytes | None]:
         try:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES, MAX_FRAME_BYTES
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES, MAX_FRAME_BYTES, TABLE_ENTRY_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -195,6 +195,11 @@ class Entry:
     key: bytes
     value: bytes | None
     version: int
+
+
+def serialized_bytes(entry: Entry) -> int:
+    """How far an entry moves the position of its table."""
+    return TABLE_ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
 
 RECORD_VERSION: Final = 1
-# As `Segment.record` packs it; the number before the name's size is 0 and not read.
+# As `Segment.record` packs it.
 _RECORD = struct.Struct(">BBBbIiqQQQqQqH")
+_ENTRY_BYTES = struct.Struct(">q")
+_ENTRY_BYTES_AT = _RECORD.size - struct.calcsize(">qH")
 _SEALED = 1
 
 
@@ -214,6 +216,7 @@ class Segment:
         "deleted",
         "dirty_attributes",
         "entries",
+        "entry_bytes",
         "events",
         "extents",
         "flushed",
@@ -258,6 +261,8 @@ class Segment:
         self.flushed = 0
         # `committed`: a record of this segment is in the index.
         self.committed = False
+        # Of the entries of a table that the index holds.
+        self.entry_bytes = 0
         # `saved`: that record holds everything applied so far.
         self.saved = False
         # Blocks that no checkpoint has committed, by offset, without holes; flushed runs that are still in memory.
@@ -332,19 +337,37 @@ class Segment:
             _RECORD.pack(
                 RECORD_VERSION, self.kind, _SEALED if self.sealed else 0, self.scale_type, self.key_length,
                 self.target_rate, self.rollover_bytes, self.start, self.length, self.events, self.modified_ms,
-                self.entries, 0, len(name),
+                self.entries, self.entry_bytes, len(name),
             )
             + name
         )  # fmt: skip
+
+
+def with_entry_bytes(record: bytes, entry_bytes: int) -> bytes:
+    """Replace the number of bytes of entries in a segment's record."""
+    return record[:_ENTRY_BYTES_AT] + _ENTRY_BYTES.pack(entry_bytes) + record[_ENTRY_BYTES_AT + _ENTRY_BYTES.size :]
 
 
 def load_segment(segment_id: int, record: bytes) -> Segment:
     """A segment from its index record.  Raises Corrupt."""
     if len(record) < _RECORD.size or record[0] != RECORD_VERSION:
         raise Corrupt(f"the index record of segment {segment_id} is of an unknown format")
-    (_, kind, flags, scale_type, key_length, rate, rollover, start, length, events, modified, entries, _, size) = (
-        _RECORD.unpack_from(record)
-    )
+    (
+        _,
+        kind,
+        flags,
+        scale_type,
+        key_length,
+        rate,
+        rollover,
+        start,
+        length,
+        events,
+        modified,
+        entries,
+        entry_bytes,
+        size,
+    ) = _RECORD.unpack_from(record)
     try:
         name = record[_RECORD.size :].decode()
     except UnicodeDecodeError as error:
@@ -357,6 +380,7 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
     segment.assigned_length = segment.length = segment.flushed = length
     segment.assigned_events = segment.events = events
     segment.assigned_entries = segment.entries = entries
+    segment.entry_bytes = entry_bytes
     segment.assigned_sealed = segment.sealed = bool(flags & _SEALED)
     segment.created = segment.committed = segment.saved = True
     return segment
@@ -385,7 +409,8 @@ class BlockSnapshot:
 class SegmentSnapshot:
     """One segment as it was at the snapshot's frame.
 
-    It belongs to the checkpoint, which notes in `extents` and `inlined` where the bytes of `blocks` are then."""
+    It belongs to the checkpoint, which notes in `extents` and `inlined` where the bytes of `blocks` are then, and in
+    `entry_bytes` how many the entries of a table have."""
 
     segment: Segment
     deleted: bool
@@ -399,6 +424,7 @@ class SegmentSnapshot:
     truncated: bool
     extents: list[Extent] = field(default_factory=list)
     inlined: list[Block] = field(default_factory=list)
+    entry_bytes: int = 0
 
 
 def copy_segment(segment: Segment, truncated: bool) -> SegmentSnapshot:

@@ -26,7 +26,7 @@ from sarit.core.limits import (
     TABLE_ENTRY_HEADER_BYTES,
 )
 from sarit.index import keys
-from sarit.store.container.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
+from sarit.store.container.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry, serialized_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -196,7 +196,7 @@ class Tables:
             entry = _applied(table, key) or merged[key]
             if entry.value is not None:
                 alive.append(entry)
-                size += _serialized_bytes(entry)
+                size += serialized_bytes(entry)
         return alive, None if last is None else last + b"\0"
 
     async def _stored_page(
@@ -219,7 +219,7 @@ class Tables:
                 if _applied(table, key) is None:
                     version, value = keys.parse_entry_value(row)
                     entry = found[key] = Entry(key, value, version)
-                    size += _serialized_bytes(entry)
+                    size += serialized_bytes(entry)
             if len(rows) < piece:
                 return found, None
             # `key` is the last one scanned, not the last one found.
@@ -251,7 +251,7 @@ class Tables:
             position = last + 1  # everything up to there was replaced meanwhile, at later positions
         page = _page(live, limit)
         reached_end = last is None and len(page) == len(live)
-        return page, reached_end, segment.length if reached_end else page[-1].version + _serialized_bytes(page[-1])
+        return page, reached_end, segment.length if reached_end else page[-1].version + serialized_bytes(page[-1])
 
     async def _delta_page(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int | None]:
         """Live entries in order of version, and the last version scanned (None: all)."""
@@ -298,7 +298,7 @@ class Tables:
             for entry in (await self._container.metadata.stored_entries(segment, wanted)).values():
                 if entry is not None:
                     found[entry.key] = entry
-                    size += _serialized_bytes(entry)
+                    size += serialized_bytes(entry)
             each = max(1, size // max(1, len(found)))
             piece = max(_MIN_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _MAX_ROWS))
         # All rows are read, and the scan has returned fewer than it might: there are no more.
@@ -333,11 +333,6 @@ def _applied(table: TableState, key: bytes) -> Entry | None:
     return found
 
 
-def _serialized_bytes(entry: Entry) -> int:
-    """How far the entry moves the position of its table."""
-    return TABLE_ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
-
-
 def _page(entries: Iterable[Entry], limit: int) -> list[Entry]:
     out: list[Entry] = []
     size = 0
@@ -345,7 +340,7 @@ def _page(entries: Iterable[Entry], limit: int) -> list[Entry]:
         if len(out) >= limit or size >= MAX_TABLE_PAGE_BYTES:
             break
         out.append(entry)
-        size += _serialized_bytes(entry)
+        size += serialized_bytes(entry)
     return out
 
 

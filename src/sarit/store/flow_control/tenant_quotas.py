@@ -8,16 +8,22 @@ they share the rate, and the debt: none takes an append before it is paid.
 While there is no quota, `active` is false, and nobody calls anything else here.
 
 A scope whose storage quota is used up is *full*: connections that write to it are not read from until it is not.
+
+*Tables that clients make* are counted as they are made and deleted.  The first count of a scope, and the one after the
+store has opened or closed a container, is of what is stored.  So is one at the quota, where the number may be too high:
+a deletion may come by another way, and of a request without an answer nobody knows whether a table was made.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.repeated_log import RepeatedLog
 from sarit.security.byte_bucket import ByteBucket
-from sarit.security.limits import MAX_CHARGED
+from sarit.security.limits import MAX_CHARGED, QUOTA_MEASURE_SECONDS
 from sarit.security.quotas import SCOPE, USER, Quotas
 
 if TYPE_CHECKING:
@@ -38,6 +44,25 @@ class Waiting(Protocol):
         """Other quotas are in force: ask again how long to wait."""
 
 
+class Tables(Protocol):
+    """The tables that clients made in the containers that a store has."""
+
+    def held(self) -> frozenset[tuple[int, int]]:
+        """The containers that serve now, each with the epoch of its opening."""
+
+    async def count(self, scope: str) -> int:
+        """How many tables of a scope they hold.  Raises SaritError."""
+
+
+@dataclass(slots=True)
+class _Made:
+    """How many tables clients made in a scope; `counted`: when they were counted in the containers `of`."""
+
+    count: int
+    counted: float
+    of: frozenset[tuple[int, int]]
+
+
 class _Charge:
     """What one scope or user was charged in one direction; `throttled_seconds`: of all its connections together."""
 
@@ -52,14 +77,17 @@ class _Charge:
 class TenantQuotas:
     """See the head of the module."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tables: Tables) -> None:
         self.active = False
         self._clock = clock
         self._quotas = Quotas()
         self._stores = 1
         self._charges: dict[tuple[str, str], _Charge] = {}  # by direction and subject
         self._connections: dict[str, int] = {}  # of users
-        self._made: dict[str, int] = {}  # by scope: segments that clients made since the quota is in force here
+        self._tables = tables
+        self._made: dict[str, _Made] = {}  # by scope
+        self._making: dict[str, int] = {}  # by scope: requests that are not answered
+        self._counting = asyncio.Lock()
         self._waiting: dict[Waiting, None] = {}
         self._repeated = RepeatedLog(_log, clock.monotonic, counted=False)
         self.connections_refused = 0
@@ -158,24 +186,46 @@ class TenantQuotas:
         free = next((key for key, charge in self._charges.items() if not charge.bucket.debt(now)), None)
         del self._charges[free or next(iter(self._charges))]
 
-    # -- segments that clients make -----------------------------------------------------------------
+    # -- tables that clients make -------------------------------------------------------------------
 
-    def create(self, scope: str) -> bool:
-        """Count a segment or table that a client makes by itself; whether the quota of its scope allows it."""
-        count, most = self._made.get(scope, 0), self._quotas.of_scope(scope).segments
-        if most and count >= max(1, most // self._stores):
-            return False
-        if most:
-            if len(self._made) >= MAX_CHARGED and scope not in self._made:
-                del self._made[next(iter(self._made))]
-            self._made[scope] = count + 1
+    async def create(self, scope: str) -> bool:
+        """Count a table that a client makes by itself; whether the quota of its scope allows it.
+
+        `creation_ended` after it, if it does.  Raises SaritError: the tables cannot be counted now."""
+        quota = self._quotas.of_scope(scope).segments
+        if quota:
+            most = max(1, quota // self._stores)
+            async with self._counting:
+                made = await self._count(scope, most)
+            if made.count >= most:
+                return False
+            made.count += 1
+        self._making[scope] = self._making.get(scope, 0) + 1
         return True
 
+    def creation_ended(self, scope: str) -> None:
+        """The request of a client that was counted has ended; if it has made nothing, `removed` says so."""
+        self._making[scope] -= 1
+        if not self._making[scope]:
+            del self._making[scope]
+
     def removed(self, scope: str) -> None:
-        """A segment that a client made exists no more, or was not made."""
-        count = self._made.pop(scope, 0)
-        if count > 1:
-            self._made[scope] = count - 1
+        """A table that a client made exists no more, or was not made."""
+        made = self._made.get(scope)
+        if made is not None:
+            made.count = max(0, made.count - 1)
+
+    async def _count(self, scope: str, most: int) -> _Made:
+        found, now, held = self._made.get(scope), self._clock.monotonic(), self._tables.held()
+        fresh = found is not None and found.of == held
+        if found is not None and fresh and (found.count < most or now < found.counted + QUOTA_MEASURE_SECONDS):
+            return found
+        # What is being made may be counted twice, until the next count.
+        count = await self._tables.count(scope) + self._making.get(scope, 0)
+        if len(self._made) >= MAX_CHARGED and scope not in self._made:
+            del self._made[next(iter(self._made))]
+        self._made[scope] = _Made(count, now, held)
+        return self._made[scope]
 
     # -- connections --------------------------------------------------------------------------------
 

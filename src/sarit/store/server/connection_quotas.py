@@ -4,6 +4,8 @@
 and is charged as it is taken.  Otherwise it waits in memory with what came behind it, and the connection is not read
 from.  TCP makes the client wait: it gets no error.  Whoever connects again waits as well.
 *Bytes out.*  A reply is charged when it is sent, and the next read waits until it is paid for.
+*Requests.*  A large one, and each update of a table, waits until it is paid for, as a task; an update also while its
+scope is full.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from sarit.core.errors import SaritError
 from sarit.security.limits import QUOTA_COUNTED_BYTES, QUOTA_READ_WAIT_SECONDS, QUOTA_TURN_SECONDS
 from sarit.wire import commands as wire
 from sarit.wire.commands import encode
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from sarit.store.flow_control.tenant_quotas import TenantQuotas
 
 _REFUSED: Final = 0  # no new token mends it
-_CREATIONS: Final = (wire.CreateSegment, wire.CreateTableSegment)
 
 
 class Connection(Protocol):
@@ -86,21 +88,40 @@ class ConnectionQuotas:
         return True
 
     async def answer(self, command: Any, size: int, answer: Callable[[], Awaitable[None]]) -> None:
-        """Answer a request of so many bytes: a large one when it may be made, and none that a quota refuses."""
+        """Answer a request of so many bytes when it may be made, and none that a quota refuses."""
         scope = scope_of(getattr(command, "segment", ""))
-        if size > QUOTA_COUNTED_BYTES:
-            while (delay := self._delay(scope)) is None or delay > 0:  # noqa: ASYNC110 - time pays, no event
+        writes = isinstance(command, wire.UpdateTableEntries)
+        if writes or size > QUOTA_COUNTED_BYTES:
+            while (delay := self._request_delay(scope, writes=writes)) is None or delay > 0:  # noqa: ASYNC110 - time pays, no event
                 await asyncio.sleep(QUOTA_READ_WAIT_SECONDS if delay is None else max(delay, QUOTA_TURN_SECONDS))
             self.quotas.received(scope, self.user, size)
-        if isinstance(command, _CREATIONS) and not self.quotas.create(scope):
-            text = f"clients have made as many segments in scope {scope} as its quota allows: remove some, or raise it"
-            self._connection.send(encode(wire.ErrorMessage(command.request_id, command.segment, text, _REFUSED)))
+        if isinstance(command, wire.CreateTableSegment):
+            await self._create_table(command, scope, answer)
         else:
             await answer()
 
+    async def _create_table(
+        self, command: wire.CreateTableSegment, scope: str, answer: Callable[[], Awaitable[None]]
+    ) -> None:
+        try:
+            text = ""
+            if not await self.quotas.create(scope):
+                text = (
+                    f"clients have made as many segments in scope {scope} as its quota allows: remove some, or raise it"
+                )
+        except SaritError as error:
+            text = f"the tables of scope {scope} cannot be counted for its quota: {error}"
+        if text:
+            self._connection.send(encode(wire.ErrorMessage(command.request_id, command.segment, text, _REFUSED)))
+            return
+        try:
+            await answer()
+        finally:
+            self.quotas.creation_ended(scope)
+
     def answered(self, command: Any, reply: wire.Command | None) -> None:
         """Count what was not made, or is deleted, no more."""
-        not_made = isinstance(command, _CREATIONS) and not isinstance(reply, wire.SegmentCreated)
+        not_made = isinstance(command, wire.CreateTableSegment) and not isinstance(reply, wire.SegmentCreated | None)
         if not_made or isinstance(reply, wire.SegmentDeleted):
             self.quotas.removed(scope_of(command.segment))
 
@@ -109,6 +130,10 @@ class ConnectionQuotas:
         if self._timer is not None:
             self._timer.cancel()
         self._arm(self._delay(self._scope))
+
+    def _request_delay(self, scope: str, *, writes: bool) -> float | None:
+        # A removal frees space: it goes on where a scope is full.
+        return self._delay(scope) if writes else self.quotas.write_delay(scope, self.user)
 
     def _delay(self, scope: str) -> float | None:
         """How long to wait before an append to a scope; None: until the quotas change."""

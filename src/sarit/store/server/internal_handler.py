@@ -24,6 +24,7 @@ from sarit.security.quotas import Quotas
 from sarit.store.backup_session import BackupEnded, Backups
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.flow_control.growth import GrowthMonitor
+from sarit.store.scope_use import scope_use
 from sarit.store.server.held_requests import answer_request
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
@@ -115,6 +116,7 @@ class InternalSession:
             wire.GetGrown: self._get_grown,
             wire.AwaitScaleRequests: self._await_scale_requests,
             wire.UseQuotas: self._use_quotas,
+            wire.MeasureScope: self._measure_scope,
             wire.BackupStep: self._back_up,
         }
 
@@ -214,6 +216,10 @@ class InternalSession:
     async def _use_quotas(self, c: wire.UseQuotas) -> wire.Command:
         self._store.quotas.use(Quotas.decode(c.quotas), c.stores)
         return wire.QuotasUsed(c.request_id)
+
+    async def _measure_scope(self, c: wire.MeasureScope) -> wire.Command:
+        use = await scope_use(self._store, c.scope)
+        return wire.ScopeMeasured(c.request_id, use.bytes, use.containers)
 
     async def _back_up(self, c: wire.BackupStep) -> wire.Command:
         answer: dict[str, Any]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import SaritError
 from sarit.env.background import ignore_outcome, shielded
+from sarit.store.limits import MAX_TRANSIENT_SEGMENTS
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
     from sarit.store.server.control_handler import ControlHandler
     from sarit.store.store import SegmentStore
+
+
+_REFUSED: Final = 0
 
 
 class TransientSegments:
@@ -21,6 +25,7 @@ class TransientSegments:
         self._store = store
         self._control = control
         self._names: dict[str, None] = {}
+        self._making = 0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -31,6 +36,10 @@ class TransientSegments:
 
     async def create(self, command: wire.CreateTransientSegment) -> wire.Command | None:
         """The reply.  The segment is deleted even if the connection ends before it exists."""
+        if len(self._names) + self._making >= MAX_TRANSIENT_SEGMENTS:
+            text = f"a connection has at most {MAX_TRANSIENT_SEGMENTS} transient segments: merge some, or connect again"
+            return wire.ErrorMessage(command.request_id, command.parent_segment, text, _REFUSED)
+        self._making += 1
         creation = asyncio.ensure_future(self._control.answer(command))
         # A callback, not code after the await: the connection's end cancels that, and not the creation.
         creation.add_done_callback(self._created)
@@ -48,6 +57,7 @@ class TransientSegments:
             cleanup.add_done_callback(ignore_outcome)
 
     def _created(self, creation: asyncio.Task[wire.Command | None]) -> None:
+        self._making -= 1
         if creation.cancelled() or creation.exception() is not None:
             return
         reply = creation.result()

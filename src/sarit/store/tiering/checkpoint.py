@@ -25,7 +25,9 @@ from sarit.index import keys
 from sarit.index.port import DamagedRecord, WriteBatch
 from sarit.storage.layout import Extent
 from sarit.storage.starts import FIRST, thin, unpack
+from sarit.store.container.operations import serialized_bytes
 from sarit.store.container.recovery import aside_range
+from sarit.store.container.segment import with_entry_bytes
 from sarit.store.tiering.references import drop_references, put_extent, stored_key
 
 if TYPE_CHECKING:
@@ -239,6 +241,7 @@ class BatchBuilder:
                 garbage.add(extent.reference)
         if item.entries:
             await self._add_entries(item, batch)
+            batch.puts[keys.segment_key(segment.id)] = with_entry_bytes(item.record, item.entry_bytes)
 
     async def _add_truncated(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
         """Delete extents wholly below the new start; their chunks are garbage unless another extent names them."""
@@ -260,6 +263,7 @@ class BatchBuilder:
     async def _add_entries(self, item: SegmentSnapshot, batch: WriteBatch) -> None:
         """Put the new entries of a table; delete the version rows of the entries they replace."""
         segment = item.segment
+        size = segment.entry_bytes
         changed = list(item.entries.values())
         for at in range(0, len(changed), ENTRIES_PER_TURN):
             page = changed[at : at + ENTRIES_PER_TURN]
@@ -273,12 +277,16 @@ class BatchBuilder:
                 old = stored.get(entry.key)
                 if old is not None:
                     batch.deletes.add(keys.version_key(segment.id, old.version))
+                    size -= serialized_bytes(old)
                 key = keys.entry_key(segment.id, entry.key)
                 if entry.value is None:
                     batch.deletes.add(key)
                 else:
                     batch.puts[key] = keys.entry_value(entry.version, entry.value)
                     batch.puts[keys.version_key(segment.id, entry.version)] = entry.key
+                    size += serialized_bytes(entry)
+        # Below 0 with what an earlier version wrote, whose bytes nobody counted.
+        item.entry_bytes = max(0, size)
 
     async def _stored_entries(self, segment: Segment, wanted: list[bytes]) -> dict[bytes, Entry | None]:
         """The entries that a checkpoint replaces; a damaged one is left out, and the row of its version stays."""

@@ -455,6 +455,8 @@ class Flusher:
             self.compactor.forget(segment)
             return
         segment.committed = True
+        if item.entries:
+            segment.entry_bytes = item.entry_bytes
         # Changed since the snapshot: the record is older than the segment, which must not be evicted.
         segment.saved = segment.id not in container.state.changed
         segment.flushing_attributes = set()

@@ -300,3 +300,20 @@ class BackupStepDone(Command):
 
     request_id: Long
     answer: Text
+
+
+@command(1_000_024)
+class MeasureScope(Command):
+    """How much the segments of a scope hold in the containers that the store serves.  Answer: ScopeMeasured."""
+
+    request_id: Long
+    scope: Text
+
+
+@command(1_000_025)
+class ScopeMeasured(Command):
+    """Answer to MeasureScope; `containers`: in how many."""
+
+    request_id: Long
+    bytes: Long
+    containers: Int

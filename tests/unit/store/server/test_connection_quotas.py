@@ -6,7 +6,9 @@ import asyncio
 
 from sarit.core.limits import KIB, MIB
 from sarit.security.quotas import Quota, Quotas
+from sarit.store.server import transient_segments
 from sarit.wire import commands as wire
+from tests.unit.store.harness import World
 from tests.unit.store.server.test_connection import SEGMENT, WRITER, Client, Server, append_end, ready, run, serving
 
 SCOPE = SEGMENT.partition("/")[0]
@@ -239,5 +241,55 @@ def test_tables_that_clients_make_are_counted_and_refused_beyond_the_quota():
             deletion = wire.DeleteTableSegment(9, f"{SCOPE}/g1_kvtable/0.#epoch.0", False, "")
             assert isinstance(await client.ask(deletion), wire.SegmentDeleted)
             assert isinstance(await make(3), wire.SegmentCreated)
+
+    run(main())
+
+
+def test_tables_of_before_the_quota_and_before_the_start_count():
+    async def main():
+        world = World()
+        for first in (True, False):
+            async with serving(world) as server:
+                client = await server.client()
+                name = f"{SCOPE}/g_kvtable/0.#epoch.0"
+                if first:
+                    assert isinstance(await client.ask(wire.CreateTableSegment(9, name, "")), wire.SegmentCreated)
+                limit(server, segments=1)
+                more = name.replace("/g", "/h")
+                assert isinstance(await client.ask(wire.CreateTableSegment(9, more, "")), wire.ErrorMessage)
+
+    run(main())
+
+
+def test_update_of_a_table_is_charged_and_waits_for_a_full_scope_and_a_removal_does_not():
+    async def main():
+        async with serving() as server:
+            client, table = await server.client(), f"{SCOPE}/g_kvtable/0.#epoch.0"
+            await client.ask(wire.CreateTableSegment(9, table, ""))
+            put = wire.UpdateTableEntries(9, table, "", (wire.TableEntry(b"k", -(1 << 63), b"v"),), -1)
+            limit(server, bytes_in=MIB)
+            await client.ask(put)
+            assert sum(size for _, direction, size, _ in server.store.quotas.scopes_charged() if direction == "in")
+            limit(server, SCOPE, storage_bytes=1)
+            client.send(put, wire.RemoveTableKeys(8, table, "", (wire.TableKey(b"k" * 2000, -(1 << 63)),), -1))
+            assert (await client.reply()).request_id == 8
+            assert not client.replies
+
+    run(main())
+
+
+def test_transient_segments_of_a_connection_are_bounded(monkeypatch):
+    monkeypatch.setattr(transient_segments, "MAX_TRANSIENT_SEGMENTS", 2)
+
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            made = [await client.ask(wire.CreateTransientSegment(9, WRITER, SEGMENT, "")) for _ in range(3)]
+            assert isinstance(made[2], wire.ErrorMessage)
+            assert "at most 2 transient segments" in made[2].message
+            merged = await client.ask(wire.MergeSegments(9, SEGMENT, made[0].segment, ""))
+            assert isinstance(merged, wire.SegmentsMerged)
+            again = await client.ask(wire.CreateTransientSegment(9, WRITER, SEGMENT, ""))
+            assert isinstance(again, wire.SegmentCreated)
 
     run(main())
