@@ -9,6 +9,9 @@ import subprocess
 
 import pytest
 
+from sarit.node.doctor import check_log_ins
+from sarit.node.security import SecurityConfig
+from sarit.node.settings import NodeConfig
 from tests import fork_server
 from tests.contract.s3 import s3_server
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
@@ -90,6 +93,23 @@ def test_advertised_address_is_examined(tmp_path, options, level, text):
     found, _ = doctor("--data-dir", tmp_path / "data", "--controller-port", 0, "--store-port", 0, *options)
     assert found["advertised address"]["level"] == level
     assert text in found["advertised address"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("host", "security", "level", "text"),
+    [
+        ("127.0.0.1", SecurityConfig(users="u", token_keys="k"), "OK", "this machine alone"),
+        ("0.0.0.0", SecurityConfig(), "WARN", "whoever reaches the ports"),
+        ("0.0.0.0", SecurityConfig(users="u", token_keys="k"), "FAIL", "in clear text"),
+        ("0.0.0.0", SecurityConfig(users="u", token_keys="k", plain_passwords=True), "WARN", "in clear text"),
+        ("0.0.0.0", SecurityConfig("c", "k", users="u", token_keys="k"), "OK", "over TLS"),
+        ("no.such.name.invalid", SecurityConfig(), "FAIL", "cannot be resolved"),
+    ],
+)
+def test_passwords_in_clear_text_are_found(host, security, level, text):
+    found = check_log_ins(NodeConfig("/", host, security=security))
+    assert found.level == level
+    assert text in found.text
 
 
 def test_storage_is_written_read_listed_and_deleted(tmp_path):

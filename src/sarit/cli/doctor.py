@@ -15,6 +15,7 @@ import click
 from sarit.cli.config import for_option, meant_commands, named_file, parse
 from sarit.cli.options import http_port_of
 from sarit.cli.process_options import log_in_at_zookeeper
+from sarit.cli.security_options import security_of
 
 if TYPE_CHECKING:
     from sarit.node.doctor import Finding, Plan
@@ -75,6 +76,7 @@ def _plan_of_node(given: dict[str, Any]) -> Plan:
         http_port=http_port_of(given["http_port"]),
         one_port=given["one_port"],
         advertised=given["advertise"],
+        security=security_of(given),
     ).validated()
     return Plan(config, ports_of(config), tls=_tls_of(given))
 
@@ -85,7 +87,8 @@ def _plan_of_cluster(name: str, given: dict[str, Any]) -> Plan:
     from sarit.node.settings import NodeConfig
 
     http = http_port_of(given["http_port"])
-    config = NodeConfig("/", given["host"], memory_bytes=given.get("memory"), advertised=given["advertise"])
+    memory, security = given.get("memory"), security_of(given)
+    config = NodeConfig("/", given["host"], memory_bytes=memory, advertised=given["advertise"], security=security)
     ports = [Port("--port", given["port"], WIRE if name == "store" else GRPC), Port("--http-port", http or 0, HTTP)]
     return Plan(config, [port for port in ports if port.number], parse_cluster(given["cluster"]), _tls_of(given))
 

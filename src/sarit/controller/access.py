@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.controller.authorized import Authorized, current_authorized
+from sarit.controller.model import groups
 from sarit.core.errors import Forbidden, Unauthenticated
 from sarit.core.names import MARK_PREFIX, SYSTEM_SCOPE
 from sarit.rpc.generated import controller_pb2 as pb
@@ -172,6 +173,8 @@ def _group(request: Any) -> Sequence[str]:
 
 
 def _streams_of_group(request: Any) -> Sequence[tuple[str, str]]:
+    # Before the streams are checked one by one.
+    groups.check_size(max(len(request.startingStreamCuts), len(request.endingStreamCuts)))
     infos = (cut.streamInfo for cuts in (request.startingStreamCuts, request.endingStreamCuts) for cut in cuts)
     return tuple(dict.fromkeys((info.scope, info.stream) for info in infos))
 

@@ -31,7 +31,7 @@ from sarit.node.limits import (
     USUAL_DESCRIPTORS,
 )
 from sarit.node.pieces import is_data_directory
-from sarit.node.standalone import EVERY_ADDRESS, bound_address
+from sarit.node.standalone import EVERY_ADDRESS, bound_address, is_loopback, refuse_plain_passwords
 from sarit.store.flow_control.free_space import log_file_bytes, require_space, reserve_bytes
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ async def examine(plan: Plan, env: Env) -> AsyncIterator[Finding]:
     for port in plan.ports:
         yield check_port(config.host, port, plan.tls)
     yield check_advertised(config.host, config.advertised_host)
+    yield check_log_ins(config)
     storage, index, log = (
         (config.storage_url, config.index_url, config.log_url)
         if meta is None
@@ -323,6 +324,25 @@ def check_advertised(host: str, advertised: str | None) -> Finding:
         advice = "right for NAT and load balancers; else choose an address of this machine"
         return Finding(check, WARN, f"{text}, which is no address of this machine", advice)
     return Finding(check, OK, text)
+
+
+def check_log_ins(config: NodeConfig) -> Finding:
+    """Whether clients log in, and whether others can read along."""
+    check, security = "log-ins", config.security
+    try:
+        here = is_loopback(config.host)
+        refuse_plain_passwords(security, config.host)
+    except Invalid as error:
+        return Finding(check, FAIL, str(error), "choose another --host, or give --tls-cert and --tls-key")
+    if here:
+        return Finding(check, OK, "clients of this machine alone")
+    if security.token_keys is None:
+        text = "without --users whoever reaches the ports may read, change and delete everything"
+        return Finding(check, WARN, text, "see docs/operations/security.md")
+    if security.certificate is None:
+        text = "passwords and tokens cross the network in clear text (--plain-passwords)"
+        return Finding(check, WARN, text, "give --tls-cert and --tls-key, unless something in front or below encrypts")
+    return Finding(check, OK, "with users, over TLS")
 
 
 # -- other services -----------------------------------------------------------------------------

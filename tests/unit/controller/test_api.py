@@ -10,6 +10,7 @@ from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server
 
+from sarit.controller.limits import MAX_STREAMS_OF_GROUP
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.core.names import SegmentId, transaction_segment
 from sarit.rpc import convert
@@ -274,6 +275,21 @@ def test_tags_keep_the_order_in_which_they_were_given():
                 assert (await c.updateStream(config)).status == pb.UpdateStreamStatus.SUCCESS
                 kept = (await c.getStreamConfiguration(INFO)).tags.tag
                 assert list(kept) == list(dict.fromkeys(tags))
+
+    run(main())
+
+
+def test_streams_of_a_group_are_bounded():
+    async def main():
+        async with api() as c:
+            cut = pb.StreamCut(streamInfo=INFO, cut={0: 0})
+            many = [cut] * (MAX_STREAMS_OF_GROUP + 1)
+            for field in ("startingStreamCuts", "endingStreamCuts"):
+                group = pb.ReaderGroupConfiguration(scope="s", readerGroupName="g", **{field: many})
+                for call in (c.createReaderGroup, c.updateReaderGroup):
+                    with pytest.raises(GRPCError, match="at most 1000 streams, not 1001") as refused:
+                        await call(group)
+                    assert refused.value.status is Status.INVALID_ARGUMENT
 
     run(main())
 

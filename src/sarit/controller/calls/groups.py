@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.controller.authorized import current_authorized
+from sarit.controller.model import groups
 from sarit.controller.model.records import GroupRecord, State
 from sarit.core.errors import Conflict, Forbidden, Invalid, NotFound
 from sarit.core.names import StreamName
@@ -25,7 +26,8 @@ _Note = pb.UpdateSubscriberStatus
 
 
 def group_record(message: pb.ReaderGroupConfiguration) -> GroupRecord:
-    """What a client configured."""
+    """What a client configured.  Raises Invalid: too many streams."""
+    groups.check_size(max(len(message.startingStreamCuts), len(message.endingStreamCuts)))
     return GroupRecord(
         State.CREATING,
         message.readerGroupId,
@@ -64,11 +66,11 @@ class GroupCalls:
         self._groups = groups
 
     async def createReaderGroup(self, request: pb.ReaderGroupConfiguration) -> pb.CreateReaderGroupResponse:
-        scope, group = request.scope, request.readerGroupName
+        scope, group, wanted = request.scope, request.readerGroupName, group_record(request)
         try:
             who = current_authorized.get()
             maker = "" if who is None else who.user
-            record = await self._groups.create(scope, group, group_record(request), maker)
+            record = await self._groups.create(scope, group, wanted, maker)
         except Invalid:
             return _Create(status=_Create.INVALID_RG_NAME)
         except NotFound:
@@ -83,8 +85,9 @@ class GroupCalls:
         return _Config(status=_Config.SUCCESS, config=group_message(request.scope, request.readerGroup, record))
 
     async def updateReaderGroup(self, request: pb.ReaderGroupConfiguration) -> pb.UpdateReaderGroupResponse:
+        wanted = group_record(request)
         try:
-            generation = await self._groups.update(request.scope, request.readerGroupName, group_record(request))
+            generation = await self._groups.update(request.scope, request.readerGroupName, wanted)
         except NotFound:
             return _Update(status=_Update.RG_NOT_FOUND, generation=request.generation)
         # One status for both; our client takes it for another generation.

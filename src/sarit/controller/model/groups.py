@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sarit.controller.limits import MAX_STREAMS_OF_GROUP
 from sarit.controller.model.records import GroupRecord, State
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.names import is_internal_name
@@ -46,6 +47,12 @@ def subscribed(record: GroupRecord) -> tuple[StreamName, ...]:
         return ()
     # Earlier releases did not check names: no stream can have such a name, and a key may not be able to hold it.
     return tuple(sorted({name for name, _ in record.starts if is_possible(name)}))
+
+
+def check_size(cuts: int) -> None:
+    """Refuse a group that begins, or ends, at cuts of too many streams.  Raises Invalid."""
+    if cuts > MAX_STREAMS_OF_GROUP:
+        raise Invalid(f"a reader group reads at most {MAX_STREAMS_OF_GROUP} streams, not {cuts}: use several groups")
 
 
 def check_names(record: GroupRecord) -> None:
