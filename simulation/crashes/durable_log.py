@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DIRECTORY: Final = "/log/1"
 FILE_BYTES: Final = 4 * 4096
+# Files of that length are preceded by shorter ones.
+LONG_FILE_BYTES: Final = 16 * 4096
 _READ_BYTES: Final = 3 * 4096
 _TURNS: Final = 9
 
@@ -48,11 +50,11 @@ def start(log: DurableLog, number: int, payload: bytes) -> asyncio.Future[None]:
     return future
 
 
-def recovered(disk: SimulatedDisk, after: int) -> tuple[int, list[tuple[int, bytes]]]:
+def recovered(disk: SimulatedDisk, after: int, file_bytes: int) -> tuple[int, list[tuple[int, bytes]]]:
     """Open in a new epoch, as a process that starts; return its end and the frames it replays."""
     machine = Machine()
     machine.disk = disk
-    opened = open_files(machine.env(), DIRECTORY, 1, FILE_BYTES)
+    opened = open_files(machine.env(), DIRECTORY, 1, file_bytes)
     current = LogFile(opened.file.path, opened.file.header, opened.file.position, opened.file.first, opened.end)
     windows = replay(disk, [*opened.logs, current], after, opened.end, _READ_BYTES)
     frames = [(frame.number, bytes(frame.payload)) for window in windows for frame in window]
@@ -63,8 +65,9 @@ def recovered(disk: SimulatedDisk, after: int) -> tuple[int, list[tuple[int, byt
 class LogJudge:
     """Checks every disk image that a power cut could leave at each step."""
 
-    def __init__(self, machine: Machine, seed: int) -> None:
+    def __init__(self, machine: Machine, seed: int, file_bytes: int = FILE_BYTES) -> None:
         self.machine = machine
+        self.file_bytes = file_bytes
         self.rng = random.Random(seed)
         self.states = States()
         self.acked = 0
@@ -86,14 +89,14 @@ class LogJudge:
     def judge(self, image: SimulatedDisk, what: str) -> None:
         """Check one disk.  Raises AssertionError."""
         self.states.count += 1
-        end, frames = recovered(image, self.truncated)
+        end, frames = recovered(image, self.truncated, self.file_bytes)
         assert self.acked <= end <= self.submitted, f"before {what}: {end} not in {self.acked}..{self.submitted}"
         assert frames == [(n, payload_of(n, self.sizes[n])) for n in range(self.truncated + 1, end + 1)], what
         self.states.torn += end < self.submitted
         self.states.ahead += end > self.acked
         if self.states.count % 7 == 0:
             self.states.twice += 1
-            assert recovered(image, self.truncated) == (end, frames), "recovered twice"
+            assert recovered(image, self.truncated, self.file_bytes) == (end, frames), "recovered twice"
 
     def submit(self, number: int, size: int) -> bytes:
         """Record a frame that is submitted to the log."""
@@ -109,7 +112,7 @@ class LogJudge:
 async def _workload(machine: Machine, judge: LogJudge, rng: random.Random) -> None:
     number = 0
     for life in range(3):
-        provider = LocalLogProvider(machine.env(), "/log", FILE_BYTES)
+        provider = LocalLogProvider(machine.env(), "/log", judge.file_bytes)
         log = await provider.open(1)
         for turn in range(_TURNS):
             in_flight = []
@@ -132,9 +135,9 @@ async def _workload(machine: Machine, judge: LogJudge, rng: random.Random) -> No
 
 
 def crash_log(seed: int) -> States:
-    """All crash states of one workload.  Raises AssertionError."""
+    """All crash states of one workload, with files that grow at every third seed.  Raises AssertionError."""
     machine = Machine(seed)
     machine.disk.make_dirs(DIRECTORY)
-    judge = LogJudge(machine, seed)
+    judge = LogJudge(machine, seed, LONG_FILE_BYTES if seed % 3 == 2 else FILE_BYTES)
     simulate(lambda: _workload(machine, judge, random.Random(seed)))
     return judge.states

@@ -73,6 +73,9 @@ MAX_FRAME_OPERATIONS: Final = 256
 MAX_APPEND_BYTES: Final = MAX_FRAME_BYTES - KIB  # what frame and operation say of it is less than that
 LOG_FRAMES_IN_FLIGHT: Final = 2  # of a log on the local disk: one is written, the next one waits
 LOG_FILE_BYTES: Final = 64 * MIB
+# The first files of a log are short; later ones are longer by this factor while the log holds more than one.
+FIRST_LOG_FILE_BYTES: Final = 1 * MIB
+LOG_FILE_GROWTH: Final = 4
 # On a small volume log files are smaller, so that one of each container takes at most that share of it.
 MIN_LOG_FILE_BYTES: Final = 4 * MIB
 LOG_VOLUME_SHARE: Final = 64

@@ -2,6 +2,10 @@
 
 A recycled file keeps its blocks, so that the next log file needs no allocation.  On the disk its name ends in `.spare`.
 
+Files of one log differ in length: the first ones are short (`first_file_bytes`), and the log asks for longer ones while
+it holds several.  The reserve, the recycled file for the next opening, is the last one of `recycled`.  It is as long as
+the file that was made last, so that it takes copies of the last group on a full disk, too.
+
 Two orders matter (docs/formats/durable-log.md, Directory):
 
 1. Sync the header, then rename the file to `.log`, then sync the directory, then use the file.
@@ -14,10 +18,16 @@ from __future__ import annotations
 import contextlib
 import errno
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.limits import LOG_BLOCK_BYTES, LOG_IDENTITY_BYTES, LOG_SALT_BYTES
+from sarit.core.limits import (
+    FIRST_LOG_FILE_BYTES,
+    LOG_BLOCK_BYTES,
+    LOG_FILE_GROWTH,
+    LOG_IDENTITY_BYTES,
+    LOG_SALT_BYTES,
+)
 from sarit.log.records import FRAME, LOG, MAX_HEADER_BLOCKS, NEW, RECYCLED, FileHeader, GroupEncoder, file_name
 
 if TYPE_CHECKING:
@@ -27,6 +37,13 @@ if TYPE_CHECKING:
     from sarit.log.records import Record
 
 NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+# The header, three groups, and the block for the record that another file follows.
+_LEAST_FILE_BYTES: Final = 5 * LOG_BLOCK_BYTES
+
+
+def first_file_bytes(file_bytes: int) -> int:
+    """The length of the first files of a log whose files have at most `file_bytes`."""
+    return min(file_bytes, FIRST_LOG_FILE_BYTES, max(file_bytes // LOG_FILE_GROWTH, _LEAST_FILE_BYTES))
 
 
 @dataclass(slots=True)
@@ -55,6 +72,8 @@ class LogFileAllocator:
         self._directory = directory
         self._container = container
         self._file_bytes = file_bytes
+        # Of the file that was made last; before that one, the least.
+        self._made_bytes = first_file_bytes(file_bytes)
         self._max_recycled = max_recycled
         # A log without files gets a new identity.
         self._identity = identity or random.bytes(LOG_IDENTITY_BYTES)
@@ -64,26 +83,32 @@ class LogFileAllocator:
     def __repr__(self) -> str:
         return f"<LogFileAllocator {self._directory} next {self.next_sequence}, {len(self.recycled)} recycled>"
 
-    def make(
-        self, epoch: int, base: int, durable: int, carried: Sequence[Record] = (), *, opening: bool = False
-    ) -> WritableFile:
-        """Make the next log file, with copies of the `carried` records in it.
+    def adopt(self, recycled: Sequence[str]) -> None:
+        """Take over the recycled files of earlier epochs; the longest becomes the reserve.  Raises OSError."""
+        self.recycled = sorted(recycled, key=self._length)
 
-        The last recycled file is reserved for the first file of an epoch (`opening`), so that the log can be opened
-        on a full disk.  Raises OSError; one of NO_SPACE_ERRNOS leaves everything as it was."""
+    def make(
+        self, epoch: int, base: int, durable: int, carried: Sequence[Record] = (), *, opening: bool = False,
+        length: int = 0,
+    ) -> WritableFile:  # fmt: skip
+        """Make the next log file, with copies of the `carried` records in it, of `length` bytes if that is allowed.
+
+        The reserve is for the first file of an epoch (`opening`), so that the log can be opened on a full disk.  Raises
+        OSError; one of NO_SPACE_ERRNOS leaves everything as it was."""
         sequence = self._take_sequence()
+        length = max(first_file_bytes(self._file_bytes), min(length, self._file_bytes))
         # The sequence number is lost if this fails.  Readers permit gaps.
         salt = self._random.bytes(LOG_SALT_BYTES)
         recycled = len(self.recycled) > (not opening)
-        source = self.recycled.pop() if recycled else self._allocate(sequence)
+        taken = -1 if opening else 0
+        source = self.recycled[taken] if recycled else self._allocate(sequence, length)
         if recycled:
             coverage_probe("log_file_recycled")
         path = self._path(sequence, LOG)
         file = self._files.open(source, "blocks")
         try:
-            # A recycled file may stem from a run with smaller files.
-            if file.size() < self._file_bytes:
-                file.allocate(self._file_bytes)
+            if file.size() < length:
+                _lengthen(file, length)
             blocks = min(file.size() // LOG_BLOCK_BYTES, MAX_HEADER_BLOCKS)
             header = FileHeader(self._container, sequence, epoch, base, durable, salt, self._identity, blocks)
             group = GroupEncoder(header, LOG_BLOCK_BYTES)
@@ -94,25 +119,27 @@ class LogFileAllocator:
             file.pwrite([header.block(), *group.parts], 0)
             file.datasync()
             self._files.rename(source, path)
-            recycled = False  # it has its new name: it must not return to the list
+            if recycled:
+                del self.recycled[taken]
             self._files.sync_dir(self._directory)
-            # Copies may have made it longer than other files.
-            capacity = max(file.size(), self._file_bytes)
-        except OSError as error:
+            # Copies may have made it longer than it was asked for.
+            self._made_bytes = file.size()
+        except OSError:
             file.close()
-            if recycled and error.errno in NO_SPACE_ERRNOS:
-                # Not renamed yet, so it can be used for the next attempt.
-                self.recycled.append(source)
             raise
-        return WritableFile(file, path, header, capacity, position, carried[0].number if carried else None)
+        return WritableFile(file, path, header, self._made_bytes, position, carried[0].number if carried else None)
 
     def reserve(self) -> bool:
-        """Make sure that one recycled file exists, for an opening on a full disk.  False when the disk is full now."""
+        """Make sure that the reserve exists and is as long as the last file.  False when the disk is full now."""
         if self.recycled:
-            return True
+            file = self._files.open(self.recycled[-1], "blocks")
+            try:
+                return file.size() >= self._made_bytes or _lengthen(file, self._made_bytes)
+            finally:
+                file.close()
         sequence = self._take_sequence()
         try:
-            source = self._allocate(sequence)
+            source = self._allocate(sequence, self._made_bytes)
         except OSError as error:
             if error.errno in NO_SPACE_ERRNOS:
                 return False
@@ -130,8 +157,8 @@ class LogFileAllocator:
             recycled.append(f"{path.rpartition('.')[0]}.{RECYCLED}")
             self._files.rename(path, recycled[-1])
         self._files.sync_dir(self._directory)
-        # Only now may `make` overwrite them: the second order above.
-        self.recycled.extend(recycled)
+        # Only now may `make` overwrite them: the second order above.  Not last: they may be shorter than the reserve.
+        self.recycled[:0] = recycled
 
     @property
     def recycled_count(self) -> int:
@@ -139,7 +166,7 @@ class LogFileAllocator:
         return len(self.recycled)
 
     def release_recycled(self, retained: int = 1) -> None:
-        """Remove recycled files, except `retained`: the next opening needs one.  Raises OSError."""
+        """Remove recycled files, except `retained`: the next opening needs the last one.  Raises OSError."""
         # Without a sync: a file that a crash brings back is a recycled file still.
         while len(self.recycled) > retained:
             self._files.remove(self.recycled.pop(0))
@@ -157,11 +184,18 @@ class LogFileAllocator:
     def _path(self, sequence: int, kind: str) -> str:
         return f"{self._directory}/{file_name(sequence, kind)}"
 
-    def _allocate(self, sequence: int) -> str:
+    def _length(self, path: str) -> int:
+        file = self._files.open(path, "read")
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _allocate(self, sequence: int, length: int) -> str:
         path = self._path(sequence, NEW)
         file = self._files.open(path, "create")
         try:
-            file.allocate(self._file_bytes)
+            file.allocate(length)
             file.datasync()
         except OSError:
             with contextlib.suppress(OSError):  # the next opening removes it
@@ -170,3 +204,16 @@ class LogFileAllocator:
         finally:
             file.close()
         return path
+
+
+def _lengthen(file: File, length: int) -> bool:
+    """Preallocate up to `length` in a recycled file; False, and the file serves as it is, when the disk is full."""
+    try:
+        file.allocate(length)
+        file.datasync()
+    except OSError as error:
+        if error.errno in NO_SPACE_ERRNOS:
+            coverage_probe("log_file_stayed_short")
+            return False
+        raise
+    return True

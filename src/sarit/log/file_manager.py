@@ -49,7 +49,7 @@ class LogFileManager:
         self._stopped = False
         # Whether the last attempt to make the next file found no space.
         self.short_of_space = False
-        self._durable = 0
+        self._durable = self._length = 0
         self._space_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self._idle_timer = self._loop.call_later(LOG_IDLE_SECONDS, self._release_idle)
@@ -58,24 +58,26 @@ class LogFileManager:
         state = "waiting for space" if self._space_timer else "making" if self._making else "idle"
         return f"<LogFileManager of {self._name}, {state}>"
 
-    def prepare(self, durable: int) -> None:
-        """Make the next file, unless that is in progress; `durable` is the last frame known durable."""
-        self._durable = durable
+    def prepare(self, durable: int, length: int) -> None:
+        """Make the next file, unless that is in progress; `durable` is the last frame known durable.
+
+        `length`: how many bytes to preallocate, up to the length of the log's files."""
+        self._durable, self._length = durable, length
         # With the retry timer set, the disk was full a moment ago: the timer makes the next attempt.
         if self._making or self._stopped or self._retry_timer is not None:
             return
         self._making = True
         header = self._header
-        self._worker.submit(lambda: self._maker.make(header.epoch, header.base, durable), self._made)
+        self._worker.submit(lambda: self._maker.make(header.epoch, header.base, durable, length=length), self._made)
 
-    def require_file(self, durable: int) -> None:
+    def require_file(self, durable: int, length: int) -> None:
         """Frames wait for the next file: make it within LOG_SPACE_TIMEOUT_SECONDS, or end the log."""
         if self._space_timer is None and not self._stopped:
             self._space_timer = self._loop.call_later(LOG_SPACE_TIMEOUT_SECONDS, self._fail_out_of_space)
-        self.prepare(durable)
+        self.prepare(durable, length)
 
     def reserve(self) -> None:
-        """Make sure that one recycled file is in reserve, if the disk has space for it."""
+        """Make sure that one recycled file, as long as the last file, is in reserve, if the disk has space for it."""
         if not self._stopped:
             self._worker.submit(self._maker.reserve, self._reserved)
 
@@ -141,7 +143,7 @@ class LogFileManager:
             # Called by the timer, or earlier because files were recycled.
             self._retry_timer.cancel()
             self._retry_timer = None
-            self.prepare(self._durable)
+            self.prepare(self._durable, self._length)
 
     def _fail_out_of_space(self) -> None:
         self.stop()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LocalLogProvider:
-    """Logs under one directory, a subdirectory each.  `file_bytes` is the size of a log file."""
+    """Logs under one directory, a subdirectory each.  `file_bytes` is the length up to which log files grow."""
 
     def __init__(
         self, env: Env, directory: str, file_bytes: int = LOG_FILE_BYTES, statistics: LogStatistics | None = None

@@ -124,7 +124,7 @@ def _make_first_file(env: Env, claimed: ClaimedFiles, plan: _Plan, file_bytes: i
     maker.discard(listing.unfinished)
     if listing.recycled:
         files.sync_dir(directory)  # a crash may have preceded the sync: their old names must not return
-        maker.recycled.extend(listing.recycled)
+        maker.adopt(listing.recycled)
     # The fence.  Base: frames of earlier epochs above it are void once this file has its name.  Those up to the end
     # are in it as copies, synced with the header, so all frames up to the end are durable then.
     file = maker.make(plan.epoch, tail.durable, tail.end, tail.carried, opening=True)

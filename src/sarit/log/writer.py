@@ -35,7 +35,13 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Fenced, SaritError, Unavailable
-from sarit.core.limits import LOG_BLOCK_BYTES, LOG_FRAMES_IN_FLIGHT, LOG_GROUP_BYTES, LOG_WATERMARK_SECONDS
+from sarit.core.limits import (
+    LOG_BLOCK_BYTES,
+    LOG_FILE_GROWTH,
+    LOG_FRAMES_IN_FLIGHT,
+    LOG_GROUP_BYTES,
+    LOG_WATERMARK_SECONDS,
+)
 from sarit.env.background import ignore_outcome, shielded
 from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import replay
@@ -351,7 +357,7 @@ class LocalLog:
             self._file_manager.stop()
         elif outcome.needs_file and self._writer.next_file is None:
             # Checked again: the file may have been made since the commit found none.  Then the next branch commits.
-            self._file_manager.require_file(self._writer.durable)
+            self._file_manager.require_file(self._writer.durable, self._next_length())
         elif self._writer.queue and not self._writer.submitted and not self._ended:
             self._submit_commit()  # before the callbacks: the disk should not wait for the event loop
         if outcome.frames and not self._failed:
@@ -362,7 +368,7 @@ class LocalLog:
             self._arm_watermark()
             # The thread may be in the next commit already: what is read here is then newer, which does no harm.
             if self._writer.next_file is None and self._writer.file.position * 2 > self._writer.file.capacity:
-                self._file_manager.prepare(self._writer.durable)
+                self._file_manager.prepare(self._writer.durable, self._next_length())
         if self._env.traces is not None:
             self._env.traces.synced = outcome.began, outcome.began + outcome.seconds
         self._progress.set()
@@ -399,6 +405,14 @@ class LocalLog:
             self._submit_commit()
 
     # -- files --------------------------------------------------------------------------------
+
+    def _next_length(self) -> int:
+        """How long the next file should be: longer than this one if one file is too short for this load.
+
+        It is when files before this one are needed still, as no checkpoint covers them, or a frame was too long."""
+        file = self._writer.file
+        short = bool(self._files) or file.position > file.capacity
+        return max(file.capacity, file.position) * (LOG_FILE_GROWTH if short else 1)
 
     def _file_made(self, file: WritableFile) -> None:
         self._writer.next_file = file

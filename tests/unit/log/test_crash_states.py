@@ -14,11 +14,11 @@ from simulation.crashes.durable_log import DIRECTORY, LogJudge, crash_log
 from tests.unit.log.world import FILE_BYTES, Machine, append, payload_of, simulate
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_every_crash_state_recovers_acknowledged_frames(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "least"), [(0, 3_000), (1, 3_000), (2, 2_000)], ids=["short", "short", "growing"])
+def test_every_crash_state_recovers_acknowledged_frames(seed: int, least: int) -> None:
     states = crash_log(seed)
     print(states)
-    assert states.count >= 3_000
+    assert states.count >= least
     assert states.torn > 300
     assert states.ahead > 300
 

@@ -17,6 +17,7 @@ from sarit.core.limits import (
     MIN_LOG_FILE_BYTES,
 )
 from sarit.core.repeated_log import RepeatedLog
+from sarit.log.allocator import first_file_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ _FIRST_LOG_FILES: Final = 2
 
 
 def log_file_bytes(volume_bytes: int, containers: int) -> int:
-    """The size of a log file on a volume: smaller on a small one, a power of two."""
+    """The length up to which log files grow on a volume: shorter on a small one, a power of two."""
     size = LOG_FILE_BYTES
     while size > MIN_LOG_FILE_BYTES and size * containers * LOG_VOLUME_SHARE > volume_bytes:
         size //= 2
@@ -42,7 +43,7 @@ def reserve_bytes(containers: int, file_bytes: int, disk_reserve_bytes: int) -> 
 
 def require_space(directory: str, free: int, containers: int, file_bytes: int, disk_reserve_bytes: int) -> None:
     """Raises Invalid when a new node would have no space for a single event."""
-    files = containers * _FIRST_LOG_FILES * file_bytes
+    files = containers * _FIRST_LOG_FILES * first_file_bytes(file_bytes)
     reserve = reserve_bytes(containers, file_bytes, disk_reserve_bytes)
     if free < files + reserve:
         raise Invalid(
