@@ -2,7 +2,8 @@
 
 The first byte distinguishes them: the wire protocol begins with Hello, whose type −127 starts with 0xff;
 HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.  A connection
-that has sent none for GRPC_FIRST_BYTES_SECONDS is closed.
+that has sent none for GRPC_FIRST_BYTES_SECONDS is closed.  When too many are silent, the oldest of the host that has
+most gives way to a new one: a client speaks at once, so it is hardly one of a client that means to.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
-from sarit.core.admission import Admission
 from sarit.core.limits import GRPC_FIRST_BYTES_SECONDS
-from sarit.rpc.grpc_server import ClosedAtOnce
+from sarit.core.places_by_host import PlacesByHost
+from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,25 +32,29 @@ class PortMux:
     ) -> None:
         self.wire = wire
         self.http = http
-        self._admission = Admission(most)
-        self._waiting = 0
+        self._most = most
+        # Until their first byte.  After that the limits of the chosen protocol apply.
+        self._silent: PlacesByHost[_ProtocolDetector] = PlacesByHost()
+        self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
 
     def __repr__(self) -> str:
-        return f"<PortMux, {self._waiting} connections undetected>"
+        return f"<PortMux, {len(self._silent)} silent connections>"
 
     def connection(self) -> asyncio.Protocol:
         """The protocol for a new connection."""
-        if not self._admission.admits(self._waiting):
-            if self._admission.should_report():
-                _log.error("%d connections have sent nothing, which is the limit: new ones are closed", self._waiting)
-            return ClosedAtOnce()
-        # Counted until its first byte.  After that the limits of the chosen protocol apply.
-        self._waiting += 1
         return _ProtocolDetector(self)
 
-    def detected(self) -> None:
-        """A connection sent its first byte, or was closed."""
-        self._waiting -= 1
+    def connected(self, host: str, connection: _ProtocolDetector) -> None:
+        """Give a connection that has sent nothing a place, if need be that of another one."""
+        if len(self._silent) >= self._most and (oldest := self._silent.pop_oldest()) is not None:
+            self._repeated.error("full", f"{self._most} connections have sent nothing, which is the limit: the oldest "
+                                         f"of {oldest[0]}, which has most, give way to new ones")  # fmt: skip
+            oldest[1].give_way()
+        self._silent.enter(host, connection)
+
+    def detected(self, host: str, connection: _ProtocolDetector) -> None:
+        """Free the place of a connection that sent its first byte, or was closed."""
+        self._silent.leave(host, connection)
 
 
 class _ProtocolDetector(asyncio.Protocol):
@@ -57,23 +62,32 @@ class _ProtocolDetector(asyncio.Protocol):
 
     def __init__(self, port: PortMux) -> None:
         self._port = port
+        self._host = "?"
         self._transport: asyncio.Transport
         self._first_byte_timer: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the timer for the first byte."""
+        """Take a place, and start the timer for the first byte."""
         self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        if peer:
+            self._host = str(peer[0])
+        self._port.connected(self._host, self)
         self._first_byte_timer = asyncio.get_running_loop().call_later(GRPC_FIRST_BYTES_SECONDS, self._transport.abort)
+
+    def give_way(self) -> None:
+        """End the connection for a new one."""
+        self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Closed before its first byte."""
         self._first_byte_timer.cancel()
-        self._port.detected()
+        self._port.detected(self._host, self)
 
     def data_received(self, data: bytes) -> None:
         """Hand the connection over with the bytes received."""
         self._first_byte_timer.cancel()
-        self._port.detected()
+        self._port.detected(self._host, self)
         if data[0] == _WIRE_FIRST_BYTE:
             wire = self._port.wire()
             # The transport reports later events to the new protocol alone, but not that it is connected.
