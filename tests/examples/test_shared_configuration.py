@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import sarit
+from benchmarks.peers.process import free_ports
 from tests.nodes import RunningNode
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "shared_configuration" / "service.py"
@@ -37,15 +38,10 @@ def test_all_processes_follow_the_settings(tmp_path) -> None:
                 service.wait()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
 def test_program_started_before_its_node_waits_for_it(tmp_path) -> None:
     """All examples ended at once when the node was still starting."""
-    port = free_port()
-    node = RunningNode(tmp_path / "node", "--controller-port", str(port), "--store-port", str(free_port()))
+    port, store = free_ports(2)
+    node = RunningNode(tmp_path / "node", "--controller-port", str(port), "--store-port", str(store))
     with node, sarit.connect(node.controller) as client:
         client.create_scope("app")
     with socket.create_server(("127.0.0.1", port)) as early:

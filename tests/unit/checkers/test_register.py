@@ -192,9 +192,10 @@ def drawn_history(rng: random.Random, count: int, processes: int) -> list[Call]:
 @pytest.mark.parametrize("seed", range(5))
 def test_two_hundred_calls_take_less_than_a_second(seed: int) -> None:
     calls = drawn_history(random.Random(seed), 200, 8)
-    began = time.perf_counter()
+    # Not the time by the clock: other work of the machine is in it.
+    began = time.process_time()
     assert search(calls, Cell(0)) is None
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 def _sealed_kinds(*calls) -> list[str]:
