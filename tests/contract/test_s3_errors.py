@@ -8,6 +8,7 @@ from sarit.core.errors import Unavailable
 from sarit.core.s3_errors import explained, is_missing_object
 from sarit.env.real import real_env
 from sarit.index.slate import open_on_s3
+from sarit.storage.checksums import DamagedChunk
 from sarit.storage.objects import MAX_RETRIES
 from sarit.storage.open import open_storage, s3_config
 from tests.contract.s3_proxy import counting
@@ -98,3 +99,38 @@ def test_code_of_another_kind_stays_in_the_text():
     assert explained("first line") == "first line"
     assert is_missing_object("no body")
     assert not is_missing_object("<Code>NoSuchBucket</Code>")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-2/3\r\nContent-Length: 3\r\n\r\nabX",
+        response("404 Not Found", "NoSuchKey"),
+    ],
+)
+def test_one_bad_reply_is_no_damage_and_the_second_request_passes_caches(bad):
+    """A bit that flipped on the way, or a 404 of a moment, was final for whoever read."""
+    asked = []
+
+    async def serve(client, reply):
+        # Each reply but the last says that the connection goes on; a request without a body ends with its head.
+        while head := (await client.readuntil(b"\r\n\r\n")).lower():
+            asked.append(b"cache-control: no-cache" in head)
+            good = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-2/3\r\nContent-Length: 3\r\n\r\nabc"
+            reply.write(bad if len(asked) == 1 else good)
+
+    def check(data):
+        if data != b"abc":
+            raise DamagedChunk("c0/a", 0, "does not match")
+
+    async def main():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        environ = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        storage = await open_storage("s3://bucket/x", real_env(), environ)
+        assert await storage.read("c0/a", 0, 3, check) == b"abc"
+        await storage.close()
+        server.close()
+
+    asyncio.run(main())
+    assert asked == [False, True]

@@ -22,7 +22,7 @@ from obstore import exceptions, store
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import S3_CONNECT_SECONDS, S3_JOIN_ON_THREAD_BYTES, S3_MAX_RETRY_SECONDS, S3_REQUEST_SECONDS
 from sarit.core.s3_errors import explained, is_explained, is_missing_object
-from sarit.storage.checksums import too_short
+from sarit.storage.checksums import DamagedChunk, too_short
 from sarit.storage.names import check_name, check_prefix
 
 if TYPE_CHECKING:
@@ -68,8 +68,10 @@ def map_error(error: Exception, doing: str) -> SaritError:
 class ObjectChunks:
     """Chunks in `objects`; `place` names the store in messages."""
 
-    def __init__(self, objects: ObjectStore, place: str, env: Env) -> None:
+    def __init__(self, objects: ObjectStore, place: str, env: Env, uncached: ObjectStore | None = None) -> None:
+        """`uncached`: asks for the same objects past every cache on the way; None: there is none."""
         self._objects = objects
+        self._uncached = uncached or objects
         self._place = place
         self._joiner: Worker = env.threads.worker("chunk-join")
         self._closed = False
@@ -113,7 +115,14 @@ class ObjectChunks:
         if not length:
             return b""
         try:
-            data = bytes(await obstore.get_range_async(self._objects, name, start=offset, length=length))
+            return await self._read(self._objects, name, offset, length, check)
+        except (NotFound, DamagedChunk):
+            # One bad reply is no damage: it may be a bit that flipped on the way, or a cache in between.
+            return await self._read(self._uncached, name, offset, length, check)
+
+    async def _read(self, objects: ObjectStore, name: str, offset: int, length: int, check: Check | None) -> bytes:
+        try:
+            data = bytes(await obstore.get_range_async(objects, name, start=offset, length=length))
         except (exceptions.BaseError, OSError) as error:
             known = map_error(error, f"read chunk {name} of {self._place}")
             if isinstance(known, Unavailable):
@@ -178,13 +187,15 @@ def open_s3(bucket: str, prefix: str, config: S3Config, env: Env) -> ObjectChunk
     client: ClientConfig = {**_CLIENT}
     if str(config.get("endpoint", "")).startswith("http://"):
         client["allow_http"] = True
+    past_caches: ClientConfig = {**client, "default_headers": {"cache-control": "no-cache"}}
     try:
-        objects = store.S3Store(
-            bucket, prefix=prefix or None, config=config, client_options=client, retry_config=_RETRY
+        objects, uncached = (
+            store.S3Store(bucket, prefix=prefix or None, config=config, client_options=options, retry_config=_RETRY)
+            for options in (client, past_caches)
         )
     except (exceptions.BaseError, ValueError) as error:
         raise Invalid(f"storage {place}: {error}") from error
-    return ObjectChunks(objects, place, env)
+    return ObjectChunks(objects, place, env, uncached)
 
 
 def open_memory(env: Env) -> ObjectChunks:
