@@ -208,6 +208,24 @@ def test_second_run_writes_nothing_and_failed_attempt_is_aborted(sink):
     check(sink, expected(query))
 
 
+def test_batch_of_streams_that_were_made_again_is_written_again(sink):
+    query = b"a" * 16
+    assert sink.write(query)
+
+    def remake(stream):
+        sink.run(sink.client.delete_stream(stream, seal=True))
+        sink.run(sink.client.create_stream(stream))
+
+    remake("s/a")
+    with pytest.raises(Invalid, match="written to s/a, which was deleted and made again since, and to s/b, which was"):
+        sink.write(query)
+    remake("s/b")
+    sink.begun.clear()
+    assert sink.write(query)
+    assert not sink.write(query)
+    check(sink, expected(query))
+
+
 def test_given_up_batch_is_written_by_the_next_run(sink):
     query = b"a" * 16
     sink.prepare(query)

@@ -20,6 +20,12 @@ def test_record_has_its_golden_bytes():
         b'"s/b":["ff000000000000000000000000000002"]}}'
     )
     assert records.decode_record(value) == Record(DECIDED, (FIRST, SECOND))
+    known = Record(DECIDED, (FIRST,), (("s/a", "0a" * 16),))
+    assert records.encode_record(known) == (
+        b'{"version":1,"state":"decided","winners":{"s/a":["00000000000000000000000000000001"]},'
+        b'"created":{"s/a":"0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"}}'
+    )
+    assert records.decode_record(records.encode_record(known)) == known
 
 
 def test_registration_has_its_golden_bytes():

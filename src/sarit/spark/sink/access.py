@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client import aio
 from sarit.client.blocking.loop_thread import LoopThread
 from sarit.client.core.values import TransactionStatus
 from sarit.client.tables.changes import Remove
-from sarit.core.errors import Conflict, NotFound, SaritError, Unavailable
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import SPARK_FIRST_LEASE_SECONDS, SPARK_REQUESTS_AT_ONCE, SPARK_TABLE_PARTITIONS
 from sarit.spark.sink import protocol, records
-from sarit.spark.sink.protocol import ABORTED, COMMITTED, OPEN, UNKNOWN, Found, Registration, Transaction
+from sarit.spark.sink.protocol import ABORTED, COMMITTED, OPEN, UNKNOWN, Found, Record, Registration, Transaction
 from sarit.spark.worker_process import PerProcess
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class BatchRequests:
         self._batch = batch
         self._writer = writer
         self._writers: dict[tuple[str, bool], TransactionalWriter] = {}
+        self._created: dict[str, str | None] = {}
         self.opened: dict[Transaction, OpenTransaction] = {}
 
     def __repr__(self) -> str:
@@ -85,6 +87,7 @@ class BatchRequests:
             case protocol.ReadBatch():
                 return await self._read()
             case protocol.Store(record, version):
+                record = replace(record, created=await self._creations(one.stream for one in record.winners))
                 return await self._store(records.record_key(self._batch), records.encode_record(record), version)
             case protocol.Begin(stream):
                 return await self._begin(stream)
@@ -128,10 +131,44 @@ class BatchRequests:
             await self.create_table()
             record, oldest = await self._table.get_many(keys)
         return Found(
-            None if record is None else records.decode_record(record.value),
+            None if record is None else await self._of_today(records.decode_record(record.value)),
             None if record is None else record.version,
             0 if oldest is None else records.decode_oldest(oldest.value),
         )
+
+    async def _of_today(self, record: Record) -> Record:
+        """The record, as void if its streams were deleted and made again since: nothing of the batch is left.
+
+        Raises Invalid: that is so of some of them alone."""
+        if record.state == protocol.VOID or not record.created:
+            return record
+        now = dict(await self._creations(stream for stream, _ in record.created))
+        other = [stream for stream, created in record.created if now.get(stream, created) != created]
+        if not other:
+            return record
+        kept = sorted({one.stream for one in record.winners}.difference(other))
+        if kept:
+            raise Invalid(
+                f"batch {self._batch} was written to {other[0]}, which was deleted and made again since, and to "
+                f"{kept[0]}, which was not: it can be neither repeated nor left out. Start with a new checkpoint"
+            )
+        log.warning("batch %d is written again: %s was deleted and made again since", self._batch, ", ".join(other[:5]))
+        return Record(protocol.VOID)
+
+    async def _creations(self, streams: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """The creation ids of streams, in hex, as first read for this batch; not of those that have none."""
+
+        async def read(stream: str) -> None:
+            try:
+                found = await self._client.stream(stream).creation_id()
+            except NotFound:
+                found = None
+            self._created[stream] = None if found is None else found.hex()
+
+        wanted = sorted(set(streams))
+        await each([stream for stream in wanted if stream not in self._created], read)
+        found = ((stream, self._created[stream]) for stream in wanted)
+        return tuple((stream, created) for stream, created in found if created is not None)
 
     async def _store(self, key: bytes, value: bytes, version: int | None) -> int | None:
         try:

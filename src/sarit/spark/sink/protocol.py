@@ -70,10 +70,13 @@ class Transaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is recorded of a batch."""
+    """What is recorded of a batch.
+
+    `created`: the creation ids of the winners' streams, in hex.  Records of before have none."""
 
     state: str
     winners: tuple[Transaction, ...] = ()
+    created: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

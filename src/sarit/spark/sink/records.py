@@ -67,7 +67,8 @@ def encode_record(record: Record) -> bytes:
     winners: dict[str, list[str]] = {}
     for winner in record.winners:
         winners.setdefault(winner.stream, []).append(winner.id)
-    value = _dump({"state": record.state, "winners": winners})
+    created = {"created": dict(record.created)} if record.created else {}
+    value = _dump({"state": record.state, "winners": winners, **created})
     if len(value) > MAX_TABLE_VALUE_BYTES:
         raise Invalid(
             f"a batch of {len(record.winners)} transactions is too large to be recorded ({len(value)} of "
@@ -80,9 +81,11 @@ def decode_record(value: bytes) -> Record:
     """The record.  Raises Corrupt, Invalid (a later version)."""
     found = _load(value)
     state, winners = found.get("state"), found.get("winners")
-    if state not in (VOID, DECIDED, DONE) or not isinstance(winners, dict):
+    created = found.get("created", {})
+    if state not in (VOID, DECIDED, DONE) or not isinstance(winners, dict) or not isinstance(created, dict):
         raise _wrong(value)
-    return Record(state, tuple(sorted(Transaction(stream, one) for stream, ids in winners.items() for one in ids)))
+    transactions = tuple(sorted(Transaction(stream, one) for stream, ids in winners.items() for one in ids))
+    return Record(state, transactions, tuple(sorted(created.items())))
 
 
 def encode_registration(transaction: Transaction, partition: int, attempt: int) -> bytes:
