@@ -72,8 +72,8 @@ def test_error_says_that_one_side_alone_uses_tls(tmp_path, certificates, monkeyp
     monkeypatch.setenv("SARIT_PLAIN_PASSWORDS", "1")
     login = UserPassword("root", PASSWORD)
 
-    async def store(port: int) -> None:
-        connections = ConnectionPool(real_env().network)
+    async def store(port: int, network=None) -> None:
+        connections = ConnectionPool(network or real_env().network)
         try:
             await connections.to(("127.0.0.1", port), "test")
         finally:
@@ -89,6 +89,9 @@ def test_error_says_that_one_side_alone_uses_tls(tmp_path, certificates, monkeyp
         async with secured(tmp_path, config) as node:
             with pytest.raises(sarit.Unavailable, match=r"TLS with the controller .* leave tls:// .* away"):
                 await aio.connect(node.address, credentials=login, tls=Tls(certificates["ca"]), retry_timeout=0, wait=0)
+            tls = ssl.create_default_context(cafile=certificates["ca"])
+            with pytest.raises(sarit.Unavailable, match=r"TLS with segment store .* leave tls:// .* away"):
+                await store(node.node.store_port, real_env(client_tls=lambda: tls).network)
 
     asyncio.run(main())
 

@@ -1,4 +1,4 @@
-"""The answer to a request of HTTP/1 on a port that speaks something else: of a probe, a load balancer, a browser.
+"""The answer to HTTP/1 or TLS on a port that speaks something else: of a probe, a browser, a client that asks for TLS.
 
 Pure."""
 
@@ -9,6 +9,9 @@ from typing import Final
 # The first four bytes of a request, by its method.
 HTTP_METHODS: Final = frozenset((b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE", b"PATC"))
 METHOD_PREFIX: Final = 4
+# The first two bytes of a client that begins with TLS, and the alert that ends its handshake.
+TLS_HANDSHAKE: Final = 0x1603
+_TLS_REFUSED: Final = bytes.fromhex("15030100020228")
 
 
 def http_answer(spoken: str) -> bytes:
@@ -17,3 +20,14 @@ def http_answer(spoken: str) -> bytes:
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
         f"This port speaks {spoken}. Health, metrics and REST are on the HTTP port: see --http-port.\n"
     ).encode()
+
+
+def other_protocol(first: int | None, http: bytes) -> tuple[bytes, str] | None:
+    """The answer to a client whose first four bytes are of another protocol, and what it did; None: they are of none.
+
+    `http`: what `http_answer` made."""
+    if first is None:
+        return None
+    if first >> 16 == TLS_HANDSHAKE:
+        return _TLS_REFUSED, "asks for TLS, and this port has none: its address has tls://, or SARIT_CA_FILE is set"
+    return (http, "is an HTTP request") if first.to_bytes(4, signed=first < 0) in HTTP_METHODS else None

@@ -47,6 +47,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from sarit.core.http_answer import TLS_HANDSHAKE
 from sarit.core.limits import (
     COPIED_FRAME_BYTES,
     FIRST_RECEIVE_WINDOW_BYTES,
@@ -249,7 +250,8 @@ class FrameReader:
                 add((code, payload if length < LARGE_FRAME_BYTES else memoryview(payload)))
                 at = stop
                 continue
-            if not 0 <= length <= MAX_WIRE_PAYLOAD_BYTES:
+            # The first bytes of TLS would announce a payload that never comes.
+            if not 0 <= length <= MAX_WIRE_PAYLOAD_BYTES or code >> 16 == TLS_HANDSHAKE:
                 self._code = code
                 self._failure = ProtocolError(f"a frame of type {code} announces {length} bytes")
                 self._partial = b""  # the rest is never parsed, and `get_buffer` must not be empty

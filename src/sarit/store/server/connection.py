@@ -23,7 +23,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sarit.core.errors import Unavailable
-from sarit.core.http_answer import HTTP_METHODS, http_answer
+from sarit.core.http_answer import http_answer, other_protocol
 from sarit.core.limits import (
     CONNECTION_CLOSE_SECONDS,
     KIB,
@@ -66,7 +66,6 @@ _log = logging.getLogger("sarit.store.server.connection")
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
 # The first bytes of an HTTP request, read as the type of a frame.
-_HTTP_METHODS = frozenset(int.from_bytes(name) for name in HTTP_METHODS)
 _HTTP_ANSWER = http_answer("the wire protocol of a segment store")
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
 _APPEND_FAMILY = frozenset((1, 5, 89))
@@ -201,12 +200,11 @@ class StoreConnection(asyncio.BufferedProtocol):
         try:
             frames = self._reader.received(nbytes)
         except ProtocolError as error:
-            if self._framed or self._reader.refused_code not in _HTTP_METHODS:
-                self.abort(f"broke the protocol: {error}")
-            else:
-                self._out.append(_HTTP_ANSWER)
-                self.close("is an HTTP request")
-            return
+            other = None if self._framed else other_protocol(self._reader.refused_code, _HTTP_ANSWER)
+            if other is None:
+                return self.abort(f"broke the protocol: {error}")
+            self._out.append(other[0])
+            return self.close(other[1])
         if frames:
             self._framed = True
             self.requested = self._budget.served or self._make_checks is None

@@ -323,6 +323,18 @@ def test_http_request_gets_the_name_of_the_http_port():
     run(main())
 
 
+def test_client_that_begins_with_tls_is_refused_at_once(caplog):
+    async def main():
+        async with serving() as server:
+            for size in (0x200, 0x205):  # as a frame: 64 KiB that never come, and more than a frame may have
+                client = await server.client(hello=False)
+                client.send(b"\x16\x03\x01" + size.to_bytes(2) + b"\x01\x00" + (size - 4).to_bytes(2) + bytes(size - 4))
+                assert await client.reader.read() == bytes.fromhex("15 0301 0002 0228")
+            assert [r.message.count("asks for TLS, and this port has none") for r in caplog.records[-2:]] == [1, 1]
+
+    run(main())
+
+
 def test_connections_without_a_request_lose_their_places(caplog):
     async def main():
         async with serving() as server:
