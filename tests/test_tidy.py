@@ -450,3 +450,33 @@ def test_retired_words_are_recognized() -> None:
         ("patience", "patience_seconds"),
     ]
     assert list(retired_prose("Nobody was told; planet lanes, [a page](looked-for.md)")) == ["told", "lanes"]
+
+
+_SAID = frozenset(("warning", "error", "exception", "critical", "warn"))
+
+
+def shown_objects(source: str) -> Iterator[str]:
+    """What errors and log lines show of objects by `repr`: parts of `self`, and anything by %r."""
+    for node in ast.walk(ast.parse(source)):
+        logged = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAID
+        if not logged and not isinstance(node, ast.Raise):
+            continue
+        for part in ast.walk(node):
+            if isinstance(part, ast.FormattedValue) and part.conversion == ord("r"):
+                value = part.value
+                while isinstance(value, ast.Attribute):
+                    value = value.value
+                if isinstance(value, ast.Name) and value.id == "self":
+                    yield f"{part.lineno}: {{{ast.unparse(part.value)}!r}}"
+            elif logged and isinstance(part, ast.Constant) and isinstance(part.value, str) and "%r" in part.value:
+                yield f"{part.lineno}: {part.value}"
+
+
+def test_messages_show_no_objects() -> None:
+    assert list(shown_objects("raise Invalid(f'{self._stream!r} {name!r}')\nlog.warning('%r', self)")) == [
+        "1: {self._stream!r}", "2: %r",
+    ]  # fmt: skip
+    wrong = [
+        f"{path.relative_to(ROOT)}:{found}" for path in _modules("src") for found in shown_objects(path.read_text())
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -97,7 +97,7 @@ def every_record(connection: sqlite3.Connection, path: str) -> Iterator[list[tup
     while rows := cursor.fetchmany(_ROWS_PER_FETCH):
         for key, _ in rows:
             if not isinstance(key, bytes) or (key <= before and not first):
-                raise Corrupt(f"index {path}: its keys are out of order at {key!r}")
+                raise Corrupt(f"index {path}: its keys are out of order at {repr(key)[:200]}")
             before, first = key, False
         yield rows
 

@@ -87,7 +87,7 @@ class ServiceManager:
         except BlockingIOError:  # it has not taken what came before
             return False
         except OSError as error:  # it is away: the process serves all the same
-            self._repeated.warning("", f"the service manager at {self._address!r} is not notified: {error}")
+            self._repeated.warning("", f"the service manager at {self._address} is not notified: {error}")
             return False
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import io
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,8 @@ from sarit.schemas.avro_schema import (
     without_logical,
 )
 from sarit.schemas.payloads import Rows
+
+_SHOWN: Final = 400
 
 
 class AvroReader:
@@ -65,7 +67,7 @@ class AvroReader:
             found: dict[str, Any] = fastavro().schemaless_reader(data, *self._parsed)
             row = {name: _read_value(found[name], kind) for name, kind in self._types.items()}
         except Exception as error:  # fastavro has several kinds, of damaged lengths MemoryError and OverflowError too
-            return {}, f"it is no datum of the Avro schema: {error!r}"
+            return {}, f"it is no datum of the Avro schema: {error!r}"[:_SHOWN]
         if data.tell() > len(payload):
             return {}, "it ends within the datum of the Avro schema"
         if data.tell() < len(payload):

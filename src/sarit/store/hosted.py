@@ -412,7 +412,7 @@ class HostedContainer:
                 with phases.phase(f"close {name}"):
                     await part.close()
             except Exception as error:  # if it still holds a resource, the opening fails and is retried
-                _log.warning("container %d: %r cannot be closed: %s", self.number, part, error)
+                _log.warning("container %d: %s cannot be closed: %s", self.number, name, error)
         _log.info("container %d: closed in %s", self.number, phases)
         self._closing, self._departed = None, container.departure
         return Event.CLOSED

@@ -114,7 +114,7 @@ def _read(connection: sqlite3.Connection) -> _Known:
     known, before, ordered = _Known(), b"", True
     for key, stored in _rows(connection):
         if not isinstance(key, bytes):
-            raise Corrupt(f"a key is no bytes: {key!r}")
+            raise Corrupt(f"a key is no bytes: {repr(key)[:200]}")
         ordered = ordered and key >= before
         before = key
         try:

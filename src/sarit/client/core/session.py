@@ -298,7 +298,9 @@ class Session:
         # Not in a simulated world, where the moment of a collection must decide nothing.
         if getattr(self, "ended", "never made") or self.parts.holds_readers:
             return
-        warnings.warn(f"a client of {self.controller!r} was dropped and not closed", ResourceWarning, stacklevel=2)
+        warnings.warn(
+            f"a client of {self.controller.address} was dropped and not closed", ResourceWarning, stacklevel=2
+        )
         self._report_unacknowledged()
         with suppress(RuntimeError):  # its loop has ended, and its sockets with it
             self.loop.call_soon_threadsafe(_release, self.loop, self.connections, self.controller)

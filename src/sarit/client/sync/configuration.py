@@ -188,5 +188,10 @@ class SharedConfiguration:
                 await self._follower.wait(None)
                 await self.refresh()
         except Exception as error:  # of any kind: those who wait for a change would wait for ever
-            log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
+            log.warning(
+                "the shared configuration of %s ends: %s",
+                self._shared.stream.stream,
+                error,
+                exc_info=not isinstance(error, SaritError),
+            )
             self._follower.end(error)

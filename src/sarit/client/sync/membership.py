@@ -212,7 +212,13 @@ class Membership:
                 except (Unavailable, Conflict) as error:
                     await backoff.wait(error)
         except Exception as error:  # of any kind: those who wait for a change would wait for ever
-            log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
+            log.warning(
+                "member %s of %s ends: %s",
+                self.name,
+                self._shared.stream.stream,
+                error,
+                exc_info=not isinstance(error, SaritError),
+            )
             self._number = None
             self._follower.end(error)
 
@@ -257,7 +263,8 @@ class Membership:
 
     def _detect_removal(self) -> None:
         if self._number is not None and self._shared.state.numbered(self._number) is None:
-            log.warning("%r was removed: no heartbeat of it succeeded for %s s", self, self.lease_seconds)
+            log.warning("member %s of %s was removed: no heartbeat of it succeeded for %s s", self.name,
+                        self._shared.stream.stream, self.lease_seconds)  # fmt: skip
             self._number = None
 
     def _set_joined(self, number: int, confirmed: float) -> None:

@@ -319,7 +319,7 @@ class _Entries:
             return None
         kind, length = _HEADER.unpack_from(self._buffered, at)
         if kind != 0 or not 0 <= length <= MAX_REVISIONED_ENTRY_BYTES:
-            raise Corrupt(f"{self._stream!r}: no entry begins at offset {self._offset + at}")
+            raise Corrupt(f"{self._stream.stream}: no entry begins at offset {self._offset + at}")
         whole = EVENT_HEADER_BYTES + int(length)
         return whole if len(self._buffered) - at >= whole else None
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # That many of the largest values (1 MiB) always fit into one reply (16 MiB).
 KEYS_PER_READ: Final = 15
+_SHOWN_KEY: Final = 64
 MAX_READS_AT_ONCE: Final = 8
 
 Versions = list[int]
@@ -158,8 +159,8 @@ class Partition:
         key = group[0].items[0].key
         actual = NOT_EXISTS if missing else None
         if expected == NOT_EXISTS:
-            return Conflict(f"table {self._table}: key {key!r} exists already", expected=expected)
-        return Conflict(f"table {self._table}: key {key!r} does not have version {expected}",
+            return Conflict(f"table {self._table}: key {key[:_SHOWN_KEY]!r} exists already", expected=expected)
+        return Conflict(f"table {self._table}: key {key[:_SHOWN_KEY]!r} does not have version {expected}",
                         expected=expected, actual=actual)  # fmt: skip
 
     # -- reads ----------------------------------------------------------------------------------

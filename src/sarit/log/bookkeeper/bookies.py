@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SHOWN_ID: Final = 200
 _READ_ONLY: Final = "readonly"
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -156,7 +157,7 @@ class NetworkBookies:
         address = address_of(bookie)
         link = None
         if address is None:
-            log.warning("the bookie id %r is not HOST:PORT: this bookie cannot be reached", bookie)
+            log.warning("the bookie id %s is not HOST:PORT: this bookie cannot be reached", ascii(bookie)[:_SHOWN_ID])
         else:
             env = self._env
             network = env.plain_network or env.network  # bookies have no certificate of ours

@@ -165,7 +165,11 @@ class ChainRegister:
         self._tidying = None
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._closed:
-            self._died(error if isinstance(error, SaritError) else Unavailable(f"{self._name} failed: {error!r}"))
+            self._died(
+                error
+                if isinstance(error, SaritError)
+                else Unavailable(f"{self._name} failed: {type(error).__name__}: {error}")
+            )
         self.tidy()
 
     def _due(self) -> frozenset[int]:

@@ -401,7 +401,11 @@ class BookKeeperLog:
         self._loop.call_soon(_report, frames, error)
 
     def _task_failed(self, task: asyncio.Task[None], error: BaseException) -> None:
-        self._die(error if isinstance(error, SaritError) else Unavailable(f"{self._name} failed: {error!r}"))
+        self._die(
+            error
+            if isinstance(error, SaritError)
+            else Unavailable(f"{self._name} failed: {type(error).__name__}: {error}")
+        )
         if not isinstance(error, SaritError):
             raise error  # a bug: the event loop reports it
 

@@ -88,7 +88,7 @@ class StreamSelection:
         if not found:
             near = difflib.get_close_matches(self.pattern, [name.stream for name in present], 3, 0.0)
             some = f"it has {len(present)}, as {', '.join(near)}" if near else "it has none"
-            raise NotFound(f"no stream of scope {self.scope} matches streamPattern {self.pattern!r}: {some}")
+            raise NotFound(f"no stream of scope {self.scope} matches streamPattern '{self.pattern[:200]}': {some}")
         return found
 
     def __str__(self) -> str:

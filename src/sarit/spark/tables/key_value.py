@@ -179,7 +179,9 @@ def _insert(table: Table, keys: Sequence[Key], values: Sequence[bytes]) -> None:
     for at, entry in zip(present, table.get_many([keys[at] for at in present]), strict=True):
         # The same value: an earlier attempt of this task has inserted it.
         if entry is None or entry.value != values[at]:
-            raise Conflict(f"table {table.name}: key {keys[at]!r} exists with another value; writeMode is insert")
+            raise Conflict(
+                f"table {table.name}: key {str(keys[at])[:200]} exists with another value; writeMode is insert"
+            )
 
 
 def _keys(batch: pa.RecordBatch) -> Sequence[Key]:

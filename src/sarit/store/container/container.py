@@ -170,7 +170,7 @@ class Container:
                     proved = True
                     continue
                 if self.group_commit.idle:  # a bug: nothing will apply it, and this loop would never yield
-                    self.fail(AssertionError(f"writer {session.writer.hex()} on {segment!r} waits for no operation"))
+                    self.fail(AssertionError(f"writer {session.writer.hex()} on {segment.name} waits for no operation"))
                 await self.group_commit.wait_durable()
             # The waits above let in a deletion or a merge of the segment.
             if segment.assigned_deleted:

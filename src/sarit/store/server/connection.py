@@ -118,7 +118,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._request_bytes = 0
         self._transients = TransientSegments(store, control)
         self.hello_version = 0
-        self._peer = "?"
+        self.peer = "?"
         self.host = ""
         self._turns = FrameTurns()
         self._turn_scheduled = False
@@ -139,8 +139,8 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def __repr__(self) -> str:
         if self.closed:
-            return f"<StoreConnection {self._peer}, closed>"
-        return f"<StoreConnection {self._peer}, {len(self._appends)} writers, {len(self._tasks)} requests>"
+            return f"<StoreConnection {self.peer}, closed>"
+        return f"<StoreConnection {self.peer}, {len(self._appends)} writers, {len(self._tasks)} requests>"
 
     # -- transport ------------------------------------------------------------------------------
 
@@ -148,15 +148,15 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         if peer:
-            self._peer, self.host = f"{peer[0]}:{peer[1]}", str(peer[0])
+            self.peer, self.host = f"{peer[0]}:{peer[1]}", str(peer[0])
         if self._make_checks is not None:
-            self._checks = self._make_checks(self._peer)
+            self._checks = self._make_checks(self.peer)
         self._registry.connection_opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         incomplete = self._reader.buffered_bytes + self._assembler.buffered_bytes
         if not self.closed and incomplete:
-            _log.warning("connection %s ended inside a frame or block; %d bytes are discarded", self._peer, incomplete)
+            _log.warning("connection %s ended inside a frame or block; %d bytes are discarded", self.peer, incomplete)
         self.closed = True
         self._registry.connection_closed(self)
         # At once: tasks that end may keep this object for a while.
@@ -239,7 +239,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         """Send what is queued, then end the connection; log `reason`: what it did."""
         if not self.closed:
             if reason is not None:
-                _log.warning("connection %s closed: it %s", self._peer, reason)
+                _log.warning("connection %s closed: it %s", self.peer, reason)
             # In this order: after `closed` is set, `_flush` writes nothing.
             self._flush()
             self.closed = True
@@ -266,7 +266,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         """End the connection at once, with replies unsent; log `reason`: what it did."""
         if not self.closed:
             if reason is not None:
-                _log.warning("connection %s closed: it %s", self._peer, reason)
+                _log.warning("connection %s closed: it %s", self.peer, reason)
             self.closed = True
             self._transport.abort()
 
@@ -425,7 +425,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             reply = await self._control.forward(command, reply, groups_alone=groups_alone)
         if _log.isEnabledFor(logging.DEBUG):
             said = "closes the connection" if reply is None else f"is answered with {type(reply).__name__}"
-            _log.debug("%s of %s %s", type(command).__name__, self._peer, said)
+            _log.debug("%s of %s %s", type(command).__name__, self.peer, said)
         await self.wait_writable()
         if reply is None:
             # The outcome is unknown, or the protocol has no reply for it (`replies.py`).
@@ -488,7 +488,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         if task.cancelled():
             self.close()  # only the connection's end cancels; otherwise the client would wait for its reply for ever
         elif task.exception() is not None:
-            _log.error("connection %s: a request failed", self._peer, exc_info=task.exception())
+            _log.error("connection %s: a request failed", self.peer, exc_info=task.exception())
             self.close("met a bug in the server")
         if self.paused:
             self.apply_backpressure()

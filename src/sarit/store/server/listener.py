@@ -150,8 +150,8 @@ class StoreListener:
         """End the connections that are stalled, hold too much together, or ask for nothing; `now` in seconds."""
         silent = self._reaper.select_silent(list(self._connections), now)
         if silent:  # one line: whoever takes places takes many
-            _log.warning("%d connections sent no valid request in %.0f s and were closed; the first: %r", len(silent),
-                         FIRST_REQUEST_SECONDS, silent[0])  # fmt: skip
+            _log.warning("%d connections sent no valid request in %.0f s and were closed; the first: %s", len(silent),
+                         FIRST_REQUEST_SECONDS, silent[0].peer)  # fmt: skip
         for connection in silent:
             connection.close()
         for connection, reason in self._reaper.select(list(self._connections), now):

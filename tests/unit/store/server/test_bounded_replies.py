@@ -44,7 +44,7 @@ async def settled(server, client, true):
 
 def connection_of(server, client):
     host, port = client.writer.transport.get_extra_info("sockname")
-    return next(one for one in server.server._connections if one._peer == f"{host}:{port}")
+    return next(one for one in server.server._connections if one.peer == f"{host}:{port}")
 
 
 async def take_all(client, count):
