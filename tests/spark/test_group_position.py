@@ -65,6 +65,21 @@ def test_group_is_created_at_the_position_and_follows_it(client, source):
     assert group.unread_bytes() == 0
 
 
+def test_query_that_went_back_to_an_older_checkpoint_moves_its_group_back(client, source, caplog):
+    head, tail = position(client, X, "head"), position(client, X, "tail")
+    starts = {X: tail, Y: position(client, Y, "head")}
+    source.publish("s/query", starts)
+    group = client.reader_groups.open("s/query")
+    middle = {**head, min(head): tail[min(head)]}
+    for at, unread in ((head, 4000), (middle, 4000 - tail[min(head)])):
+        source.publish("s/query", {**starts, X: at})
+        assert group.unread_bytes() == unread
+    source.publish("s/query", {X: tail, Y: position(client, Y, "tail")})
+    assert group.unread_bytes() == 0
+    # The reset begins a generation, to which what was released before means nothing: no release goes back.
+    assert not caplog.records
+
+
 def test_group_with_readers_is_left_alone(client, source):
     group = client.reader_groups.create("s/read", [str(X)])
     with group.reader("r") as reader:
