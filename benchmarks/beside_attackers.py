@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +37,7 @@ from sarit.security.users import User, format_users, hash_password
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 _READY: Final = re.compile(r"controller (\S+):(\d+), store \S+:(\d+), HTTP \S+:(\d+)")
 _PASSWORD: Final = "a password for figures"
@@ -120,7 +120,7 @@ class _Attacker:
 
 
 def attack(kind: str, port: int, seconds: float) -> None:
-    """Run one attack from this process."""
+    """Run one attack from this process; a line says that all its connections were tried."""
     _, count, first, more = KINDS[kind]
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     parent, end = os.getppid(), time.monotonic() + seconds
@@ -129,6 +129,7 @@ def attack(kind: str, port: int, seconds: float) -> None:
         for _ in range(count):
             made = _Attacker(port, first, more)
             selector.register(made.socket, events, made)
+        print("attacks", flush=True)
         while time.monotonic() < end and os.getppid() == parent:
             for key, ready in selector.select(0.1):
                 one = key.data
@@ -136,6 +137,26 @@ def attack(kind: str, port: int, seconds: float) -> None:
                     selector.unregister(one.socket)
                     one.socket.close()
                     selector.register(one.connect(), events, one)
+
+
+@asynccontextmanager
+async def attacking(kind: str, port: int, seconds: float) -> AsyncIterator[None]:
+    """Run one attack in a process of its own, for so long at most; it has begun.  Raises RuntimeError: it ended."""
+    command = [sys.executable, "-m", "benchmarks.beside_attackers", "--seconds", str(seconds)]
+    attacker = await asyncio.create_subprocess_exec(
+        *command, "--attack", kind, "--port", str(port), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert attacker.stdout is not None
+        if not await attacker.stdout.readline():
+            raise RuntimeError(f"the attack {kind} did not begin")
+        yield
+        if attacker.returncode is not None:
+            raise RuntimeError(f"the attack {kind} has ended")
+    finally:
+        with suppress(ProcessLookupError):
+            attacker.kill()
+        await attacker.wait()
 
 
 @contextmanager
@@ -209,16 +230,10 @@ async def _measure(kind: str, seconds: float, pid: int, ports: dict[str, int], t
         await client.create_stream(_STREAM)
         await _appends(client, 1.0)
         quiet, before = await _appends(client, seconds), _memory(pid)
-        attacker = subprocess.Popen([sys.executable, "-m", "benchmarks.beside_attackers", "--seconds", str(seconds + 1),
-                                     "--attack", kind, "--port", str(ports[KINDS[kind][0]])])  # fmt: skip
-        try:
-            await asyncio.sleep(1.0)
+        async with attacking(kind, ports[KINDS[kind][0]], seconds + 30):
             beside, (missed, probes) = await asyncio.gather(
                 _appends(client, seconds), _probes(ports["HTTP"], tls, seconds)
             )
-        finally:
-            attacker.kill()
-            attacker.wait()
     grown = (_memory(pid) - before) / MIB
 
     def at(waits: list[float], share: float) -> float:
