@@ -88,6 +88,12 @@ def name_environment(spark: SparkSession) -> None:
         for name in STREAMING_NAMES:
             variables.putIfAbsent(name, "")
     except Exception as error:  # no public interface of Spark: another version may have none of it
+        if "DATA_SOURCE_NOT_FOUND" in str(error):
+            log.warning(
+                "Spark does not find Sarit: its JVM was started by an earlier session with another Python, or its one "
+                "look for data sources failed on a busy machine. End this process and start again: %s", _ADVICE
+            )  # fmt: skip
+            return
         log.debug("the environment of Spark's streaming readers has no names yet: %s", error)
 
 

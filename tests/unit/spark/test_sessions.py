@@ -58,3 +58,16 @@ def test_session_without_the_inner_interface_of_spark_stays_as_it_is(caplog):
     with caplog.at_level("DEBUG", "sarit.spark"):
         name_environment(object())
     assert "no names yet" in caplog.text
+
+
+def test_session_of_a_jvm_that_does_not_find_sarit_is_named(caplog):
+    class Earlier:
+        @property
+        def _jsparkSession(self):  # Spark's name
+            raise ValueError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: sarit.")
+
+    name_environment(Earlier())
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "an earlier session with another Python" in record.message
+    assert "set PYSPARK_PYTHON to that Python before Spark starts" in record.message
