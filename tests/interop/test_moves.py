@@ -12,7 +12,7 @@ from sarit.controller.server import Controller
 from sarit.core.errors import Moved
 from sarit.env.real import real_env
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
-from sarit.rpc.grpc_server import GrpcListener
+from sarit.rpc.grpc_server import GrpcListener, client_is_known
 from sarit.store.health import HealthState, Opening
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
@@ -58,7 +58,7 @@ class Cluster:
         for number, owner in enumerate(self.owner):
             self.stores[owner].own(number, self.version)
         await self.controller.start()
-        api = GrpcListener(self.controller.services(), 100)
+        api = GrpcListener(self.controller.services(client_is_known), 100)
         self.server = await asyncio.get_running_loop().create_server(api.connection, "127.0.0.1", 0)
         port = self.server.sockets[0].getsockname()[1]
         self.controller.advertised = ("127.0.0.1", port)

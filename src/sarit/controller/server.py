@@ -139,8 +139,8 @@ class Controller:
         # Last: the sweeper schedules completions.
         await self.transactions.stop()
 
-    def services(self) -> list[Any]:
-        """The services for a grpclib server."""
+    def services(self, on_known: Callable[[Any], None]) -> list[Any]:
+        """The services for a grpclib server; `on_known`: as of `RequestLimiter`."""
         groups = GroupCalls(self.groups)
         families = (
             ScopeCalls(self.catalog, self.scopes, self.assignment.members),
@@ -151,7 +151,7 @@ class Controller:
             TableCalls(self.catalog, self.tables),
         )
         # One for both services: what a caller may have in progress is bounded for the controller as a whole.
-        limiter = RequestLimiter(statistics=self.calls)
+        limiter = RequestLimiter(statistics=self.calls, on_known=on_known)
         own = (
             CutCalls(self.timeline),
             InspectionCalls(self.catalog),

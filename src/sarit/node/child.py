@@ -261,11 +261,11 @@ class ControllerPart:
 
     async def serve(self) -> int:
         """Listen on the controller's port."""
-        from sarit.rpc.grpc_server import GrpcListener
+        from sarit.rpc.grpc_server import GrpcListener, client_is_known
 
         config = self._config
         self._security.start(self._env)
-        listener = GrpcListener(self._controller.services(), config.max_api_connections)
+        listener = GrpcListener(self._controller.services(client_is_known), config.max_api_connections)
         self._admin.metrics.has_controller(self._controller, listener)
         with naming_port("--controller-port", config.host, config.controller_port):
             self._api = await serve_api(listener.connection, config, self._security)

@@ -22,6 +22,7 @@ from sarit.node.controller_members import CONTROLLERS, ControllerMembers
 from sarit.node.limits import STORES_RETRY_SECONDS
 from sarit.node.map_watch import MapWatch
 from sarit.node.remote_adapter import RemoteSegments, RemoteTables, ScaleRequestWatch, StoreConnections
+from sarit.rpc.grpc_server import client_is_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +80,8 @@ class ClusterController:
         self._background.spawn(self._scaling.run())
 
     def services(self) -> list[Any]:
-        """The services for a grpclib server."""
-        return self.controller.services()
+        """The services for the listener."""
+        return self.controller.services(client_is_known)
 
     def serves(self, address: tuple[str, int]) -> None:
         """Clients reach it at `address` from now on: become known."""

@@ -9,15 +9,11 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sarit.core.texts import cut_text
 from sarit.node.limits import MAX_LOG_ERROR_CHARACTERS, MAX_LOG_FIELD_CHARACTERS, MAX_LOG_LINE_CHARACTERS
 
 if TYPE_CHECKING:
     import logging
-
-
-def cut_text(text: str, most: int) -> str:
-    """The text itself, or its first `most` characters and how many follow them."""
-    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most} characters more)"
 
 
 def shortened(record: logging.LogRecord) -> logging.LogRecord:

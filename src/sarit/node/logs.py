@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from sarit.core.limits import MAX_REPEATED_LOG_KEYS, REPEATED_LOG_SECONDS
 from sarit.core.request_ids import current_request_id
+from sarit.core.texts import cut_text
 from sarit.node.limits import MAX_ALIKE_LOG_LINES, MAX_LOG_ERROR_CHARACTERS
-from sarit.node.log_texts import cut_text, shortened
+from sarit.node.log_texts import shortened
 
 if TYPE_CHECKING:
     from types import TracebackType

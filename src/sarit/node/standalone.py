@@ -107,7 +107,7 @@ class Node:
 
         Raises Corrupt, Invalid, Unavailable, OSError (a port is taken)."""
         from sarit.node.port_mux import PortMux
-        from sarit.rpc.grpc_server import GrpcListener
+        from sarit.rpc.grpc_server import GrpcListener, client_is_known
 
         self.security.start(self.env)
         # In order of use: the controller's tables are segments of the store, and both work before a port is open.
@@ -122,7 +122,7 @@ class Node:
             with naming_port("--store-port", self.config.host, self.config.store_port):
                 self.store_port = await self.server.listen(self.config.host, self.config.store_port)
         self.server.start_reaper()
-        listener = self.api = GrpcListener(self.controller.services(), self.config.max_api_connections)
+        listener = self.api = GrpcListener(self.controller.services(client_is_known), self.config.max_api_connections)
         factory = listener.connection
         if self.config.one_port:
             factory = PortMux(self.server.connection, listener.connection, self.config.max_api_connections).connection

@@ -11,7 +11,7 @@ of its length (4 s for 80 kB), and an error may repeat a text of its caller: so 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
@@ -30,16 +30,13 @@ from sarit.core.errors import (
     Unauthenticated,
     Unavailable,
 )
+from sarit.core.texts import cut_text
 from sarit.rpc.limits import MAX_GRPC_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 _log = logging.getLogger("sarit.controller")
-
-_CUT: Final = "..."
-# Of a character in UTF-8, each of whose bytes gRPC writes as three: %41.
-_MOST_BYTES_OF_CHARACTER: Final = 4 * 3
 
 _STATUS: dict[type[SaritError], Status] = {
     NotFound: Status.NOT_FOUND,
@@ -76,18 +73,12 @@ async def answer(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
 
 def grpc_message(text: str) -> str:
     """The text of an error, cut so that it has at most MAX_GRPC_MESSAGE_BYTES as a header."""
-    if len(text) * _MOST_BYTES_OF_CHARACTER <= MAX_GRPC_MESSAGE_BYTES:
-        return text
-    left = MAX_GRPC_MESSAGE_BYTES - len(_CUT)
-    end = None  # of what is kept, if it is cut
-    for at, char in enumerate(text[: MAX_GRPC_MESSAGE_BYTES + 1]):
-        # As gRPC writes it: printable characters of ASCII as they are, but for the percent sign.
-        left -= 1 if " " <= char <= "~" and char != "%" else 3 * len(char.encode(errors="replace"))
-        if left < 0 and end is None:
-            end = at
-        if left < -len(_CUT):
-            return text[:end] + _CUT
-    return text
+    return cut_text(text, MAX_GRPC_MESSAGE_BYTES, _header_bytes)
+
+
+def _header_bytes(char: str) -> int:
+    # As gRPC writes it: printable characters of ASCII as they are, but for the percent sign; each other byte as %41.
+    return 1 if " " <= char <= "~" and char != "%" else 3 * len(char.encode(errors="replace"))
 
 
 def _name_of(method: Callable[..., object]) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.core.bucket import Bucket
 from sarit.rpc.limits import (
     CALL_WORK,
     CONNECTION_WORK,
@@ -26,9 +27,6 @@ from sarit.rpc.limits import (
     CONTROL_PER_SECOND,
     FLOOD_WORK,
     HEADER_BYTES_PER_WORK,
-    HOST_WORK_BURST,
-    HOST_WORK_PER_SECOND,
-    MAX_HOSTS_COUNTED,
     REFUSED_CALL_CONTROL,
     UNKNOWN_CONTROL_BURST,
     UNKNOWN_CONTROL_PER_SECOND,
@@ -38,52 +36,6 @@ from sarit.rpc.limits import (
 
 if TYPE_CHECKING:
     from sarit.rpc.frames import Frames
-
-
-class Bucket:
-    """An amount that is used up, and comes back at a rate; times in seconds of one monotonic clock.
-
-    A use may exceed what is left: the rest is owed, but never more than `burst`."""
-
-    __slots__ = ("_at", "_left", "burst", "rate")
-
-    def __init__(self, burst: float, rate: float, now: float) -> None:
-        self.burst = burst
-        self.rate = rate
-        self._left = burst
-        self._at = now
-
-    def __repr__(self) -> str:
-        return f"<Bucket, {self._left:.0f} of {self.burst:.0f} left at {self._at:.3f}>"
-
-    def use(self, amount: float, now: float) -> bool:
-        """Use up an amount, or give it back if it is negative; whether there was as much."""
-        left = min(self.burst, self._left + (now - self._at) * self.rate) - amount
-        self._left = max(left, -self.burst)
-        self._at = now
-        return left >= 0
-
-    def wait(self, now: float) -> float:
-        """The seconds until nothing is owed any more."""
-        return max(0.0, -self._left / self.rate - (now - self._at))
-
-
-class HostBudgets:
-    """The work of unknown clients, by the network of their host; the one that was used longest ago is forgotten."""
-
-    def __init__(self) -> None:
-        self._buckets: dict[str, Bucket] = {}
-
-    def __repr__(self) -> str:
-        return f"<HostBudgets of {len(self._buckets)} hosts>"
-
-    def of(self, network: str, now: float) -> Bucket:
-        """The budget that the connections from a network share."""
-        bucket = self._buckets.pop(network, None) or Bucket(HOST_WORK_BURST, HOST_WORK_PER_SECOND, now)
-        self._buckets[network] = bucket
-        if len(self._buckets) > MAX_HOSTS_COUNTED:
-            del self._buckets[next(iter(self._buckets))]
-        return bucket
 
 
 class FrameBudget:

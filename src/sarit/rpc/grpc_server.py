@@ -51,6 +51,7 @@ from h2.events import RemoteSettingsChanged, RequestReceived, StreamReset
 from h2.settings import SettingCodes
 
 from sarit.core.admission import Admission
+from sarit.core.bucket import HostBuckets
 from sarit.core.http_answer import HTTP_METHODS, METHOD_PREFIX, http_answer
 from sarit.core.limits import (
     GRPC_FIRST_BYTES_SECONDS,
@@ -62,7 +63,7 @@ from sarit.core.limits import (
 from sarit.core.networks import network_of
 from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
-from sarit.rpc.frame_budget import FrameBudget, HostBudgets
+from sarit.rpc.frame_budget import FrameBudget
 from sarit.rpc.frames import FrameScanner
 from sarit.rpc.limits import (
     GRPC_AWAY_SECONDS,
@@ -71,7 +72,10 @@ from sarit.rpc.limits import (
     GRPC_FIRST_CALL_SECONDS,
     GRPC_IDLE_SECONDS,
     GRPC_PING_SECONDS,
+    HOST_WORK_BURST,
+    HOST_WORK_PER_SECOND,
     HTTP2_FRAMES_PER_TURN,
+    MAX_HOSTS_COUNTED,
     MAX_UNREAD_BYTES,
     MIN_WORK_WAIT_SECONDS,
 )
@@ -98,7 +102,7 @@ class GrpcListener:
         self._admission = Admission(most)
         self._open: dict[_GrpcConnection, None] = {}  # in the order of their begin
         self._unknown: PlacesByHost[_GrpcConnection] = PlacesByHost()  # who have not logged in
-        self._hosts = HostBudgets()
+        self._hosts = HostBuckets(HOST_WORK_BURST, HOST_WORK_PER_SECOND, MAX_HOSTS_COUNTED)
         self._none_open: asyncio.Event | None = None  # of a drain
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
 
@@ -421,8 +425,8 @@ class _WriteCoalescer:
     """A transport that joins the writes of one turn of the event loop.
 
     grpclib writes a reply in three parts, and one turn may produce many replies.  Each separate write would be a
-    system call and would wake the client again.  `become_known`: called by `RequestLimiter`, which knows no more of a
-    connection than its transport."""
+    system call and would wake the client again.  `become_known`: called by `client_is_known`, as a call knows no more
+    of its connection than the transport."""
 
     def __init__(self, transport: asyncio.Transport, become_known: Callable[[], None]) -> None:
         self._transport = transport
@@ -450,6 +454,11 @@ class _WriteCoalescer:
             self._parts.clear()
             if not self._transport.is_closing():
                 self._transport.write(data)
+
+
+def client_is_known(stream: Any) -> None:
+    """Let the client of a call of a `GrpcListener` do more; `stream` is the call's grpclib server stream."""
+    stream._stream._transport.become_known()
 
 
 class ClosedAtOnce(asyncio.Protocol):

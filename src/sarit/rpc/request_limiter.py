@@ -33,15 +33,11 @@ from sarit.rpc.request_texts import request_excess
 from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _log = logging.getLogger("sarit.controller.connection")
 
 _HEAD: Final = struct.Struct(">BI")  # compressed or not, length
-
-
-def _nothing() -> None:
-    pass
 
 
 class RequestLimiter:
@@ -54,7 +50,10 @@ class RequestLimiter:
         max_calls: int = MAX_CALLS,
         timeout_seconds: float = GRPC_MESSAGE_SECONDS,
         statistics: CallStatistics | None = None,
+        on_known: Callable[[Any], None] | None = None,
     ) -> None:
+        """`on_known` is called with the stream of a call whose client counts as known from now on, not as anybody."""
+        self._on_known = on_known
         self._max_buffered_bytes = max_buffered_bytes
         self._max_calls = max_calls
         self._timeout_seconds = timeout_seconds
@@ -78,9 +77,9 @@ class RequestLimiter:
             self._calls -= 1
 
     async def receive(self, stream: Any, *, known: bool = True) -> Any:
-        """The request of a call.  Raises GRPCError when it is missing, invalid or too slow.
+        """The request of a call, whose client counts as `known`.
 
-        `known`: its connection counts as that of a client from now on, not of anybody."""
+        Raises GRPCError when it is missing, invalid or too slow."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 # Not grpclib's `recv_message`: it takes any length that the client announces.
@@ -95,9 +94,8 @@ class RequestLimiter:
             raise GRPCError(Status.INVALID_ARGUMENT, "the request is not a message of this API") from None
         if (excess := request_excess(request, len(data))) is not None:
             raise GRPCError(Status.INVALID_ARGUMENT, excess)
-        if known:
-            # Only the connections of our listener count clients: these services also run in a plain server of grpclib.
-            getattr(stream._stream._transport, "become_known", _nothing)()
+        if known and self._on_known is not None:
+            self._on_known(stream)
         return request
 
     async def deliver(self, stream: Any, reply: Any) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.core.networks import network_of_peer
 from sarit.core.repeated_log import RepeatedLog
+from sarit.core.texts import cut_text
 from sarit.security.limits import (
     AUDIT_CLOSE_SECONDS,
     AUDIT_QUEUE_BYTES,
@@ -85,7 +86,12 @@ class AuditLog:
         """Queue a line, unless one that is alike was written within the last minute."""
         if self._closed:
             return
-        line: dict[str, Any] = {"who": _cut(who), "what": _cut(what), "resource": _cut(resource), "from": _cut(peer)}
+        line: dict[str, Any] = {
+            "who": _cut(who),
+            "what": _cut(what),
+            "resource": _cut(resource),
+            "from": _cut(peer),
+        }
         line["allowed"] = allowed
         if why:
             line["why"] = _cut(why)
@@ -213,4 +219,4 @@ class _Repeated:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_AUDIT_CHARACTERS else text[: MAX_AUDIT_CHARACTERS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return cut_text(text, MAX_AUDIT_CHARACTERS)

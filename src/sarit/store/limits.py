@@ -9,8 +9,8 @@ from typing import Final
 FIRST_REQUEST_SECONDS: Final = 30.0
 # Of one connection in a turn of the event loop: as many as a frame of the log has operations.
 FRAMES_PER_TURN: Final = 256
-# Frames that bring nothing (`frame_budget.py`), at once and per second: of a connection that has asked for nothing yet,
-# and of others.  Clients send one Hello, and a KeepAlive every few seconds.
+# Frames that bring nothing (`connection_budget.py`), at once and per second: of a connection that has asked for nothing
+# yet, and of others.  Clients send one Hello, and a KeepAlive every few seconds.
 STRANGER_FRAME_BUDGET: Final = 20
 STRANGER_FRAMES_PER_SECOND: Final = 2.0
 FRAME_BUDGET: Final = 200

@@ -28,7 +28,7 @@ LEASE = 30_000
 async def api(world=None):
     world = world or World()
     controller = await world.controller()
-    server = Server(controller.services())
+    server = Server(controller.services(lambda stream: None))
     await server.start("127.0.0.1", 0)
     port = server._server.sockets[0].getsockname()[1]
     channel = Channel("127.0.0.1", port)
@@ -75,7 +75,7 @@ OWN_CALLS = (
 def test_every_rpc_of_the_proto_is_served():
     async def main():
         async with api() as c:
-            service, own = c.controller.services()
+            service, own = c.controller.services(lambda stream: None)
             assert len(service.__mapping__()) == len(pb.DESCRIPTOR.services_by_name["ControllerService"].methods) == 47
             paths = [f"/sarit.v1.SaritService/{name}" for name in OWN_CALLS]
             assert list(own.__mapping__()) == paths

@@ -26,7 +26,7 @@ async def controller(world=None):
     segments.port = 12345
     subject = Controller(InProcessTables(store), segments, memory_env(), ("127.0.0.1", 9090))
     await subject.start()
-    async with ChannelFor(subject.services()) as channel:
+    async with ChannelFor(subject.services(lambda stream: None)) as channel:
         stub = ControllerServiceStub(channel)
         stub.store, stub.subject = store, subject
         await stub.createScope(pb.ScopeInfo(scope="s"))

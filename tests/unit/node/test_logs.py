@@ -90,11 +90,12 @@ def test_texts_that_a_client_may_have_chosen_are_cut(lines, form):
     except ValueError:
         log.exception("it failed")
     log.warning("a line of %s", "y" * MAX_LOG_FIELD_CHARACTERS)
+    rest = len("... (1000000 characters more)")
     assert [line.count("x") for line in read()[:5]] == [
-        MAX_LOG_FIELD_CHARACTERS, MAX_LOG_FIELD_CHARACTERS, MAX_LOG_LINE_CHARACTERS, MAX_LOG_LINE_CHARACTERS,
-        MAX_LOG_ERROR_CHARACTERS,
+        MAX_LOG_FIELD_CHARACTERS - rest, MAX_LOG_FIELD_CHARACTERS - rest, MAX_LOG_LINE_CHARACTERS - rest,
+        MAX_LOG_LINE_CHARACTERS - rest, MAX_LOG_ERROR_CHARACTERS - rest,
     ]  # fmt: skip
-    assert f"stream {'x' * MAX_LOG_FIELD_CHARACTERS}... (999744 characters more) of s" in read()[0]
+    assert f"stream {'x' * (MAX_LOG_FIELD_CHARACTERS - rest)}... (999773 characters more) of s" in read()[0]
     assert sum(map(len, read())) < 20_000
     assert "y" * MAX_LOG_FIELD_CHARACTERS in read()[-1]
     assert "more)" not in read()[-1]

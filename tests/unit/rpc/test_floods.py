@@ -13,7 +13,7 @@ from h2.events import ConnectionTerminated
 
 from sarit.core.errors import NotFound, Unauthenticated
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.grpc_server import GrpcListener
+from sarit.rpc.grpc_server import GrpcListener, client_is_known
 from sarit.rpc.handlers import rpc_handler
 from sarit.rpc.limits import HTTP2_FRAMES_PER_TURN, MAX_GRPC_MESSAGE_BYTES, MAX_UNREAD_BYTES
 from sarit.rpc.request_limiter import RequestLimiter
@@ -55,7 +55,7 @@ class _Service:
         return pb.ExistsResponse(exists=True)
 
     def __mapping__(self):
-        handler = rpc_handler(self.exists, RequestLimiter(), self._access)
+        handler = rpc_handler(self.exists, RequestLimiter(on_known=client_is_known), self._access)
         return {PATH: Handler(handler, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
 
 
@@ -291,7 +291,8 @@ def test_text_of_an_error_is_cut_before_it_is_a_header():
         await asyncio.sleep(0)
         (headers,) = [event.headers for event in wire.events() if hasattr(event, "headers")]
         text = dict(headers)[b"grpc-message"]
-        assert MAX_GRPC_MESSAGE_BYTES - 12 < len(text) <= MAX_GRPC_MESSAGE_BYTES
-        assert text.endswith(b"...")
+        # A character takes 9 bytes, and the count of those left out is a digit shorter than that of all.
+        assert MAX_GRPC_MESSAGE_BYTES - 10 < len(text) <= MAX_GRPC_MESSAGE_BYTES
+        assert text.endswith(b" characters more)")
 
     asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from sarit.rpc.frame_budget import Bucket, FrameBudget, HostBudgets
+from sarit.core.bucket import Bucket, HostBuckets
+from sarit.rpc.frame_budget import FrameBudget
 from sarit.rpc.frames import Frames, FrameScanner
 from sarit.rpc.limits import (
     CONTROL_BURST,
@@ -14,6 +15,7 @@ from sarit.rpc.limits import (
     CONTROL_PER_SECOND,
     HEADER_BYTES_PER_TURN,
     HOST_WORK_BURST,
+    HOST_WORK_PER_SECOND,
     HTTP2_FRAMES_PER_TURN,
     MAX_HEADER_BLOCK_BYTES,
     MAX_HOSTS_COUNTED,
@@ -119,8 +121,12 @@ def call(control: int = 1) -> Frames:
     return Frames(b"", 2, 1, 300, control)
 
 
+def counted_hosts() -> HostBuckets:
+    return HostBuckets(HOST_WORK_BURST, HOST_WORK_PER_SECOND, MAX_HOSTS_COUNTED)
+
+
 def new(now: float = 0.0, host: Bucket | None = None) -> FrameBudget:
-    return FrameBudget(host or HostBudgets().of("a", now), now)
+    return FrameBudget(host or counted_hosts().of("a", now), now)
 
 
 def test_control_frames_are_few_before_a_log_in_and_more_after_it():
@@ -165,7 +171,7 @@ def test_frames_of_an_unknown_client_wait_and_those_of_a_known_one_do_not():
 
 
 def test_unknown_clients_of_a_host_share_and_known_ones_give_back():
-    hosts = HostBudgets()
+    hosts = counted_hosts()
     for _ in range(10_000):  # one after another, each of which becomes known
         budget = new(0.0, hosts.of("a", 0.0))
         budget.charge(call(), 1, 0.0)
@@ -181,7 +187,7 @@ def test_unknown_clients_of_a_host_share_and_known_ones_give_back():
 
 
 def test_host_of_clients_that_flood_waits_a_bounded_time():
-    hosts = HostBudgets()
+    hosts = counted_hosts()
     for _ in range(1000):
         new(0.0, hosts.of("a", 0.0)).charge(control(100_000), 0, 0.0)
     assert 0 < hosts.of("a", 0.0).wait(0.0) <= 5
@@ -189,7 +195,7 @@ def test_host_of_clients_that_flood_waits_a_bounded_time():
 
 
 def test_hosts_that_are_counted_are_bounded():
-    hosts = HostBudgets()
+    hosts = counted_hosts()
     for number in range(MAX_HOSTS_COUNTED + 10):
         hosts.of(f"host {number}", 0.0)
-    assert repr(hosts) == f"<HostBudgets of {MAX_HOSTS_COUNTED} hosts>"
+    assert repr(hosts) == f"<HostBuckets of {MAX_HOSTS_COUNTED} hosts>"

@@ -16,7 +16,7 @@ from h2.events import ConnectionTerminated, PingReceived
 from sarit.rpc import grpc_server as grpc_server
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
-from sarit.rpc.grpc_server import GrpcListener, _WriteCoalescer
+from sarit.rpc.grpc_server import GrpcListener, _WriteCoalescer, client_is_known
 from sarit.rpc.handlers import rpc_handler
 from sarit.rpc.request_limiter import RequestLimiter
 from tests.limits import HANG_SECONDS
@@ -78,7 +78,7 @@ class _Service:
         return pb.ExistsResponse(exists=True)
 
     def __mapping__(self):
-        handler = rpc_handler(self.exists, RequestLimiter())
+        handler = rpc_handler(self.exists, RequestLimiter(on_known=client_is_known))
         return {PATH: Handler(handler, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
 
 

@@ -24,7 +24,6 @@ class Stream:
         self.aborted = 0
         self.taken = asyncio.Event()
         transport = SimpleNamespace(is_closing=lambda: self.aborted, get_extra_info=lambda _: None, abort=self._abort)
-        transport.become_known = lambda: None
         self._stream = SimpleNamespace(recv_data=self._recv, _transport=transport)
 
     def _abort(self) -> None:

@@ -6,8 +6,8 @@ the others, and all other requests, run as tasks.
 
 Back-pressure.  Reading from the socket stops while the client does not take our replies, while unacknowledged
 appends and running requests hold more than the connection's limit of unacknowledged bytes, while too many requests run,
-and while a quota or the budget of frames demands it (`connection_quotas.py`, `frame_budget.py`).  All but the last two
-count by the memory they hold.  Large replies are made only while the client takes them, and not all at once
+and while a quota or the budget of frames demands it (`connection_quotas.py`, `connection_budget.py`).  All but the last
+two count by the memory they hold.  Large replies are made only while the client takes them, and not all at once
 (`reply_semaphore.py`).  A connection is served FRAMES_PER_TURN frames, then others have a turn (`frame_turns.py`).
 Acknowledgements and replies gathered in one turn leave in one write.
 """

@@ -1,4 +1,11 @@
-"""What the budget of frames (`frame_budget.py`) means for one connection: it is slowed down, or ended.
+"""How many frames a connection may send that bring nothing: KeepAlive, Hello, requests whose token is refused.
+
+Such frames are tiny and are answered without disk or memory, so nothing else slows down whoever sends millions.  A
+connection that has not shown yet that it may ask for anything (a *stranger*) has a much smaller budget.  A frame over
+the budget has been served already: it decides how long the connection has to wait before it is read from again.
+
+Tokens that are refused count for the host as well, whatever connection they come on: a signature costs more than a
+frame, and who connects again begins with a new budget.
 
 A connection that has asked for nothing yet, or whose tokens are refused, is slowed down: it is not read from until its
 frames are paid for.  If it were ended it would come back, and a new connection costs more than a frame.  Official
@@ -11,11 +18,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from sarit.store.server.frame_budget import FrameBudget
+from sarit.core.bucket import Bucket
+from sarit.core.networks import network_of
+from sarit.store.limits import (
+    FRAME_BUDGET,
+    FRAMES_PER_SECOND,
+    MAX_FRAME_WAIT_SECONDS,
+    STRANGER_FRAME_BUDGET,
+    STRANGER_FRAMES_PER_SECOND,
+)
 
 if TYPE_CHECKING:
+    from sarit.core.bucket import HostBuckets
     from sarit.core.repeated_log import RepeatedLog
-    from sarit.store.server.frame_budget import RefusalBudgets
 
 
 class Connection(Protocol):
@@ -33,7 +48,7 @@ class Connection(Protocol):
 class SharedBudgets(Protocol):
     """What all connections of a listener share."""
 
-    refusals: RefusalBudgets
+    refusals: HostBuckets
     floods: RepeatedLog
 
 
@@ -46,8 +61,8 @@ class ConnectionBudget:
     def __init__(self, connection: Connection, shared: SharedBudgets) -> None:
         self._connection = connection
         self._shared = shared
-        self._frames = FrameBudget()
         self._loop = asyncio.get_running_loop()
+        self._frames = frame_budget(STRANGER_FRAME_BUDGET, STRANGER_FRAMES_PER_SECOND, self._loop.time())
         self._timer: asyncio.TimerHandle | None = None
         self._until = 0.0
         self.served = False
@@ -63,11 +78,11 @@ class ConnectionBudget:
     def serve(self) -> None:
         """Give the connection the larger budget of one that asks for something."""
         self.served = True
-        self._frames.admitted()
+        self._frames = frame_budget(FRAME_BUDGET, FRAMES_PER_SECOND, self._loop.time())
 
     def greeting(self) -> bool:
         """Count a KeepAlive or Hello; whether to answer it: otherwise the connection has been ended."""
-        delay = self._frames.take(self._loop.time())
+        delay = _take(self._frames, self._loop.time())
         if delay and self.served:
             self._report("sent more KeepAlive and Hello frames than any client does, and was closed")
             self._connection.close()
@@ -78,7 +93,8 @@ class ConnectionBudget:
     def refused(self) -> None:
         """Count a request whose token was refused."""
         now = self._loop.time()
-        delay = max(self._frames.take(now), self._shared.refusals.take(self._connection.host, now))
+        shared = self._shared.refusals.of(network_of(self._connection.host), now)
+        delay = max(_take(self._frames, now), _take(shared, now))
         self._slow(delay, "sends requests whose tokens are refused: it is slowed down")
 
     def connection_closed(self) -> None:
@@ -108,3 +124,14 @@ class ConnectionBudget:
     def _report(self, what: str) -> None:
         host = self._connection.host
         self._shared.floods.warning((host, what), f"a connection from {host} {what}")
+
+
+def frame_budget(burst: int, rate: float, now: float) -> Bucket:
+    """The bucket of a connection, which waits for MAX_FRAME_WAIT_SECONDS at most."""
+    return Bucket(burst, rate, now, rate * MAX_FRAME_WAIT_SECONDS)
+
+
+def _take(bucket: Bucket, now: float) -> float:
+    """Count a frame; how long to wait after it, 0 within the budget."""
+    bucket.use(1, now)
+    return bucket.wait(now)

@@ -7,14 +7,20 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.core.admission import Admission
+from sarit.core.bucket import HostBuckets
 from sarit.core.limits import MAX_CONNECTIONS, REAP_INTERVAL_SECONDS
 from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
-from sarit.store.limits import FIRST_REQUEST_SECONDS
+from sarit.store.limits import (
+    FIRST_REQUEST_SECONDS,
+    HOST_REFUSALS,
+    HOST_REFUSALS_PER_SECOND,
+    MAX_FRAME_WAIT_SECONDS,
+    MAX_REFUSED_HOSTS,
+)
 from sarit.store.server.connection import StoreConnection
 from sarit.store.server.connection_reaper import ConnectionReaper, unacked_limit, unsent_limit
 from sarit.store.server.control_handler import ControlHandler
-from sarit.store.server.frame_budget import RefusalBudgets
 from sarit.store.server.incomplete_frames import IncompleteFrames, incomplete_frames_limit
 from sarit.wire.frames import Window
 
@@ -62,7 +68,12 @@ class StoreListener:
         self._window = Window()
         # Connections that have asked for nothing yet, by host: they give way when there is no place left.
         self._strangers: PlacesByHost[StoreConnection] = PlacesByHost()
-        self.refusals = RefusalBudgets()
+        self.refusals = HostBuckets(
+            HOST_REFUSALS,
+            HOST_REFUSALS_PER_SECOND,
+            MAX_REFUSED_HOSTS,
+            HOST_REFUSALS_PER_SECOND * MAX_FRAME_WAIT_SECONDS,
+        )
         self.floods = RepeatedLog(_log, store.env.clock.monotonic)
         self._accepting = 0  # admitted, not open yet: a burst is admitted before its first connection opens
         self._memory_limits = self._limits_of_one(1)

@@ -6,6 +6,7 @@ import asyncio
 import struct
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +16,6 @@ from sarit.security.permissions import Permission
 from sarit.security.tokens import TokenKeys
 from sarit.store.limits import (
     FIRST_REQUEST_SECONDS,
-    FRAME_BUDGET,
     FRAMES_PER_TURN,
     HOST_REFUSALS,
     MAX_FRAME_WAIT_SECONDS,
@@ -24,12 +24,15 @@ from sarit.store.limits import (
     STRANGER_FRAMES_PER_SECOND,
 )
 from sarit.store.server.access import TokenChecks
-from sarit.store.server.frame_budget import FrameBudget, RefusalBudgets
+from sarit.store.server.connection_budget import frame_budget
 from sarit.store.server.frame_turns import FrameTurns
 from sarit.store.server.listener import StoreListener
 from sarit.wire import commands as wire
 from tests.unit.store.harness import World, memory_env
 from tests.unit.store.server.test_connection import SEGMENT, WRITER, Server, append_end, ready, run, serving
+
+if TYPE_CHECKING:
+    from sarit.core.bucket import Bucket, HostBuckets
 
 KEYS = TokenKeys([b"k" * 64])
 KEEP_ALIVE = wire.encode(wire.KeepAlive())
@@ -55,6 +58,11 @@ async def with_users(max_connections: int = 100):
     yield Server(await listener.listen("127.0.0.1", 0), store, listener)
     await listener.close()
     await store.stop()
+
+
+def take(bucket: Bucket, now: float) -> float:
+    bucket.use(1, now)
+    return bucket.wait(now)
 
 
 def sole(server: Server):
@@ -97,25 +105,28 @@ def test_turn_that_is_used_up_exactly_is_over():
 
 
 def test_budget_of_frames_lends_and_is_paid_back():
-    budget = FrameBudget(10, 2.0)
-    assert [budget.take(100.0) for _ in range(10)] == [0.0] * 10
-    assert [budget.take(100.0) for _ in range(3)] == [0.5, 1.0, 1.5]
-    assert budget.take(101.5) == 0.5
-    assert [budget.take(200.0) for _ in range(11)][-2:] == [0.0, 0.5]
+    budget = frame_budget(10, 2.0, 100.0)
+    assert [take(budget, 100.0) for _ in range(10)] == [0.0] * 10
+    assert [take(budget, 100.0) for _ in range(3)] == [0.5, 1.0, 1.5]
+    assert take(budget, 101.5) == 0.5
+    assert [take(budget, 200.0) for _ in range(11)][-2:] == [0.0, 0.5]
     for _ in range(1000):
-        assert budget.take(200.0) <= MAX_FRAME_WAIT_SECONDS
-    budget.admitted()
-    assert [budget.take(200.0) for _ in range(FRAME_BUDGET)][-1] == 0
+        assert take(budget, 200.0) <= MAX_FRAME_WAIT_SECONDS
+    assert take(budget, 200.0) == MAX_FRAME_WAIT_SECONDS
 
 
 def test_refused_tokens_count_for_their_host_whatever_the_connection():
-    refusals = RefusalBudgets()
-    assert not any([refusals.take("10.0.0.1", 5.0) for _ in range(HOST_REFUSALS)])
-    assert refusals.take("10.0.0.1", 5.0) > 0
-    assert refusals.take("10.0.0.2", 5.0) == 0
+    async def made() -> HostBuckets:
+        async with with_users() as server:
+            return server.server.refusals
+
+    refusals = asyncio.run(made())
+    assert not any([take(refusals.of("10.0.0.1", 5.0), 5.0) for _ in range(HOST_REFUSALS)])
+    assert take(refusals.of("10.0.0.1", 5.0), 5.0) > 0
+    assert take(refusals.of("10.0.0.2", 5.0), 5.0) == 0
     for number in range(MAX_REFUSED_HOSTS + 10):
-        refusals.take(f"h{number}", 5.0)
-    assert repr(refusals) == f"<RefusalBudgets of {MAX_REFUSED_HOSTS} hosts>"
+        refusals.of(f"h{number}", 5.0)
+    assert repr(refusals) == f"<HostBuckets of {MAX_REFUSED_HOSTS} hosts>"
 
 
 # -- on a listener ------------------------------------------------------------------------------------
