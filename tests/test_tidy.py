@@ -21,7 +21,7 @@ from tests.vocabulary import ALLOWED_IDENTIFIERS, ALLOWED_PLACES, RETIRED, RETIR
 from tools import generate_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
@@ -128,6 +128,7 @@ def _no_search_for_garbage():
     gc.disable()
     yield
     _tree.cache_clear()
+    _nodes.cache_clear()
     _names_and_prose.cache_clear()
     gc.enable()
 
@@ -138,10 +139,16 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def _imported_names(tree: ast.Module) -> dict[str, str]:
+@functools.cache
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of a module, parsed and walked once: three tests search those of `src`."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+def _imported_names(nodes: Iterable[ast.AST]) -> dict[str, str]:
     """Local name -> dotted name, for every import in the module."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 names[alias.asname or alias.name.partition(".")[0]] = alias.name
@@ -166,9 +173,8 @@ def _rule(name: str) -> str | None:
 
 def banned_uses(source: str) -> Iterator[tuple[int, str, str]]:
     """(line, name, rule) of each banned name that the source mentions, called or passed on."""
-    tree = ast.parse(source)
-    imports = _imported_names(tree)
-    for node in ast.walk(tree):
+    imports = _imported_names(_nodes(source))
+    for node in _nodes(source):
         if not isinstance(node, ast.Name | ast.Attribute):
             continue
         name = _dotted(node)
@@ -219,7 +225,7 @@ def test_the_rule_sees(source: str, names: list[str]) -> None:
 
 def unsafe_waits(source: str) -> list[tuple[int, str]]:
     """Calls of `asyncio.gather` that raise the first error, and of `asyncio.shield`: the line, and what to use."""
-    calls = [(node, _dotted(node.func)) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    calls = [(node, _dotted(node.func)) for node in _nodes(source) if isinstance(node, ast.Call)]
     gathers = [
         (node.lineno, "gather")
         for node, name in calls
@@ -359,6 +365,7 @@ def test_a_literal_constant_is_recognized(source: str, names: list[str]) -> None
 
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_NAME = re.compile(r"[A-Za-z_]+")
 _PROSE_WORD = re.compile(r"[A-Za-z]+")
 _ADDRESS = re.compile(r"\]\([^)\n]*\)")
 SPEAKING = ("src", "tests", "simulation", "checkers", "benchmarks", "examples", "tools", "fuzz")
@@ -376,12 +383,19 @@ def _names_and_prose(source: str) -> tuple[frozenset[str], str]:
     return frozenset(names), "\n".join(prose)
 
 
+@functools.cache
+def _retired_words(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(name) if word.lower() in RETIRED)
+
+
 def retired_identifiers(source: str) -> Iterator[tuple[str, str]]:
     """(retired word, identifier) of each identifier of Python code that has one."""
+    # To split a module into tokens takes long, and few have such a word anywhere.
+    if not any(map(_retired_words, set(_NAME.findall(source)))):
+        return
     for name in _names_and_prose(source)[0] - set(ALLOWED_IDENTIFIERS):
-        for word in _WORD.findall(name):
-            if word.lower() in RETIRED:
-                yield word.lower(), name
+        for word in _retired_words(name):
+            yield word, name
 
 
 def retired_prose(text: str) -> Iterator[str]:
@@ -457,7 +471,7 @@ _SAID = frozenset(("warning", "error", "exception", "critical", "warn"))
 
 def shown_objects(source: str) -> Iterator[str]:
     """What errors and log lines show of objects by `repr`: parts of `self`, and anything by %r."""
-    for node in ast.walk(ast.parse(source)):
+    for node in _nodes(source):
         logged = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAID
         if not logged and not isinstance(node, ast.Raise):
             continue
