@@ -97,6 +97,6 @@ def kubernetes_schemas() -> str:
 
 # The kinds of the chart.
 KINDS = (
-    "configmap-v1", "job-batch-v1", "poddisruptionbudget-policy-v1", "service-v1", "serviceaccount-v1",
-    "statefulset-apps-v1",
+    "configmap-v1", "job-batch-v1", "networkpolicy-networking-v1", "poddisruptionbudget-policy-v1", "service-v1",
+    "serviceaccount-v1", "statefulset-apps-v1",
 )  # fmt: skip
