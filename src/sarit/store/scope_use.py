@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.index import keys
 from sarit.index.scans import scan_page
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 
     from sarit.store.container.container import Container
     from sarit.store.container.segment import Segment
-    from sarit.store.store import SegmentStore
 
 _NAMES_PER_PAGE: Final = 256
 _SEGMENTS_PER_TURN: Final = 2000
+
+
+class Serving(Protocol):
+    """A segment store, which imports this module."""
+
+    def serving(self) -> list[Container]:
+        """The containers that serve now."""
 
 
 @dataclass(slots=True)
@@ -44,7 +50,7 @@ class ScopeUse:
                 self.tables += segment.kind == KIND_TABLE_HASH
 
 
-async def scope_use(store: SegmentStore, scope: str) -> ScopeUse:
+async def scope_use(store: Serving, scope: str) -> ScopeUse:
     """What a scope uses of the containers that serve now.  Raises Corrupt, Unavailable (an index)."""
     use = ScopeUse()
     for container in store.serving():
@@ -56,7 +62,7 @@ async def scope_use(store: SegmentStore, scope: str) -> ScopeUse:
 class TablesOfClients:
     """The tables that clients made in the containers of a store."""
 
-    def __init__(self, store: SegmentStore) -> None:
+    def __init__(self, store: Serving) -> None:
         self._store = store
 
     def held(self) -> frozenset[tuple[int, int]]:

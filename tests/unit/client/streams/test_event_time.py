@@ -116,11 +116,12 @@ async def test_many_watermarks_are_read_in_bounded_batches(made) -> None:
     segment = (await made.client.stream("s/t").segments())[0].segment
     async with made.client.writer("s/t") as writer:
         writer.write_many([b"x" * 92] * 3000)
-    async with made.client.writer("s/_MARKt") as writer:
-        for number in range(3000):
-            cut = ((SegmentRange(0.0, 1.0, segment.packed), 100 * number),)
-            mark = made_by_controller.Watermark(number, number + 5, cut)
-            writer.write(made_by_controller.encode(mark))
+    entries = []
+    for number in range(3000):
+        cut = ((SegmentRange(0.0, 1.0, segment.packed), 100 * number),)
+        entries.append(made_by_controller.encode_entry(made_by_controller.Watermark(number, number + 5, cut)))
+    (mark,) = await made.client.stream("s/_MARKt").segments()
+    await made.node.controller.segments.write(StreamName("s", "_MARKt").segment(mark.segment), b"".join(entries), 0)
     windows = made.client.stream("s/t").time_windows()
     async with made.client.reader("s/t", end="tail") as reader:
         for count in (0, 1, 500, 1499, 2500):
