@@ -75,6 +75,7 @@ KINDS: Final[dict[str, tuple[str, int, bytes, tuple[bytes, ...]]]] = {
     "bad tokens": ("store", 8, b"", (_repeated(_TOKEN),)),
     "never logged in": ("store", 1500, wire.encode(wire.Hello(17, 5)), ()),
     "handshakes": ("store with TLS", 1100, b"", ()),
+    "begun handshakes": ("store with TLS", 1100, b"\x16", ()),
     "PING": ("controller", 8, _PREFACE, (_repeated(_http2(6, 0, 0, bytes(8))),)),
     "SETTINGS": ("controller", 8, _PREFACE, (_repeated(_http2(4, 0, 0, b"")),)),
     "HEADERS and RST": ("controller", 8, _PREFACE, _RESETS),

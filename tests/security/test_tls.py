@@ -149,10 +149,10 @@ def test_unfinished_handshakes_are_bounded_and_forgotten(certificates, caplog):
     async def main() -> None:
         made: list[asyncio.BaseProtocol] = []
 
-        class Counted(asyncio.Protocol):
+        class Counted(_Ends):
             def connection_made(self, transport) -> None:
                 made.append(self)
-                transport.close()
+                super().connection_made(transport)
 
         files = TlsFiles(certificates["server"], certificates["server key"])
         handshakes = Handshakes(ServerTls(files), most=2, seconds=0.2)
@@ -164,7 +164,7 @@ def test_unfinished_handshakes_are_bounded_and_forgotten(certificates, caplog):
             for reader, _ in silent:
                 with suppress(ConnectionResetError):
                     assert await reader.read() == b""
-            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way>")
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 0 not begun>")
             context = ssl.create_default_context(cafile=certificates["ca"])
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
             assert await reader.read() == b""
@@ -175,8 +175,49 @@ def test_unfinished_handshakes_are_bounded_and_forgotten(certificates, caplog):
 
     asyncio.run(main())
     refused, full = sorted(caplog.messages)[::-1]
-    assert full == ("2 TLS handshakes are under way, the limit: the oldest of 127.0.0.1, which has most, give way")
-    assert refused == "a connection from 127.0.0.1 was refused: TLS handshake: not done in 0.2 s"
+    assert full == "2 connections wait for TLS, the limit: the oldest of 127.0.0.1, which has most, give way"
+    assert refused == "a connection from 127.0.0.1 was refused: TLS handshake: not begun in 0.2 s"
+
+
+def test_a_client_gets_tls_when_it_has_spoken_and_its_host_has_a_place(certificates, caplog):
+    """1,100 silent connections that came back at once cost every other writer a second for each append."""
+
+    async def main() -> None:
+        files = TlsFiles(certificates["server"], certificates["server key"])
+        handshakes = Handshakes(ServerTls(files), seconds=HANG_SECONDS, of_host=1)
+        server = await serve_tls(_Ends, handshakes, "127.0.0.1", 0, 10)
+        port = server.sockets[0].getsockname()[1]
+        context = ssl.create_default_context(cafile=certificates["ca"])
+        async with asyncio.timeout(HANG_SECONDS):
+            silent = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 1 not begun>")
+            begun = await asyncio.open_connection("127.0.0.1", port)
+            begun[1].write(b"\x16")
+            await until(lambda: repr(handshakes) == "<Handshakes, 1 under way, 1 not begun>")
+            whole = asyncio.create_task(asyncio.open_connection("127.0.0.1", port, ssl=context))
+            await until(lambda: repr(handshakes) == "<Handshakes, 1 under way, 2 not begun>")
+            begun[1].close()  # and so the third has the place
+            reader, writer = await whole
+            assert await reader.read() == b""
+            silent[1].close()
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 0 not begun>")
+            left = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 1 not begun>")
+            server.close()
+            with suppress(ConnectionResetError):
+                assert await left[0].read() == b""
+        writer.close()
+        left[1].close()
+
+    asyncio.run(main())
+    assert not caplog.messages
+
+
+class _Ends(asyncio.Protocol):
+    """A server's protocol that ends each connection as soon as it has TLS."""
+
+    def connection_made(self, transport) -> None:
+        transport.close()
 
 
 def test_certificates_are_read_again_and_a_wrong_pair_changes_nothing(tmp_path, certificates):

@@ -37,6 +37,17 @@ class PlacesByHost(Generic[C]):
             if not holders:
                 del self._hosts[network]
 
+    def count(self, host: str) -> int:
+        """The number of holders of a host's network."""
+        return len(self._hosts.get(network_of(host), ()))
+
+    def pop_oldest_of(self, host: str) -> C | None:
+        """The oldest holder of a host's network, who counts no more; None: it has none."""
+        holder = next(iter(self._hosts.get(network_of(host), ())), None)
+        if holder is not None:
+            self.leave(host, holder)
+        return holder
+
     def pop_oldest(self) -> tuple[str, C] | None:
         """The network that has most, and its oldest holder, who counts no more; None: there is nobody.
 

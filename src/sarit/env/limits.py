@@ -6,11 +6,13 @@ from typing import Final
 
 from sarit.core.limits import MIB
 
-# TLS: handshakes under way, how long one may take, and the end of a connection.
+# TLS: connections that wait for the first byte, for a handshake, or are in one; how long each may; a connection's end.
 MAX_TLS_HANDSHAKES: Final = 1000
+MAX_TLS_HANDSHAKES_OF_HOST: Final = 64
 TLS_HANDSHAKE_SECONDS: Final = 10.0
 TLS_SHUTDOWN_SECONDS: Final = 2.0
-MAX_ACCEPTED_AT_ONCE: Final = 100
+MAX_ACCEPTED_AT_ONCE: Final = 16
+CROWDED_REST_SECONDS: Final = 0.05  # between so many and the next while others give way to them
 ACCEPT_RETRY_SECONDS: Final = 1.0  # when the process has no descriptor left
 MAX_SMALL_FILE_BYTES: Final = 16 * MIB  # users, keys and passwords; more is another file
 

@@ -14,7 +14,9 @@ def test_oldest_of_the_host_with_most_gives_way():
     places.leave("c", "unknown")
     assert len(places) == 3
     assert places.pop_oldest() == ("a", "a1")
-    assert {places.pop_oldest(), places.pop_oldest()} == {("a", "a2"), ("b", "b3")}
+    assert (places.count("a"), places.count("b"), places.count("c")) == (1, 1, 0)
+    assert (places.pop_oldest_of("c"), places.pop_oldest_of("b")) == (None, "b3")
+    assert places.pop_oldest() == ("a", "a2")
     assert (len(places), places.pop_oldest()) == (0, None)
 
 
