@@ -292,10 +292,11 @@ class StoreConnection(asyncio.BufferedProtocol):
             or self._budget.slowed
         )
         self.paused = stop
-        if self._turns.over and not stop and not self._turn_scheduled:
+        turn_over = not self._turns.left
+        if turn_over and not stop and not self._turn_scheduled:
             self._turn_scheduled = True
             self._loop.call_soon(self._serve)
-        reading = not stop and not self._turns.over
+        reading = not (stop or turn_over)
         if reading != self._reading:
             self._reading = reading
             if reading:

@@ -56,7 +56,7 @@ class ConnectionBudget:
     """`slowed`: the connection is not read from, because its budget is used up.  `served`: it has asked for something,
     with a valid token where one is needed."""
 
-    __slots__ = ("_connection", "_frames", "_loop", "_shared", "_timer", "_until", "served")
+    __slots__ = ("_connection", "_frames", "_loop", "_shared", "_timer", "_until", "served", "slowed")
 
     def __init__(self, connection: Connection, shared: SharedBudgets) -> None:
         self._connection = connection
@@ -66,14 +66,10 @@ class ConnectionBudget:
         self._timer: asyncio.TimerHandle | None = None
         self._until = 0.0
         self.served = False
+        self.slowed = False
 
     def __repr__(self) -> str:
         return f"<ConnectionBudget {self._frames!r}{', slowed' if self.slowed else ''}>"
-
-    @property
-    def slowed(self) -> bool:
-        """Whether the connection has to wait."""
-        return self._timer is not None
 
     def serve(self) -> None:
         """Give the connection the larger budget of one that asks for something."""
@@ -102,6 +98,7 @@ class ConnectionBudget:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self.slowed = False
         # It refers to this object: a cycle would wait for a full garbage collection.
         del self._connection
 
@@ -109,7 +106,8 @@ class ConnectionBudget:
         if not delay:
             return
         self._until = self._loop.time() + delay
-        if self._timer is None:
+        if not self.slowed:
+            self.slowed = True
             self._report(what)
             self._timer = self._loop.call_later(delay, self._go_on)
 
@@ -119,6 +117,7 @@ class ConnectionBudget:
             self._timer = self._loop.call_later(left, self._go_on)
             return
         self._timer = None
+        self.slowed = False
         self._connection.apply_backpressure()
 
     def _report(self, what: str) -> None:

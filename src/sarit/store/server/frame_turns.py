@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class FrameTurns:
-    """The frames of one connection that came and are not served yet, in order; `left`: how many this turn may serve."""
+    """The frames of one connection that came and are not served yet, in order.
+
+    `left`: how many this turn may serve; at 0 it is over."""
 
     __slots__ = ("_at", "_frames", "left")
 
@@ -29,17 +31,15 @@ class FrameTurns:
     def __repr__(self) -> str:
         return f"<FrameTurns, {len(self._frames) - self._at} frames wait, {self.left} left in this turn>"
 
-    @property
-    def over(self) -> bool:
-        """Whether this turn may serve no more."""
-        return self.left <= 0
-
     def received(self, frames: Frames) -> Frames:
         """Take frames that came; those to serve at once."""
-        if self._frames:
-            self._frames += frames
-        else:
+        if not self._frames:
+            if len(frames) <= self.left:  # as good as always: without another call
+                self.left -= len(frames)
+                return frames
             self._frames = frames
+        else:
+            self._frames += frames
         return self._share()
 
     def next_turn(self) -> Frames:

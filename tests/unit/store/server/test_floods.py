@@ -80,15 +80,15 @@ def info(number: int, text: str) -> bytes:
 def test_turn_serves_so_many_frames_and_the_rest_in_order():
     turns, frames = FrameTurns(), [(number, b"") for number in range(2 * FRAMES_PER_TURN + 10)]
     assert turns.received(frames[:10]) == frames[:10]
-    assert not turns.over
+    assert turns.left
     served = turns.received(frames[10:-1])
     assert len(served) == FRAMES_PER_TURN - 10
-    assert turns.over
+    assert not turns.left
     assert turns.received(frames[-1:]) == []  # what comes while the turn is over waits behind the others
     served += turns.next_turn()
-    assert turns.over
+    assert not turns.left
     served += turns.next_turn()
-    assert not turns.over
+    assert turns.left
     assert served == frames[10:]
     assert turns.next_turn() == []
 
@@ -96,12 +96,12 @@ def test_turn_serves_so_many_frames_and_the_rest_in_order():
 def test_turn_that_is_used_up_exactly_is_over():
     turns = FrameTurns()
     for number in range(FRAMES_PER_TURN):
-        assert not turns.over
+        assert turns.left
         assert turns.received([(number, b"")]) == [(number, b"")]
-    assert turns.over
+    assert not turns.left
     turns.clear()
     assert turns.next_turn() == []
-    assert not turns.over
+    assert turns.left
 
 
 def test_budget_of_frames_lends_and_is_paid_back():
@@ -244,7 +244,7 @@ def test_connection_that_ends_forgets_frames_that_wait():
             client = await ready(server)
             connection = sole(server)
             client.send(b"".join(append_end(b"x", 1, n) for n in range(1, 5000)))
-            while not connection._turns.over:
+            while connection._turns.left:
                 await asyncio.sleep(0)
             client.writer.transport.abort()
             connection.close()
