@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 import sarit
+from sarit.cli.cluster import NOT_SERVED
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
 from tests.contract.s3 import s3_server
 from tests.faults.test_failed_container import holds_tables
@@ -180,6 +181,54 @@ def _write(cluster):
         with client.writer("s/t") as writer:
             for number in range(100):
                 writer.write(b"x" * 20_000, key=str(number))
+
+
+def test_every_face_says_that_no_write_is_acknowledged_without_bookies(tmp_path):
+    with (
+        s3_server(tmp_path / "s3") as s3,
+        RunningCluster(tmp_path / "cluster", 2, 1, 4, bookies=3, s3=s3, http=True) as cluster,
+    ):
+        controller, store = cluster.controllers[0], cluster.stores["s1"]
+        _write(cluster)
+        cluster.until(lambda status: status["health"] == "ok")
+        assert "ok" in cluster.sarit("cluster", "status")  # its code is 0
+        for bookie in cluster.bookkeeper.bookies[1:]:
+            bookie.kill()
+        found = cluster.until(lambda status: status["health"] == "failed" and status["served"] == 0)
+        # Nobody writes: the bookies that are registered say it.
+        assert {one["reason"] for one in found["reasons"]} >= {"log-away"}
+        components = {one["name"]: one for one in found["components"]}
+        assert components["bookies"]["state"] == "failed"
+        assert components["bookies"]["text"].startswith("1 of 3 can be written")
+        assert {row["state"] for row in found["containers"]} == {"log-away"}
+        assert all(row["reported"].endswith("s ago") for row in found["stores"])
+        cluster.sarit("cluster", "status", codes=(NOT_SERVED,))
+        # A controller answers its calls, and is no better for being taken out of service.
+        found = until(controller.http, "log-away", ready=True)
+        assert found["cluster"]["state"] == "failed"
+        assert (found["cluster"]["served"], found["cluster"]["containers"]) == (0, 4)
+        assert get(controller.http, "/readyz")[1]["cluster"] == "failed"
+        assert get(store.http, "/readyz")[0] == 503
+        for process in (store, controller):
+            assert get(process.http, "/livez")[0] == 200
+        overview = get(controller.http, "/console/api/overview")[1]
+        assert overview["health"] == "failed"
+        assert {container["state"] for container in overview["containers"]} == {"log-away"}
+        for bookie in cluster.bookkeeper.bookies[1:]:
+            bookie.start()
+        cluster.until(lambda status: status["health"] == "ok")
+        cluster.sarit("cluster", "status")
+        while get(controller.http, "/readyz")[1] != {"status": "ready", "reasons": [], "cluster": "ok"}:
+            time.sleep(0.1)  # it reads the reports again and again
+        # Stores that stand still report nothing, and lose their containers.
+        for each in cluster.stores.values():
+            each.signal(signal.SIGSTOP)
+        assert cluster.until(lambda status: status["health"] == "failed")["served"] < 4
+        while get(controller.http, "/readyz")[1]["cluster"] != "failed":
+            time.sleep(0.1)
+        for each in cluster.stores.values():
+            each.signal(signal.SIGCONT)
+        cluster.until(lambda status: status["health"] == "ok")
 
 
 def test_bookies_that_stand_still_take_the_stores_out_of_service_until_they_go_on(tmp_path):

@@ -140,7 +140,7 @@ def rate_samples(meters: LoadMeters) -> Iterator[Sample]:
 def log_samples(counted: LogStatistics) -> Iterator[Sample]:
     """What the logs of a process have counted."""
     yield "sarit_log_frames_total", _NONE, counted.frames
-    if counted.writable_bookies is None:
+    if counted.bookies is None:
         yield "sarit_log_sync_seconds", _NONE, counted.sync_seconds
         yield "sarit_log_group_bytes", _NONE, counted.group_bytes
         return
@@ -149,7 +149,7 @@ def log_samples(counted: LogStatistics) -> Iterator[Sample]:
     yield "sarit_bookkeeper_entry_latency_seconds", _NONE, counted.entry_seconds
     yield "sarit_bookkeeper_ledgers_total", _NONE, counted.ledgers
     yield "sarit_bookkeeper_bookies_replaced_total", _NONE, counted.bookies_replaced
-    yield "sarit_bookkeeper_writable_bookies", _NONE, counted.writable_bookies()
+    yield "sarit_bookkeeper_writable_bookies", _NONE, counted.bookies().writable
 
 
 def controller_samples(controller: Controller) -> Iterator[Sample]:

@@ -3,12 +3,13 @@
 | path | answers |
 |---|---|
 | `/livez` | 200 while the event loop turns; `/ping`, the path of Pravega, too |
-| `/readyz` | 200 when all parts serve; else 503, with the reasons as JSON.  `?exclude=CODE,CODE` leaves out some |
+| `/readyz` | 200 when all parts serve, else 503; the reasons as JSON.  `?exclude=CODE,CODE` leaves out some |
 | `/healthz` | 200 with everything that is known, as JSON |
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +35,16 @@ def routes(health: HealthPort, gate: Gate) -> list[BaseRoute]:
 
     async def ready(request: Request) -> Response:
         excluded = request.query_params.get("exclude", "").split(",")
-        reasons = [reason for reason in health.reasons() if not reason.ready and reason.code not in excluded]
-        status = "not ready" if reasons else "ready"
-        try:
+        reasons = [reason for reason in health.reasons() if reason.code not in excluded]
+        serves = all(reason.ready for reason in reasons)
+        answer: dict[str, Any] = {"status": "ready" if serves else "not ready"}
+        with suppress(Unauthenticated, Unavailable):
             await gate.sees_health(request)
-        except (Unauthenticated, Unavailable):
-            return JSONResponse({"status": status}, 503 if reasons else 200, _FRESH)
-        found = [asdict(reason) for reason in reasons]
-        return JSONResponse({"status": status, "reasons": found}, 503 if reasons else 200, _FRESH)
+            answer["reasons"] = [asdict(reason) for reason in reasons]
+            cluster = health.details().get("cluster")
+            if cluster is not None:
+                answer["cluster"] = cluster["state"]
+        return JSONResponse(answer, 200 if serves else 503, _FRESH)
 
     async def everything(_: Request) -> Response:
         return JSONResponse(report(health), headers=_FRESH)

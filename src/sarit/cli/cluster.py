@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
@@ -18,9 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from sarit.node.cluster_status import ClusterStatus, ClusterView
+    from sarit.node.cluster_verdict import Verdict
     from sarit.node.object_requests import Counts
 
+    Rows = Sequence[Mapping[str, object]]
+
 T = TypeVar("T")
+
+NOT_SERVED: Final = 3  # the exit code of `sarit cluster status`; 1 and 2 are of commands that failed
+_LEFT_OUT_EMPTY: Final = ("reasons", "requests")
 
 _ALL_STORES: Final = "all"
 _REQUEST_COLUMNS: Final = (
@@ -103,19 +111,48 @@ def init(cluster: str, containers: int, log: str, index: str | None, storage: st
 @format_option
 @click.option("--json", "as_json", is_flag=True, help="As --format json.")
 def status(cluster: str, output: str, as_json: bool) -> None:
-    """Print the stores, the controllers, and the owner of each container; a container may be moving.
+    """Print whether the cluster serves and why not, its stores, its controllers, and the state of each container.
 
-    With chunks or index on S3 also the requests of each store in the last 5 minutes, and what as many cost in a day at
-    the prices of S3 Standard: PUTs (and lists) $5 a million, GETs $0.40 a million.
+    Ends with code 3 when anything of the cluster is not served, or is not known to be.  With chunks or index on S3 also
+    the requests of each store in the last 5 minutes, and what as many cost in a day at the prices of S3 Standard: PUTs
+    (and lists) $5 a million, GETs $0.40 a million.
     """
+    from sarit.node.cluster_verdict import FAILED
 
     output = "json" if as_json else output
 
     async def read(view: ClusterView) -> ClusterStatus:
-        return await view.status(with_requests=True)
+        return await view.status(with_reports=True)
 
     found = _run(cluster, read)
+    verdict = found.verdict()
+    tables = _tables(found, verdict)
+    about = _about(found, verdict)
+    if output == "json":
+        show(output, {**about, **{name: rows for name, rows, _ in tables}}, "")
+    else:
+        show_fields(output, {**about, "served": f"{verdict.served} of {found.meta.containers} containers"})
+        for name, rows, columns in tables:
+            if rows or name not in _LEFT_OUT_EMPTY:
+                click.echo()
+                shown = [{key: "-" if value is None else value for key, value in row.items()} for row in rows]
+                show_rows(output, shown, columns)
+    if verdict.state == FAILED:
+        sys.exit(NOT_SERVED)
+
+
+def _about(found: ClusterStatus, verdict: Verdict) -> dict[str, object]:
     meta, record = found.meta, found.map
+    return {
+        "cluster": meta.cluster, "health": verdict.state, "served": verdict.served, "log": meta.log,
+        "index": meta.index, "storage": meta.storage, "lease": meta.lease_seconds,
+        "map": record.version if record is not None else 0,
+    }  # fmt: skip
+
+
+def _tables(found: ClusterStatus, verdict: Verdict) -> list[tuple[str, Rows, Sequence[str]]]:
+    """Return what is printed below the description: names, rows and columns."""
+    record = found.map
     stores = [
         {
             "store": name,
@@ -124,37 +161,31 @@ def status(cluster: str, output: str, as_json: bool) -> None:
             "weight": store.weight,
             "state": "leaving" if store.leaving else "drained" if not store.weight else "up",
             "containers": len(found.containers_of(name)),
+            "reported": None if (age := verdict.ages.get(name)) is None else f"{age:.0f} s ago",
         }
         for name, store in sorted(found.stores.items())
     ]
-    controllers = [{"controller": f"{host}:{port}"} for host, port in found.controllers]
     containers = [
         {
             "container": number,
             "store": (record.serving(number) if record is not None else None) or "-",
+            "state": verdict.containers[number] if number < len(verdict.containers) else "-",
             "moving to": (record.owners[number] or "nobody yet") if record and number in record.moving else "-",
         }
-        for number in range(meta.containers)
+        for number in range(found.meta.containers)
     ]
-    about = {"cluster": meta.cluster, "log": meta.log, "index": meta.index, "storage": meta.storage,
-             "lease": meta.lease_seconds, "map": record.version if record is not None else 0}  # fmt: skip
-    requests = _requests(found)
-    if output == "json":
-        found_json = {"stores": stores, "controllers": controllers, "containers": containers, "requests": requests}
-        show(output, {**about, **found_json}, "")
-        return
-    show_fields(output, about)
-    shown = [{name: "-" if value is None else value for name, value in row.items()} for row in requests]
-    tables: list[tuple[Sequence[Mapping[str, object]], Sequence[str]]] = [
-        (stores, ["store", "address", "machine", "weight", "state", "containers"]),
-        (controllers, ["controller"]),
-        (containers, ["container", "store", "moving to"]),
+    reasons = [
+        {"reason": one.code, "part": one.part, "served": "yes" if one.ready else "no", "text": one.text}
+        for one in verdict.reasons
     ]
-    if shown:
-        tables.append((shown, _REQUEST_COLUMNS))
-    for rows, columns in tables:
-        click.echo()
-        show_rows(output, rows, columns)
+    return [
+        ("reasons", reasons, ["reason", "part", "served", "text"]),
+        ("components", [asdict(one) for one in verdict.components], ["name", "state", "text"]),
+        ("stores", stores, ["store", "address", "machine", "weight", "state", "containers", "reported"]),
+        ("controllers", [{"controller": f"{host}:{port}"} for host, port in found.controllers], ["controller"]),
+        ("containers", containers, ["container", "store", "state", "moving to"]),
+        ("requests", _requests(found), _REQUEST_COLUMNS),
+    ]
 
 
 def _requests(found: ClusterStatus) -> list[dict[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.histogram import LATENCIES, SIZES, Histogram
@@ -10,14 +11,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@dataclass(frozen=True, slots=True)
+class BookieCounts:
+    """Bookies that are registered as writable, all known ones, and how many an acknowledgement and a ledger need."""
+
+    writable: int
+    known: int
+    ack_quorum: int
+    ensemble_size: int
+
+
 class LogStatistics:
     """Counters over all logs of a provider; times in seconds, sizes in bytes.
 
     Local logs: `sync_seconds` is of one write with its sync, which makes a group of frames durable; `group_bytes` is
     its size.  Logs on BookKeeper: `entry_seconds` is from the first attempt to send an entry until it is done;
-    `writable_bookies` says how many are registered now, None for local logs."""
+    `bookies` counts those that are registered now, None for local logs."""
 
     __slots__ = (
+        "bookies",
         "bookies_replaced",
         "entries",
         "entry_bytes",
@@ -26,7 +38,6 @@ class LogStatistics:
         "group_bytes",
         "ledgers",
         "sync_seconds",
-        "writable_bookies",
     )
 
     def __init__(self) -> None:
@@ -35,7 +46,7 @@ class LogStatistics:
         self.group_bytes = Histogram(SIZES)
         self.entries = self.entry_bytes = self.ledgers = self.bookies_replaced = 0
         self.entry_seconds = Histogram(LATENCIES)
-        self.writable_bookies: Callable[[], int] | None = None
+        self.bookies: Callable[[], BookieCounts] | None = None
 
     def __repr__(self) -> str:
         return f"<LogStatistics, {self.frames} frames in {self.sync_seconds.count} syncs>"

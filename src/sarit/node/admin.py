@@ -9,8 +9,10 @@ from __future__ import annotations
 import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from sarit.node.health import reasons_of_bookies
 from sarit.node.limits import HTTP_RETRY_SECONDS
 from sarit.node.listening import naming_port
 from sarit.node.logs import LEVELS, change_log_level, current_logs
@@ -39,6 +41,7 @@ class Admin:
         """`port`: 0 picks a free one; None: no HTTP.  `advertised`: the name that clients get, if it is another one."""
         self.health = health
         self.metrics = Metrics(health.clock)
+        health.others.append(partial(reasons_of_bookies, self.metrics.log))
         self._host = host
         self._names = host_names(host, advertised, *security.config.http_names)
         self._port = port

@@ -57,6 +57,7 @@ from sarit.node.standalone import (
     warn_of_addresses,
 )
 from sarit.node.start_line import StartLine, limit_fact
+from sarit.node.store_report import StoreReporter
 from sarit.node.volume import storage_directory
 
 if TYPE_CHECKING:
@@ -208,6 +209,7 @@ class ClusterStore:
         self._drain_watch = connection.registers.watch(f"{DRAINED}/{name}", self._drained.set)
         follow = poll(self._follow_drain, self._drained, env.clock, _log, "it is not known whether to drain")
         self._background.spawn(follow)
+        self._background.spawn(StoreReporter(connection.registers, member, store, admin).run())
         if on_object_store(meta):
             window = RequestWindow(counting(meta, admin.metrics.storage, admin.metrics.index), env.clock)
             self._background.spawn(keep_reporting(connection.registers, name, window, _log))
@@ -255,9 +257,8 @@ class ClusterStore:
         except BaseException:
             await storage.close()
             raise
-        nothing_first: frozenset[int] = frozenset()
         store = SegmentStore(
-            env, logs, indexes, storage, limits, directory, StartPolicy(), storage_directory(node), nothing_first
+            env, logs, indexes, storage, limits, directory, StartPolicy(), storage_directory(node), frozenset()
         )
         store.placement = member
         store.on_fenced, store.on_released = member.fenced, member.released
@@ -401,6 +402,7 @@ class ClusterControllerProcess:
         port = int(self._api.sockets[0].getsockname()[1])
         address = advertised_address(node), node.advertised_port(port)
         admin.metrics.has_controller(controller.controller, listener, controller.watch)
+        controller.reports.show_in(admin.health)
         controller.serves(address)
         view = view_of_cluster(controller, meta, config, admin.health)
         await admin.serve(f"{internal_address(node)}:{port}", view)

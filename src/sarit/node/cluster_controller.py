@@ -22,6 +22,7 @@ from sarit.node.controller_members import CONTROLLERS, ControllerMembers
 from sarit.node.limits import STORES_RETRY_SECONDS
 from sarit.node.map_watch import MapWatch
 from sarit.node.remote_adapter import RemoteSegments, RemoteTables, ScaleRequestWatch, StoreConnections
+from sarit.node.report_watch import ReportWatch
 from sarit.rpc.grpc_server import client_is_known
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ClusterController:
         self._env = env
         self.leader = Leader(registers, members(STORES), env.clock, containers, expected, lease_seconds)
         self.watch = MapWatch(registers, env.clock)
+        self.reports = ReportWatch(registers, self.watch, env.clock)
         self.members = ControllerMembers(members(CONTROLLERS), env)
         self.stores = StoreConnections(env, self.watch, secret)
         self.controller = Controller(
@@ -69,6 +71,7 @@ class ClusterController:
         """Lead, and start the controller as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""
         self._background.spawn(self.leader.run())
         self._background.spawn(self.watch.run())
+        self._background.spawn(self.reports.run())
         repeated = RepeatedLog(_log, self._env.clock.monotonic)
         while True:
             try:

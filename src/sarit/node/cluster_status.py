@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
@@ -16,15 +16,18 @@ from sarit.core.limits import STORE_LEASE_SECONDS
 from sarit.env.background import gather
 from sarit.node.cluster import DRAINED
 from sarit.node.cluster_init import read_meta
+from sarit.node.cluster_verdict import Received, judge
 from sarit.node.controller_members import CONTROLLERS, decode
 from sarit.node.limits import DRAIN_POLL_SECONDS
 from sarit.node.object_requests import on_object_store, read_report
+from sarit.node.store_report import read_store_report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from sarit.env.ports import Clock, Env
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
+    from sarit.node.cluster_verdict import Verdict
     from sarit.node.object_requests import RequestReport
 
 
@@ -33,13 +36,19 @@ class ClusterStatus:
     """A cluster at one moment.  `map`: None before the first one.
 
     `requests`: of the stores to object storage; None of a store that has reported none for a while.  Empty where
-    they were not asked for, and where nothing is on an object store."""
+    nothing is on an object store.  `received`: what the stores report of their health.  Both are empty where reports
+    were not asked for."""
 
     meta: ClusterMeta
     stores: Mapping[str, StoreAddress]
     controllers: tuple[tuple[str, int], ...]
     map: ContainerMap | None
     requests: Mapping[str, RequestReport | None]
+    received: Mapping[str, Received | None] = field(default_factory=dict)
+
+    def verdict(self) -> Verdict:
+        """Return whether the cluster serves; only where reports were asked for."""
+        return judge(self.map, self.received, controllers=len(self.controllers))
 
     def containers_of(self, store: str) -> list[int]:
         """What a store has open, also what moves away from it."""
@@ -60,16 +69,27 @@ class ClusterView:
     def __repr__(self) -> str:
         return f"<ClusterView {self._cluster}>"
 
-    async def status(self, *, with_requests: bool = False) -> ClusterStatus:
-        """Now; the requests to an object store only when asked for.
+    async def status(self, *, with_reports: bool = False) -> ClusterStatus:
+        """Now; what stores report of their requests and their health only when asked for.
 
         Raises Invalid (there is no such cluster), Unavailable."""
         meta = await read_meta(self.registers, self._cluster)
         stores = {name: decode_store(value) for name, value in (await self._stores.list()).items()}
         controllers = tuple(sorted(decode(value) for value in (await self._controllers.list()).values()))
         found = await read_map(self.registers)
-        requests = await self._requests(stores) if with_requests and on_object_store(meta) else {}
-        return ClusterStatus(meta, stores, controllers, None if found is None else found[0], requests)
+        record = None if found is None else found[0]
+        requests = await self._requests(stores) if with_reports and on_object_store(meta) else {}
+        received = await self._received(record.stores) if with_reports and record is not None else {}
+        return ClusterStatus(meta, stores, controllers, record, requests, received)
+
+    async def _received(self, stores: Iterable[str]) -> dict[str, Received | None]:
+        reports = await gather(*(read_store_report(self.registers, name) for name in stores))
+        now = self._clock.wall_ms()
+        # A report of the future says nothing, either: the clocks differ.
+        return {
+            name: None if report is None else Received(report, abs(now - report.at_ms) / 1000)
+            for name, report in zip(stores, reports, strict=True)
+        }
 
     async def _requests(self, stores: Iterable[str]) -> dict[str, RequestReport | None]:
         now = self._clock.wall_ms()

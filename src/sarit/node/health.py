@@ -8,12 +8,15 @@ A reason takes the process out of service (`/readyz` answers 503) while requests
 | recovering | a container is opened; in a cluster after a failed attempt only: requests wait for the first | no |
 | damaged | a container cannot be opened | no |
 | disk-full | appends wait; or chunks are not written, which appends notice later | no; yes |
-| log-away | the log has not taken an append for LOG_AWAY_SECONDS | no |
+| log-away | the log has not taken an append for LOG_AWAY_SECONDS, or too few bookies are registered | no |
+| few-bookies | fewer bookies are registered than a ledger has | yes |
 | storage-away | chunks are not written; no as soon as appends wait for it | yes |
 | no-lease | the store is not a member of its cluster: not yet, or not any more | no |
 | zookeeper-away | the session is interrupted; no as soon as the lease is lost, and with it the containers | yes |
 | damaged-pieces | parts of some segments cannot be read | yes |
 | draining | the cluster takes its containers away | yes |
+
+A controller of a cluster also has the reasons of the verdict on its cluster (`cluster_verdict.py`), all of them ready.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from sarit.coordination.zookeeper import ZooKeeper
     from sarit.env.ports import Clock
+    from sarit.log.statistics import LogStatistics
     from sarit.node.member import Member
     from sarit.store.health import ContainerHealth
     from sarit.store.store import SegmentStore
@@ -50,6 +54,8 @@ class Health:
         self.store: SegmentStore | None = None
         # What other parts say: of a cluster, of other processes.
         self.others: list[Callable[[], list[Reason]]] = []
+        # What `details` has beside: of the cluster.
+        self.more: Callable[[], dict[str, Any]] = dict
         self.on_change: Callable[[], None] = lambda: None
         self._name = name
         self.clock = clock
@@ -108,7 +114,7 @@ class Health:
             ]  # fmt: skip
             found["dirty_bytes"], found["max_dirty_bytes"] = store.budget.charged_bytes, store.budget.max_dirty_bytes
             found["appends_wait"] = store.budget.over_append_limit
-        return found
+        return found | self.more()
 
 
 def reasons_of_store(store: SegmentStore) -> list[Reason]:
@@ -141,6 +147,21 @@ def _of_container(health: ContainerHealth, *, moves: bool) -> Reason:
     progress = health.progress()
     text = f"{health.reason} ({progress})" if progress else health.reason
     return Reason(_CODES[health.state], f"container {health.number}", text, ready=passing)
+
+
+def reasons_of_bookies(log: LogStatistics) -> list[Reason]:
+    """Return what the bookies that are registered say of the log: appends wait while there are too few."""
+    if log.bookies is None:
+        return []
+    counts = log.bookies()
+    text = f"{counts.writable} of {counts.known} bookies can be written, and "
+    if counts.writable < counts.ack_quorum:
+        text += f"an entry needs {counts.ack_quorum}: no append is acknowledged; start bookies"
+        return [Reason("log-away", "bookies", text)]
+    if counts.writable < counts.ensemble_size:
+        text += f"a ledger has {counts.ensemble_size}: entries have fewer copies; start bookies"
+        return [Reason("few-bookies", "bookies", text, ready=True)]
+    return []
 
 
 def reasons_of_member(member: Member, zookeeper: ZooKeeper) -> list[Reason]:

@@ -60,6 +60,13 @@ PACKED_SEGMENTS: Final = 1024  # whose small extents one compaction joins, for o
 # How often a store reports its requests to object storage, and those of which time.
 REQUEST_REPORT_SECONDS: Final = 30.0
 REQUEST_WINDOW_SECONDS: Final = 300.0
+# How often a store reports its health, and looks for a change of it; from which age on a report counts as none; and for
+# how long a first attempt to open a container counts as on its way.
+HEALTH_REPORT_SECONDS: Final = 5.0
+HEALTH_SAMPLE_SECONDS: Final = 1.0
+HEALTH_READ_SECONDS: Final = 2.0  # between two readings of all reports by a controller
+HEALTH_OLD_SECONDS: Final = 15.0
+OPENING_SECONDS: Final = 10.0
 DAY_SECONDS: Final = 86_400
 # S3 Standard in us-east-1 (https://aws.amazon.com/s3/pricing): $5 for a million PUT, COPY, POST and LIST; $0.40 for a
 # million GET and others.  DELETE costs nothing.

@@ -97,6 +97,7 @@ class Member:
         self._hosting: Hosting | None = None
         self._membership: Membership | None = None
         self._incarnations: set[int] = set()
+        self.incarnation = 0  # the newest one; 0: it has not joined yet
         self._released: set[int] = set()
         self._gone: dict[int, asyncio.Event] = {}  # of containers that the map still has here, though they are released
         self._fenced: dict[int, int] = {}
@@ -244,7 +245,7 @@ class Member:
                 f"another process, at {other.host}:{other.port}, has joined as store {self.name} while the lease of "
                 "this one was lost: this one has given up its containers and ends; give each store an --id of its own"
             )
-        incarnation = int.from_bytes(self._env.random.bytes(STORE_INCARNATION_BYTES), "big")
+        self.incarnation = incarnation = int.from_bytes(self._env.random.bytes(STORE_INCARNATION_BYTES), "big")
         self._incarnations.add(incarnation)
         self._address = replace(self._address, incarnation=incarnation)
         self._announced = address = self._address

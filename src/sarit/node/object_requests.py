@@ -142,13 +142,14 @@ async def keep_reporting(registers: Registers, store: str, window: RequestWindow
     while True:
         await asyncio.sleep(REQUEST_REPORT_SECONDS)
         try:
-            await _write(registers, f"{REQUESTS}/{store}", window.report().encode())
+            await write_register(registers, f"{REQUESTS}/{store}", window.report().encode())
         except (Unavailable, Conflict, Exists, NotFound) as error:
             # The next one comes soon, and has the same requests.
             log.info("the requests of store %s are not reported now: %s", store, error)
 
 
-async def _write(registers: Registers, name: str, value: bytes) -> None:
+async def write_register(registers: Registers, name: str, value: bytes) -> None:
+    """Write a register that one process writes.  Raises Unavailable, and as `Registers`."""
     found = await registers.get(name)
     if found is None:
         await registers.create(name, value)

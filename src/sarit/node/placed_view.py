@@ -1,7 +1,7 @@
 """What the console shows of a controller whose stores are other processes (`admin/console/view.py`).
 
-It knows where each container is placed, and asks each store for a sign of life.  What is inside of a store (memory,
-recoveries, disks) the store itself reports on its own HTTP port."""
+It knows where each container is placed, asks each store for a sign of life, and has the health that stores report.
+Memory and disks of a store are on its own HTTP port."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from typing import TYPE_CHECKING
 from sarit.admin.console.view import ContainerView, Overview, Setting, StoreView, TierView
 from sarit.core.errors import SaritError
 from sarit.env.background import gather
+from sarit.node.cluster_verdict import FAILED
 from sarit.node.console_view import DAMAGED, hidden_in, open_transactions, reason_text, shown_settings
 from sarit.node.limits import STORE_SIGN_OF_LIFE_SECONDS
+from sarit.node.store_report import container_of_part
 from sarit.wire.commands import GetRates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sarit.admin.console.view import OpenTransaction
+    from sarit.admin.reasons import Reason
     from sarit.controller.server import Controller
     from sarit.coordination.container_map import ContainerMap
     from sarit.core.names import StreamName
     from sarit.node.cluster_controller import ClusterController
     from sarit.node.cluster_settings import ClusterMeta
+    from sarit.node.cluster_verdict import Verdict
     from sarit.node.health import Health
     from sarit.node.process_config import ProcessConfig
     from sarit.node.remote_adapter import StoreConnections
@@ -71,15 +75,34 @@ def mapped(record: ContainerMap | None) -> Placement:
     return Placement(places, stores, frozenset(name for name, store in record.stores.items() if store.leaving))
 
 
-def summary(placement: Placement, answering: frozenset[str]) -> tuple[list[ContainerView], list[StoreView], list[str]]:
-    """Containers, stores, and what is wrong; `answering`: the stores that gave a sign of life."""
+def states_by_reasons(placement: Placement, reasons: Iterable[Reason]) -> dict[int, str]:
+    """Return the containers of a node in several processes that are not served, by the codes of the reasons."""
+    found: dict[int, str] = {}
+    for reason in reasons:
+        store, _, _ = reason.part.replace("store-", "store ", 1).partition(", ")
+        if reason.ready or store not in placement.stores:
+            continue
+        number = container_of_part(reason.part)
+        of_store = [at for at, place in enumerate(placement.places) if place.store == store]
+        for at in of_store if number is None else [number]:
+            found.setdefault(at, reason.code)
+    return found
+
+
+def summary(
+    placement: Placement, answering: frozenset[str], states: Mapping[int, str]
+) -> tuple[list[ContainerView], list[StoreView], list[str]]:
+    """Return containers, stores, and what is wrong.
+
+    `answering`: the stores that gave a sign of life.  `states`: of the containers whose state is known, in a word."""
     containers, reasons = [], []
     counts = dict.fromkeys(placement.stores, 0)
     for number, place in enumerate(placement.places):
         if place.store in counts:
             counts[place.store] += 1
         away = place.store not in answering
-        state = UNPLACED if place.store is None else SILENT if away else MOVING if place.moving_to else PLACED
+        placed = MOVING if place.moving_to else states.get(number, PLACED)
+        state = UNPLACED if place.store is None else SILENT if away else placed
         containers.append(ContainerView(number, state, "", place.store or "", place.moving_to or ""))
     lost = [container.number for container in containers if container.state == UNPLACED]
     if lost:
@@ -97,7 +120,9 @@ def summary(placement: Placement, answering: frozenset[str]) -> tuple[list[Conta
 
 @dataclass(frozen=True, slots=True)
 class ControllerParts:
-    """What a controller has, for the console.  `tiers`: where data is, by name."""
+    """What a controller has, for the console.  `tiers`: where data is, by name.
+
+    `verdict`: on its cluster; None: it is a node in several processes."""
 
     kind: str
     controller: Controller
@@ -106,6 +131,7 @@ class ControllerParts:
     addresses: Callable[[], Mapping[str, str]]
     tiers: Mapping[str, str]
     options: Sequence[ShownOption]
+    verdict: Callable[[], Verdict] | None = None
 
 
 class PlacedView:
@@ -124,10 +150,13 @@ class PlacedView:
         parts, placement = self._parts, self._parts.placement()
         answers = await gather(*(self._answers(address) for address in placement.stores.values()))
         answering = frozenset(name for name, found in zip(placement.stores, answers, strict=True) if found)
-        containers, stores, reasons = summary(placement, answering)
         found = self._health.reasons()
+        verdict = parts.verdict() if parts.verdict is not None else None
+        states = states_by_reasons(placement, found) if verdict is None else dict(enumerate(verdict.containers))
+        containers, stores, reasons = summary(placement, answering, states)
         reasons = [*map(reason_text, found), *reasons]
         failed = not answering or any(reason.code == DAMAGED for reason in found)
+        failed = failed or (verdict is not None and verdict.state == FAILED)
         return Overview(
             kind=parts.kind, version=version("sarit"),
             health="failed" if failed else "degraded" if reasons else "ok", reasons=reasons, since_ms=self._began_ms,
@@ -160,6 +189,6 @@ def view_of_cluster(
         "cluster", controller.controller, controller.stores, lambda: mapped(controller.watch.map),
         lambda: {f"controller {number}": f"{host}:{port}"
                  for number, (host, port) in enumerate(controller.members.addresses(), 1)},
-        {"log": meta.log, "chunks": meta.storage, "index": meta.index}, config.options,
+        {"log": meta.log, "chunks": meta.storage, "index": meta.index}, config.options, controller.reports.verdict,
     )  # fmt: skip
     return PlacedView(parts, health)

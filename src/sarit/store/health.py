@@ -56,9 +56,14 @@ class ContainerHealth:
         """What its opening does now, and how far it is; empty: nothing of it is under way."""
         return "" if self.phases is None or self.state is not HealthState.OPENING else self.phases.now()
 
+    @property
+    def opening_seconds(self) -> float:
+        """Return how long the attempt to open it has taken; 0 while there is none."""
+        return 0.0 if self.phases is None or self.state is not HealthState.OPENING else self.phases.seconds
+
     def serve(self) -> None:
         """It serves."""
-        self.state, self.reason, self.attempts = HealthState.SERVING, "", 0
+        self.state, self.reason, self.attempts, self.phases = HealthState.SERVING, "", 0, None
 
     def recover(self, reason: str) -> None:
         """It is to be opened; it stopped serving; or an attempt to open it failed, and another one follows."""
@@ -67,7 +72,7 @@ class ContainerHealth:
 
     def leave(self, state: HealthState, reason: str) -> None:
         """It is ABSENT or DRAINING."""
-        self.state, self.reason, self.attempts = state, reason, 0
+        self.state, self.reason, self.attempts, self.phases = state, reason, 0, None
 
     def fail(self, reason: str) -> None:
         """It cannot be recovered."""

@@ -24,7 +24,12 @@ class Phases:
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in self._seconds.items())
-        return f"{self._clock.monotonic() - self._began:.3f} s ({parts})"
+        return f"{self.seconds:.3f} s ({parts})"
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it has taken so far."""
+        return self._clock.monotonic() - self._began
 
     def now(self) -> str:
         """What is done now, and how far it is; empty between two phases."""

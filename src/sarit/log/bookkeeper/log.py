@@ -33,7 +33,7 @@ from sarit.log.bookkeeper.limits import (
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.owned import BookKeeperLog, Opened
 from sarit.log.port import sole_owner
-from sarit.log.statistics import LogStatistics
+from sarit.log.statistics import BookieCounts, LogStatistics
 
 if TYPE_CHECKING:
     from sarit.coordination.port import Registers, Versioned
@@ -82,7 +82,7 @@ class BookKeeperLogs:
         self.store = store
         self.registers = registers
         self.statistics = statistics or LogStatistics()
-        self.statistics.writable_bookies = lambda: len(bookies.writable())
+        self.statistics.bookies = self._count_bookies
         self.settings = settings if settings is not None else LedgerSettings()
         # Bookies seen in ledgers: where too few are registered, one that is away takes a place.
         self.known: set[str] = set()
@@ -118,6 +118,11 @@ class BookKeeperLogs:
             custom={"application": b"sarit", "container": b"%d" % container, "epoch": b"%d" % epoch},
             ctoken=int.from_bytes(self.env.random.bytes(7)),
         )  # fmt: skip
+
+    def _count_bookies(self) -> BookieCounts:
+        writable, settings = self.bookies.writable(), self.settings
+        known = len(self.known | writable)
+        return BookieCounts(len(writable), known, settings.ack_quorum, settings.ensemble_size)
 
     def _ensemble(self) -> tuple[str, ...]:
         settings = self.settings

@@ -9,6 +9,8 @@ const STATES = {
   serving: "good", ok: "good", assigned: "good", open: "info", committed: "good", opening: "warn", draining: "warn",
   degraded: "warn", committing: "warn", aborting: "warn", unassigned: "warn", failed: "bad", absent: "", aborted: "",
   later: "", sealed: "", moving: "warn", leaving: "warn", away: "bad",
+  recovering: "warn", unknown: "warn", damaged: "bad", "log-away": "bad", "disk-full": "bad", "storage-away": "bad",
+  "not-open": "bad", "no-lease": "bad", "zookeeper-away": "bad", "stands-still": "bad", starting: "warn",
 };
 export const state = (text) => badge(STATES[text] ?? "", text);
 

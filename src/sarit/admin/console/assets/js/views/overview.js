@@ -36,13 +36,13 @@ document.addEventListener("overview", ({ detail }) => {
 function reasons(found) {
   if (found.health === "ok") return notice("good", "Everything serves.");
   return h("div", { class: `notice ${found.health === "failed" ? "bad" : "warn"}` },
-    h("strong", {}, found.health === "failed" ? "Some containers do not serve." : "Something needs attention."),
+    h("strong", {}, found.health === "failed" ? "Not everything serves." : "Something needs attention."),
     h("ul", {}, found.reasons.map((reason) => h("li", {}, reason))));
 }
 
 function figures(found) {
-  // A controller of other processes knows where containers are, not what they do.
-  const serving = found.containers.filter((c) => ["serving", "assigned", "moving"].includes(c.state)).length;
+  // Of a node in several processes it is known what does not serve: all others do.
+  const serving = found.containers.filter((c) => ["serving", "assigned", "moving", "draining"].includes(c.state)).length;
   const measured = Object.keys(found.rates).length > 0;
   const moving = found.containers.filter((c) => c.moving_to);
   return h("div", { class: "figures" },
