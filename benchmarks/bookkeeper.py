@@ -24,7 +24,7 @@ from benchmarks.harness import ROOT, SaritNode, load
 from benchmarks.peers.java_load import java_load
 from benchmarks.peers.pravega import Pravega
 from benchmarks.sarit_rows import EVENT_STORED_BYTES, LOW_RATE
-from tests.components.bookkeeper import FAST_OPTIONS, BookKeeperCluster
+from tests.components.bookkeeper import COLLECTION_MS, FAST_OPTIONS, BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def main() -> None:
     begun = datetime.datetime.now(datetime.UTC)
     with tempfile.TemporaryDirectory(dir=given.dir) as name:
         zookeeper = ZooKeeperServer(Path(name) / "zookeeper").start()
-        cluster = BookKeeperCluster(Path(name), zookeeper, options=FAST_OPTIONS)
+        cluster = BookKeeperCluster(Path(name), zookeeper, options=FAST_OPTIONS, gcWaitTime=COLLECTION_MS)
         try:
             cluster.start()
             found = measure(Site(cluster, Path(name), given))

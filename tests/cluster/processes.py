@@ -164,8 +164,7 @@ class RunningCluster:
         self._ports = consecutive_ports(2 * (stores + controllers) + 6)
         self._containers = containers
         self._count = stores
-        # Sessions as long as BookKeeper's default: shorter ones end on a busy machine, and nobody starts bookies again.
-        self.bookkeeper = BookKeeperCluster(directory, self.zookeeper, bookies, zkTimeout=10_000) if bookies else None
+        self.bookkeeper = BookKeeperCluster(directory, self.zookeeper, bookies) if bookies else None
         self._s3 = s3
         self._storage = storage
         # Each store on a machine of its own, if nothing is shared but services.

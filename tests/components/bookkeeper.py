@@ -9,6 +9,7 @@ import struct
 import subprocess
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,12 +19,13 @@ from benchmarks.peers.maven import PeerMissing, class_path
 from benchmarks.peers.process import Process, free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from tests.components.zookeeper import ZooKeeperServer
 
-COLLECTION_MS = 1500  # between two collections of files without ledgers
+# The file that the documents recommend, which these bookies are started with.
+DOCUMENTED = Path(__file__).resolve().parents[2] / "deploy" / "bookkeeper" / "bk_server.conf"
+COLLECTION_MS = 1500  # between two collections of files without ledgers, of a cluster with `delete_ledgers`
 START_SECONDS = 300  # only a hang takes that long, however busy the machine is
 STARTS = 3
 LAYOUT = b"2\norg.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory:1"
@@ -49,26 +51,43 @@ FAST_OPTIONS = tuple(
 PROBE = struct.pack(">IIqq", 20, 2 << 24 | 2 << 16, 1 << 62, 0)
 
 
+def configuration(changes: Mapping[str, object]) -> str:
+    """The documented file with other values; a key that it does not have is added."""
+    missing, lines = dict(changes), []
+    for line in DOCUMENTED.read_text().splitlines():
+        key = line.partition("=")[0]
+        lines.append(f"{key}={missing.pop(key)}" if key in missing else line)
+    return "\n".join([*lines, *(f"{key}={value}" for key, value in missing.items()), ""])
+
+
+def _addresses(zookeeper: ZooKeeperServer) -> dict[str, object]:
+    return {
+        "metadataServiceUri": f"zk+longhierarchical://{zookeeper.hosts}/ledgers",
+        "advertisedAddress": "127.0.0.1",
+        "listeningInterface": "lo",
+        "allowLoopback": "true",
+    }
+
+
 class BookieServer:
     """One bookie; it keeps its data, its port and its name over a restart."""
 
     def __init__(
-        self, directory: Path, zookeeper: ZooKeeperServer, port: int, options: tuple[str, ...] = OPTIONS,
+        self, directory: Path, zookeeper: ZooKeeperServer, ports: tuple[int, int], options: tuple[str, ...] = OPTIONS,
         **settings: object,
     ) -> None:  # fmt: skip
-        """`options`: of Java.  `settings`: of its configuration, in place of those below."""
-        self.port = port
-        self._classes = class_path("bookkeeper")
-        if settings.get("httpServerEnabled"):
-            self._classes += f":{class_path('bookkeeper-http')}"
+        """`ports`: for entries, and of its HTTP admin.  `options`: of Java.
+
+        `settings`: in place of those of the documented file."""
+        self.port, http_port = ports
+        self._classes = f"{class_path('bookkeeper')}:{class_path('bookkeeper-http')}"
         self._options = options
-        self.name = f"127.0.0.1:{port}"
+        self.name = f"127.0.0.1:{self.port}"
         self._directory = directory
         self._process: Process | None = None
         directory.mkdir(parents=True, exist_ok=True)
         self.configuration = directory / "bookie.conf"
-        values = self._values(zookeeper) | settings
-        self.configuration.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        self.configuration.write_text(configuration(self._values(zookeeper, http_port) | settings))
 
     @property
     def process(self) -> Process:
@@ -114,35 +133,28 @@ class BookieServer:
             return bool(connection.recv(4))
         return False
 
-    def _values(self, zookeeper: ZooKeeperServer) -> dict[str, object]:
-        mib = 1 << 20
+    def _values(self, zookeeper: ZooKeeperServer, http_port: int) -> dict[str, object]:
+        """What stands in place of the documented file's values: addresses and directories."""
         return {
+            **_addresses(zookeeper),
             "bookiePort": self.port,
-            "advertisedAddress": "127.0.0.1",
-            "listeningInterface": "lo",
-            "allowLoopback": "true",
-            "metadataServiceUri": f"zk+longhierarchical://{zookeeper.hosts}/ledgers",
-            "zkTimeout": 4000,
+            "httpServerHost": "127.0.0.1",
+            "httpServerPort": http_port,
             "journalDirectories": self._directory / "journal",
             "ledgerDirectories": self._directory / "ledgers",
-            "journalSyncData": "true",
-            "journalMaxGroupWaitMSec": 1,
-            "journalPreAllocSizeMB": 4,
-            "journalMaxSizeMB": 64,
-            # Its default.  With 0, a bookie killed twice may not start again: what a replay has flushed is noted late,
-            # with a mark in a journal that is collected by then ("Recovery log ... is missing").
-            "journalMaxBackups": 5,
-            "logSizeLimit": 128 * mib,
-            "skipListSizeLimit": 32 * mib,
-            "minUsableSizeForIndexFileCreation": 16 * mib,
-            "minUsableSizeForEntryLogCreation": 16 * mib,
-            "minUsableSizeForHighPriorityWrites": 16 * mib,
-            "diskUsageThreshold": 0.99,
-            "diskUsageWarnThreshold": 0.98,
-            "gcWaitTime": COLLECTION_MS,
-            "httpServerEnabled": "false",
-            "autoRecoveryDaemonEnabled": "false",
         }
+
+
+class AutoRecovery:
+    """BookKeeper's own recovery, in a process of its own as the documented file demands."""
+
+    def __init__(self, directory: Path, cluster: BookKeeperCluster, **settings: object) -> None:
+        """`settings`: in place of those of the documented file."""
+        file = directory / "autorecovery.conf"
+        values = _addresses(cluster.zookeeper) | {"httpServerEnabled": "false"}
+        file.write_text(configuration(values | settings))
+        main = ("org.apache.bookkeeper.replication.AutoRecoveryMain", "--conf", str(file))
+        self.process = Process(("java", *OPTIONS, "-cp", class_path("bookkeeper"), *main), directory, "autorecovery")
 
 
 class BookKeeperCluster:
@@ -153,9 +165,10 @@ class BookKeeperCluster:
         **settings: object,
     ) -> None:  # fmt: skip
         self.zookeeper = zookeeper
+        ports = free_ports(2 * count)
         self.bookies = [
-            BookieServer(directory / f"bookie-{number}", zookeeper, port, options, **settings)
-            for number, port in enumerate(free_ports(count))
+            BookieServer(directory / f"bookie-{number}", zookeeper, each, options, **settings)
+            for number, each in enumerate(zip(ports[:count], ports[count:], strict=True))
         ]
 
     def start(self) -> BookKeeperCluster:
@@ -186,7 +199,7 @@ class BookKeeperCluster:
             client.close()
 
     def delete_ledgers(self) -> None:
-        """Delete all ledgers, and wait until bookies have had time to collect their files."""
+        """Delete all ledgers, and wait until bookies with a gcWaitTime of COLLECTION_MS have collected their files."""
         client = KazooClient(self.zookeeper.hosts)
         client.start()
         try:

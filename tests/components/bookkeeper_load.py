@@ -36,7 +36,7 @@ from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.wire import add_packet
 from sarit.node.log_place import open_bookkeeper_logs
-from tests.components.bookkeeper import FAST_OPTIONS, OPTIONS, BookKeeperCluster
+from tests.components.bookkeeper import COLLECTION_MS, FAST_OPTIONS, OPTIONS, BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 
 if TYPE_CHECKING:
@@ -227,7 +227,9 @@ def main() -> None:
             server = ZooKeeperServer(place / f"zookeeper-{sync}").start()
             setting = "true" if sync == "on" else "false"
             options = OPTIONS if chosen.small_bookies else FAST_OPTIONS
-            cluster = BookKeeperCluster(place / f"bookies-{sync}", server, options=options, journalSyncData=setting)
+            cluster = BookKeeperCluster(
+                place / f"bookies-{sync}", server, options=options, journalSyncData=setting, gcWaitTime=COLLECTION_MS
+            )
             try:
                 cluster.start()
                 time.sleep(chosen.wait)

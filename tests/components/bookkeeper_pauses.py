@@ -29,7 +29,7 @@ from kazoo.client import KazooClient
 from sarit.env.real import real_env
 from sarit.log.bookkeeper import chain_register
 from sarit.node.log_place import open_bookkeeper_logs
-from tests.components.bookkeeper import FAST_OPTIONS, BookKeeperCluster
+from tests.components.bookkeeper import COLLECTION_MS, FAST_OPTIONS, BookKeeperCluster
 from tests.components.bookkeeper_kills import existing_ledgers, leaked
 from tests.components.zookeeper import ZooKeeperServer
 
@@ -211,7 +211,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         server = ZooKeeperServer(Path(name) / "zookeeper").start()
-        cluster = BookKeeperCluster(Path(name), server, 4, options=FAST_OPTIONS)
+        cluster = BookKeeperCluster(Path(name), server, 4, options=FAST_OPTIONS, gcWaitTime=COLLECTION_MS)
         try:
             cluster.start()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -58,17 +58,12 @@ def test_doctor_counts_bookies(bookkeeper, tmp_path):
 @pytest.fixture
 def admin_bookies(tmp_path):
     """A bookie that syncs and says so, one that says nothing, one that does not sync; and their ZooKeeper."""
-    ports = free_ports(5)
+    ports = free_ports(6)
     zookeeper = ZooKeeperServer(tmp_path / "zookeeper").start()
     set_up(zookeeper)
-    http = {"httpServerEnabled": "true", "httpServerClass": "org.apache.bookkeeper.http.vertx.VertxHttpServer"}
-    settings = [
-        http | {"httpServerPort": ports[3]},
-        {},
-        http | {"httpServerPort": ports[4], "journalSyncData": "false"},
-    ]
+    settings = [{}, {"httpServerEnabled": "false"}, {"journalSyncData": "false"}]
     bookies = [
-        BookieServer(tmp_path / f"bookie-{number}", zookeeper, ports[number], **values)
+        BookieServer(tmp_path / f"bookie-{number}", zookeeper, (ports[number], ports[3 + number]), **values)
         for number, values in enumerate(settings)
     ]
     try:

@@ -28,6 +28,10 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(6 * HANG_SECONDS)]
 
 DISK_MIB = 192
 FULL = 0.9  # the bookie's threshold
+LEAST_FREE = dict.fromkeys(
+    ("minUsableSizeForIndexFileCreation", "minUsableSizeForEntryLogCreation", "minUsableSizeForHighPriorityWrites"),
+    16 << 20,
+)
 LONGEST_WAIT_SECONDS = 5.0
 
 
@@ -77,7 +81,7 @@ def test_full_bookies_are_replaced_or_waited_for_and_nothing_is_lost(tmp_path, z
         disks = [stack.enter_context(small_disk(tmp_path / f"bookie-{number}")) for number in range(4)]
         cluster = BookKeeperCluster(
             tmp_path, zookeeper_server, 4, diskUsageThreshold=FULL, diskUsageWarnThreshold=FULL - 0.05,
-            diskCheckInterval=500, journalMaxSizeMB=16,
+            diskUsageLwmThreshold=FULL, diskCheckInterval=500, journalMaxSizeMB=16, **LEAST_FREE,
         )  # fmt: skip
         stack.callback(cluster.kill)
         cluster.start()

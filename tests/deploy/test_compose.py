@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,27 @@ def test_commands_have_options_that_exist(path) -> None:
     assert commands
     for service in commands.values():
         parse([expand(word, {}) for word in service["command"]], service.get("environment"))
+
+
+def test_bookies_of_the_cluster_have_the_documented_configuration(tmp_path) -> None:
+    """Their entry point changes addresses and directories of the file, and nothing else."""
+    found = services(FOLDER / "cluster.yaml")
+    documented = FOLDER.parent / "bookkeeper" / "bk_server.conf"
+    names = {name for name, service in found.items() if service["image"].startswith("apache/bookkeeper:")}
+    assert names == {"bookies-init", "bookie-1", "bookie-2", "bookie-3", "autorecovery"}
+    for name in names:
+        service = found[name]
+        assert "../bookkeeper/bk_server.conf:/etc/bookkeeper/bk_server.conf:ro" in service["volumes"], name
+        assert not any(key.startswith("BK_") for key in service["environment"]), name
+        assert service["restart"] == ("on-failure:10" if name == "bookies-init" else "unless-stopped")
+        script = service["entrypoint"][2].replace("$$", "$").replace("/etc/bookkeeper/bk_server.conf", str(documented))
+        script = script.replace("/tmp/bk_server.conf", str(tmp_path / name))
+        said = subprocess.run(["bash", "-c", script, "echo runs"], capture_output=True, text=True, check=True).stdout
+        assert said == "runs\n"
+        changed = set((tmp_path / name).read_text().splitlines()) - set(documented.read_text().splitlines())
+        assert changed == {
+            "metadataServiceUri=zk+longhierarchical://zookeeper:2181/ledgers",
+            "journalDirectories=/opt/bookkeeper/data/journal",
+            "ledgerDirectories=/opt/bookkeeper/data/ledgers",
+        }
+    assert "initnewcluster" in found["bookies-init"]["command"][0]

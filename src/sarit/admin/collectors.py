@@ -148,6 +148,7 @@ def log_samples(counted: LogStatistics) -> Iterator[Sample]:
     yield "sarit_bookkeeper_entry_bytes_total", _NONE, counted.entry_bytes
     yield "sarit_bookkeeper_entry_latency_seconds", _NONE, counted.entry_seconds
     yield "sarit_bookkeeper_ledgers_total", _NONE, counted.ledgers
+    yield "sarit_bookkeeper_ledgers_recovered_total", _NONE, counted.ledgers_recovered
     yield "sarit_bookkeeper_bookies_replaced_total", _NONE, counted.bookies_replaced
     yield "sarit_bookkeeper_writable_bookies", _NONE, counted.bookies().writable
 

@@ -145,6 +145,7 @@ SECTIONS: Final = {
         _counter("sarit_bookkeeper_entry_bytes_total", "Bytes in these entries"),
         _histogram("sarit_bookkeeper_entry_latency_seconds", "From sending an entry until enough bookies have it"),
         _counter("sarit_bookkeeper_ledgers_total", "Ledgers that were begun"),
+        _counter("sarit_bookkeeper_ledgers_recovered_total", "Ledgers in use that BookKeeper's own recovery closed"),
         _counter("sarit_bookkeeper_bookies_replaced_total", "Bookies of a ledger that were replaced by others"),
         _gauge("sarit_bookkeeper_writable_bookies", "Bookies that are registered as writable"),
     ),

@@ -26,6 +26,7 @@ class LogStatistics:
 
     Local logs: `sync_seconds` is of one write with its sync, which makes a group of frames durable; `group_bytes` is
     its size.  Logs on BookKeeper: `entry_seconds` is from the first attempt to send an entry until it is done;
+    `ledgers_recovered` are those that BookKeeper's own recovery closed while they were written;
     `bookies` counts those that are registered now, None for local logs."""
 
     __slots__ = (
@@ -37,6 +38,7 @@ class LogStatistics:
         "frames",
         "group_bytes",
         "ledgers",
+        "ledgers_recovered",
         "sync_seconds",
     )
 
@@ -44,7 +46,7 @@ class LogStatistics:
         self.frames = 0
         self.sync_seconds = Histogram(LATENCIES)
         self.group_bytes = Histogram(SIZES)
-        self.entries = self.entry_bytes = self.ledgers = self.bookies_replaced = 0
+        self.entries = self.entry_bytes = self.ledgers = self.ledgers_recovered = self.bookies_replaced = 0
         self.entry_seconds = Histogram(LATENCIES)
         self.bookies: Callable[[], BookieCounts] | None = None
 

@@ -16,13 +16,13 @@ import ssl
 import statistics
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from http.client import UNAUTHORIZED, HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import MIB
 from sarit.env.own_directory import require_own_directory
+from sarit.node.bookie_settings import ask_settings, bookies_with
 from sarit.node.limits import (
     CLOCK_WARNING_SECONDS,
     DOCTOR_SECONDS,
@@ -37,8 +37,8 @@ from sarit.store.flow_control.free_space import log_file_bytes, require_space, r
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from sarit.coordination.zookeeper import ZooKeeper
     from sarit.env.ports import Env
+    from sarit.node.bookie_settings import BookieSettings
     from sarit.node.cluster_settings import ClusterAddress, ClusterMeta
     from sarit.node.settings import NodeConfig
 
@@ -54,7 +54,6 @@ HTTP: Final = "HTTP"
 _HELLO: Final = bytes.fromhex("ffffff81 00000008 00000011 00000005")
 _HTTP2: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
 _SETTINGS: Final = 4
-_BOOKIE_SETTINGS: Final = "/api/v1/config/server_config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +395,7 @@ async def check_bookkeeper(url: str, env: Env) -> list[Finding]:
             bookies = NetworkBookies(env, zookeeper, place.root)
             await bookies.start()
             writable, read_only = len(bookies.writable()), len(bookies.read_only())
-            journals = await _ask_journals(zookeeper, place.root, sorted(bookies.writable()), env)
+            said = await ask_settings(zookeeper, place.root, sorted(bookies.writable()), env)
             await bookies.close()
         finally:
             await zookeeper.close()
@@ -409,56 +408,36 @@ async def check_bookkeeper(url: str, env: Env) -> list[Finding]:
         found = Finding(check, FAIL, f"{text}, an acknowledgement needs {settings.ack_quorum}", "start more bookies")
     elif writable < settings.ensemble_size:
         found = Finding(check, WARN, text, "start more bookies: a ledger cannot have its whole ensemble")
-    return [found, check_journals(journals)]
+    return [found, check_journals(said), *check_auto_recovery(said)]
 
 
-async def _ask_journals(
-    zookeeper: ZooKeeper, root: str, bookies: Sequence[str], env: Env
-) -> list[tuple[str, dict[str, object] | None]]:
-    """Bookies, each with what its configuration sets; None: it does not say."""
-    from sarit.log.bookkeeper.registration import admin_address
-
-    found: dict[str, dict[str, object] | None] = dict.fromkeys(bookies)
-    worker = env.threads.worker("doctor")
-    try:
-        for bookie in bookies:
-            registered = await zookeeper.get(f"{root}/available/{bookie}")
-            address = None if registered is None else admin_address(registered.value)
-            if address is not None:
-                with suppress(OSError, HTTPException, ValueError):
-                    answer = await worker.run(partial(_get_json, address, _BOOKIE_SETTINGS))
-                    found[bookie] = answer if isinstance(answer, dict) else None
-    finally:
-        await worker.close()
-    return list(found.items())
-
-
-def _get_json(address: tuple[str, int], path: str) -> object:
-    http = HTTPConnection(*address, timeout=DOCTOR_SECONDS)
-    try:
-        http.request("GET", path)
-        return json.loads(http.getresponse().read())
-    finally:
-        http.close()
-
-
-def check_journals(bookies: Sequence[tuple[str, dict[str, object] | None]]) -> Finding:
+def check_journals(bookies: Sequence[BookieSettings]) -> Finding:
     """Whether bookies acknowledge what is on their disks: each with what its configuration sets, or None."""
     check = "journals of bookies"
     wrong = [
-        f"{bookie} ({name}=false)"
-        for bookie, values in bookies
-        for name in ("journalSyncData", "journalWriteData")
-        if str((values or {}).get(name, True)).lower() == "false"
+        f"{name} ({key}=false)"
+        for key in ("journalSyncData", "journalWriteData")
+        for name in bookies_with(bookies, key, "false")
     ]
     if wrong:
         text = f"they acknowledge what is in memory alone: {', '.join(wrong)}"
         return Finding(check, FAIL, text, "set it to true, its default: a loss of power loses acknowledged events")
     silent = [bookie for bookie, values in bookies if values is None]
     if silent:
-        advice = "see that journalSyncData and journalWriteData are not false there, or set httpServerEnabled=true"
+        advice = "see that journalSyncData and journalWriteData are not false there, or set httpServerEnabled=true and "
+        advice += "httpServerClass (docs/cluster.md)"
         return Finding(check, WARN, f"these do not say whether they sync: {', '.join(silent)}", advice)
     return Finding(check, OK, f"{len(bookies)} bookies sync before they acknowledge")
+
+
+def check_auto_recovery(bookies: Sequence[BookieSettings]) -> list[Finding]:
+    """A warning of bookies that end when ZooKeeper is away: BookKeeper's auto recovery runs inside them."""
+    inside = bookies_with(bookies, "autoRecoveryDaemonEnabled", "true")
+    if not inside:
+        return []
+    text = f"these end 15 s after ZooKeeper, and all writes with them: {', '.join(inside)}"
+    advice = "set autoRecoveryDaemonEnabled=false there, and run `bookkeeper autorecovery` as a process of its own"
+    return [Finding("auto recovery of bookies", WARN, text, advice)]
 
 
 async def _check_cluster(cluster: ClusterAddress, env: Env) -> tuple[Finding, ClusterMeta | None]:

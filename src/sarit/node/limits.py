@@ -32,6 +32,7 @@ NOTIFY_RETRY_SECONDS: Final = 1.0  # between two checks that it has been sent th
 # -- sarit doctor, sarit top ------------------------------------------------------------------------
 DOCTOR_SECONDS: Final = 3.0  # for an answer of whoever has a port; four times that for long-term storage
 DOCTOR_SYNCS: Final = 20
+BOOKIE_SETTINGS_BYTES: Final = 1 * MIB  # of the configuration that a bookie sends
 TOP_HTTP_SECONDS: Final = 2.0  # for an answer of a process to `sarit top`
 SLOW_SYNC_SECONDS: Final = 0.02
 USUAL_DESCRIPTORS: Final = 8192

@@ -142,7 +142,7 @@ class LedgerWriter:
         self._execute(self._machine.owner_confirmed(asked_at, self._now()))
 
     def fence(self, reason: str) -> None:
-        """The log has another owner."""
+        """End the ledger: the log has another owner."""
         self._execute(self._machine.fenced(reason))
 
     def give_up(self, reason: str) -> None:
@@ -240,12 +240,12 @@ class LedgerWriter:
         try:
             self._version = await self._store.set(self.ledger, metadata, self._version)
         except NotFound:
-            return f"the metadata of ledger {self.ledger} is gone"
+            return "its metadata is gone"
         except Conflict:
             try:
                 found, version = await self._store.get(self.ledger)
             except NotFound:
-                return f"the metadata of ledger {self.ledger} is gone"
+                return "its metadata is gone"
             # The answer to an earlier attempt was lost.
             if found == metadata:
                 self._version = version
@@ -253,7 +253,7 @@ class LedgerWriter:
             if found == before:
                 self._version = version
                 raise Unavailable("to be tried again at the new version") from None
-            return f"another owner has changed the metadata of ledger {self.ledger}: it is {found.state.name}"
+            return f"somebody else has changed its metadata: it is {found.state.name}"
         return ""
 
     def _resolve_closing(self) -> None:
@@ -353,8 +353,8 @@ async def read_entry(bookies: Bookies, ledger: int, metadata: LedgerMetadata, en
     Another bookie is asked after an error, and when one takes long.  Raises Corrupt, Unavailable."""
     answers: asyncio.Queue[tuple[str, EntryReply]] = asyncio.Queue()
     waiting = deque(write_set(metadata, metadata.ensemble_at(entry), entry))
-    outstanding = 0
-    codes: list[Code] = []
+    outstanding: list[str] = []
+    refusals: dict[Code, list[str]] = {}
 
     def ask(bookie: str) -> None:
         bookies.read(
@@ -363,17 +363,17 @@ async def read_entry(bookies: Bookies, ledger: int, metadata: LedgerMetadata, en
 
     while waiting or outstanding:
         if waiting:
-            ask(waiting.popleft())
-            outstanding += 1
+            outstanding.append(waiting.popleft())
+            ask(outstanding[-1])
         try:
             async with asyncio.timeout(SECOND_BOOKIE_SECONDS if waiting else LEDGER_READ_TIMEOUT_SECONDS):
                 bookie, reply = await answers.get()
         except TimeoutError:
             if not waiting:
-                codes.append(Code.LOST)
+                refusals.setdefault(Code.LOST, []).extend(outstanding)
                 break
             continue
-        outstanding -= 1
+        outstanding.remove(bookie)
         if reply.code is Code.OK:
             assert reply.payload is not None, reply
             return reply.payload
@@ -381,11 +381,11 @@ async def read_entry(bookies: Bookies, ledger: int, metadata: LedgerMetadata, en
             await asyncio.sleep(BUSY_BOOKIE_SECONDS)
             waiting.append(bookie)
         else:
-            codes.append(reply.code)
-    said = ", ".join(code.value for code in codes)
-    if all(code in (Code.NO_ENTRY, Code.NO_LEDGER, Code.FAILED) for code in codes):
-        raise Corrupt(f"entry {entry} of ledger {ledger} is lost: its bookies answered {said}")
-    raise Unavailable(f"entry {entry} of ledger {ledger} cannot be read now: its bookies answered {said}")
+            refusals.setdefault(reply.code, []).append(bookie)
+    said = "; ".join(f"{', '.join(bookies)}: {code.value}" for code, bookies in refusals.items())
+    if refusals.keys() <= {Code.NO_ENTRY, Code.NO_LEDGER, Code.FAILED}:
+        raise Corrupt(f"entry {entry} of ledger {ledger} is lost: {said}")
+    raise Unavailable(f"entry {entry} of ledger {ledger} cannot be read now: {said}")
 
 
 class LedgerReader:

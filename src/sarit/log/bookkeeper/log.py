@@ -12,6 +12,7 @@ One that another opener changed ends in Fenced.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.log.bookkeeper.port import Bookies, LedgerStore
     from sarit.log.port import Confirm, LogHistory
+
+_log = logging.getLogger("sarit.log")
 
 # How many times the chain may change between claim and opening.
 _MAX_ATTEMPTS: Final = 8
@@ -86,6 +89,8 @@ class BookKeeperLogs:
         self.settings = settings if settings is not None else LedgerSettings()
         # Bookies seen in ledgers: where too few are registered, one that is away takes a place.
         self.known: set[str] = set()
+        # By container: the epoch and the ledger that was fenced while no other owner was known.
+        self._fences: dict[int, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
         return f"<BookKeeperLogs {self.settings}>"
@@ -123,6 +128,24 @@ class BookKeeperLogs:
         writable, settings = self.bookies.writable(), self.settings
         known = len(self.known | writable)
         return BookieCounts(len(writable), known, settings.ack_quorum, settings.ensemble_size)
+
+    def note_fence(self, container: int, epoch: int, ledger: int) -> None:
+        """See `Ledgers`."""
+        self._fences[container] = (epoch, ledger)
+
+    def epoch_begun(self, container: int, before: int) -> None:
+        """Count and log a fence after which nobody else has owned the log: `before` is the last epoch of its chain.
+
+        The chain was changed from that one to ours by one compare-and-set, so no other owner can lie between."""
+        epoch, ledger = self._fences.pop(container, (0, 0))
+        if epoch and epoch == before:
+            self.statistics.ledgers_recovered += 1
+            _log.warning(
+                "the log of container %d goes on with a new ledger: ledger %d was closed by BookKeeper's own recovery, "
+                "and by no other store; where it does that often, read about autoRecoveryDaemonEnabled and "
+                "openLedgerRereplicationGracePeriod in bk_server.conf",
+                container, ledger,
+            )  # fmt: skip
 
     def _ensemble(self) -> tuple[str, ...]:
         settings = self.settings
@@ -278,6 +301,7 @@ class BookKeeperClaim:
             with suppress(SaritError):  # else the owner that was faster deletes it
                 await logs.store.delete(ledger, version)
             return None
+        logs.epoch_begun(self._container, base.epoch)
         old = {each.ledger: self._metadata[each.ledger] for each in base.ledgers}
         return Opened(chain, stored, old, ledger, metadata, version, asked_at)
 

@@ -10,6 +10,9 @@ are sent again, to the next ledger, under the same numbers: nobody can read the 
 
 All changes of the chain go through `chain_register.py`.  A chain that somebody else has changed ends the log with
 Fenced.
+
+Another owner fences a ledger, and so does BookKeeper's own recovery, when a bookie of the ledger is away.  Then the
+chain is still ours: the log ends as Unavailable, and its owner opens it again.  `BookKeeperClaim` says who it was.
 """
 
 from __future__ import annotations
@@ -79,6 +82,9 @@ class Ledgers(Protocol):
 
     def new_metadata(self, container: int, epoch: int) -> LedgerMetadata:
         """That of a new ledger.  Raises Unavailable: too few bookies."""
+
+    def note_fence(self, container: int, epoch: int, ledger: int) -> None:
+        """Remember that a ledger of this epoch was fenced, and that no other owner was known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,11 +308,26 @@ class BookKeeperLog:
         """A writer ended by itself."""
         writer = self._writer if self._writer.ledger == ledger else None
         if writer is None or writer.state is State.FENCED:
-            # Also of the ledger before, or of the next one: who fences them has begun an epoch.
-            self._die(Fenced(f"{self._name} has another owner: {reason}"))
+            # Also of the ledger before, or of the next one.
+            if self._error is None:
+                self._background.spawn(self._fenced(ledger, reason))
         elif not self._rolling_failed:
             self._rolling_failed = True
             self._background.spawn(self._leave_failed(writer, reason))
+
+    async def _fenced(self, ledger: int, reason: str) -> None:
+        """End the log after a fence: as Fenced when the chain has another owner."""
+        if await self._chain.find_owner() is None:
+            self._die(Fenced(f"{self._name} has another owner: {reason}"))
+            return
+        coverage_probe("ledger_fenced_by_no_owner")
+        self._logs.note_fence(self._container, self.epoch, ledger)
+        self._die(
+            Unavailable(
+                f"{self._name} lost ledger {ledger}: {reason}, and no other store has the log yet: BookKeeper's own "
+                "recovery, or a store that is about to open it; opening it again finds out"
+            )
+        )
 
     async def _leave_failed(self, writer: LedgerWriter, reason: str) -> None:
         """Close a ledger that gets no quorum, and send what is not done to the next one."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Code(Enum):
-    """How a bookie answered.
+    """How a bookie answered; the value is for messages.
 
     FAILED: any other error code.  LOST: the connection is gone, or was never there; the outcome is unknown."""
 
@@ -31,7 +31,7 @@ class Code(Enum):
     TOO_MANY_REQUESTS = "too many requests"
     UNAUTHORIZED = "unauthorized"
     FAILED = "failed"
-    LOST = "lost"
+    LOST = "no answer, its connection was closed or could not be made"
 
 
 @dataclass(frozen=True, slots=True)

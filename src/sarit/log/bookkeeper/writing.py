@@ -7,7 +7,7 @@ done yet, the ensemble is another one.  Where there is none, it gets entries aga
 next bookie that fails may leave too few.
 
 While such a change is under way nobody knows which of two ensembles holds.  So only bookies that are in both count.
-A fenced bookie ends the writing: one answer is enough, since another owner has begun.
+A fenced bookie ends the writing: one answer is enough, since somebody recovers the ledger.
 
 An acknowledgement proves ownership only while the ledger cannot have been deleted: the entry done before it was sent
 less than LEDGER_PROOF_SECONDS ago.  After a longer pause the owner's record is read first (`AskOwner`), and also when
@@ -82,8 +82,8 @@ Effect = Send | Store | Done | AskOwner | Ended
 
 
 class State(Enum):
-    """FENCED: another owner has begun.  FAILED: too few bookies answer, and what is not done may go to another ledger
-    once this one is closed.  CLOSED: its metadata says where it ends."""
+    """FENCED: somebody else recovers the ledger, or has closed it.  FAILED: too few bookies answer, and what is not
+    done may go to another ledger once this one is closed.  CLOSED: its metadata says where it ends."""
 
     OPEN = "open"
     FAILED = "failed"
@@ -259,7 +259,7 @@ class LedgerWriting:
         self._proof_from = now
 
     def fenced(self, reason: str) -> list[Effect]:
-        """Another owner has begun: nothing more becomes done, and nothing may be written again elsewhere."""
+        """Somebody recovers the ledger: nothing more becomes done, and nothing may be written again elsewhere."""
         if self.state in (State.FENCED, State.CLOSED):
             return NO_CHANGE
         self.state = State.FENCED

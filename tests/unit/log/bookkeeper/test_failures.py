@@ -458,7 +458,7 @@ def test_late_bookie_is_fenced_by_the_reads_of_a_recovery():
 
         provider.bookies.read = read
         await provider.claim(1)
-        with pytest.raises(Fenced):
+        with pytest.raises(Unavailable, match="a store that is about to open it"):
             await late
 
     run(main)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 
 import pytest
 
 from sarit.core.errors import SaritError, Unavailable
-from sarit.log.bookkeeper.log import LedgerSettings
+from sarit.log.bookkeeper.log import LedgerSettings, register_of
 from tests.unit.log.bookkeeper.world import BookKeeperWorld
 from tests.unit.log.world import simulate, start
 
@@ -57,7 +58,9 @@ class Run:
             await asyncio.sleep(rng.choice([0.01, 0.2, 1.0, 5.0]))
             self.check_leaks()
             bookie = rng.choice(list(self.world.bookies.bookies.values()))
-            match rng.choice(["crash", "crash", "stop", "read-only", "busy", "slow"]):
+            match rng.choice(["crash", "crash", "stop", "read-only", "busy", "slow", "recover"]):
+                case "recover":
+                    await self.recover()
                 case "crash":
                     bookie.crash()
                     await asyncio.sleep(rng.choice([0.0, 0.1, 3.0, 14.0]))
@@ -75,6 +78,15 @@ class Run:
                 case "slow":
                     seconds = rng.choice([0.0005, 0.02, 0.4])
                     bookie.sync = lambda seconds=seconds: rng.random() * seconds
+
+    async def recover(self) -> None:
+        """BookKeeper's own recovery closes a ledger in use."""
+        if self.world.coordination.get(register_of(1)) is None:
+            return
+        ledgers = self.world.chain().open_ledgers
+        with suppress(SaritError):  # too few bookies; its owner closes it, and deletes it
+            for ledger in self.rng.sample(ledgers, min(1, len(ledgers))):
+                await self.world.close_by_own_recovery(ledger)
 
     async def own(self) -> None:
         rng, provider = self.rng, self.world.provider(TINY)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from types import SimpleNamespace
 
+import pytest
+
+from sarit.core.errors import Unavailable
 from tests.unit.log.bookkeeper.test_failures import reopened, run, written
 from tests.unit.log.world import expected, frames, payload_of, start
 
@@ -63,3 +67,24 @@ def test_ensemble_change_that_was_refused_is_tried_again():
         assert gone not in world.metadata(log._writer.ledger).ensembles[-1][1]
 
     run(main, bookies=4)
+
+
+def test_entry_that_cannot_be_read_names_each_reason_once_with_its_bookies():
+    async def main(world):
+        await (await written(world, 1, 3)).close()
+        log = await world.provider().open(1)
+        lost, *silent = world.metadata(world.chain().ledgers[0].ledger).ensembles[-1][1]
+        world.bookies.bookies[lost].ledgers.clear()
+        for name in silent:
+            world.bookies.bookies[name].crash()
+        with pytest.raises(Unavailable) as raised:
+            await frames(log)
+        said = str(raised.value).partition(" cannot be read now: ")[2]
+        words = "no answer, its connection was closed or could not be made"
+        assert set(said.split("; ")) <= {
+            f"{lost}: no ledger",
+            *(f"{first}, {second}: {words}" for first, second in itertools.permutations(silent)),
+        }, said
+        assert said.count(words) == 1
+
+    run(main)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.core.errors import Fenced
+from sarit.core.errors import Fenced, Unavailable
 from sarit.log.bookkeeper.limits import LEDGER_CLOCK_STEP_SECONDS, LEDGER_DELETION_SECONDS, LEDGER_PROOF_SECONDS
 from tests.unit.log.bookkeeper.test_failures import reopened, run, written
-from tests.unit.log.world import SimulatedClock, append
+from tests.unit.log.world import SimulatedClock, append, expected, frames, payload_of
 
 
 class MachineClock(SimulatedClock):
@@ -134,3 +134,62 @@ def test_large_step_of_the_wall_clock_asks_once_and_the_owner_goes_on():
         await asking
 
     run(main)
+
+
+async def fenced_in_use(world):
+    """A log with three frames whose ledger BookKeeper's own recovery closes while it is written, and its provider."""
+    provider = world.provider()
+    log = await written(world, 1, 3, await provider.open(1))
+    await world.close_by_own_recovery(log._writer.ledger)
+    # Nobody has changed the chain: it is no reason to leave the container to another store.
+    with pytest.raises(Unavailable, match="was fenced|has fenced the ledger, and no other store has the log yet"):
+        await append(log, 4, payload_of(4))
+    await log.close()
+    return provider, log
+
+
+def test_recovery_of_bookkeeper_itself_is_no_other_owner(caplog):
+    async def main(world):
+        provider, old = await fenced_in_use(world)
+        assert provider.statistics.ledgers_recovered == 0
+        log = await provider.open(1)
+        assert await frames(log) == expected(range(1, 4))
+        assert provider.statistics.ledgers_recovered == 1
+        assert f"ledger {old._writer.ledger} was closed by BookKeeper's own recovery" in caplog.text
+        await written(world, 4, 6, log)
+        await log.close()
+        await (await provider.open(1)).close()
+        assert provider.statistics.ledgers_recovered == 1
+
+    run(main)
+
+
+def test_store_that_opens_the_log_after_a_fence_is_not_called_bookkeeper(caplog):
+    async def main(world):
+        provider, _ = await fenced_in_use(world)
+        await (await reopened(world, range(1, 4))).close()
+        await (await provider.open(1)).close()
+        assert provider.statistics.ledgers_recovered == 0
+        assert "own recovery" not in caplog.text.replace("recovery, or a store", "")
+
+    run(main)
+
+
+def test_changed_metadata_of_a_ledger_is_no_other_owner():
+    """BookKeeper replaces a bookie of the entries before, while the ledger is written."""
+
+    async def main(world):
+        provider = world.provider()
+        log = await written(world, 1, 3, await provider.open(1))
+        ledger = log._writer.ledger
+        await world.replace_metadata(ledger)
+        world.bookies.bookies[log._writer.metadata.ensembles[-1][1][0]].crash()
+        await append(log, 4, payload_of(4))
+        await asyncio.sleep(1)
+        with pytest.raises(Unavailable, match="somebody else has changed its metadata: it is OPEN"):
+            await append(log, 5, payload_of(5))
+        await log.close()
+        assert await frames(await provider.open(1)) == expected(range(1, 5))
+        assert provider.statistics.ledgers_recovered == 1
+
+    run(main, bookies=4)

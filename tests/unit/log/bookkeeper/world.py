@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
 from sarit.log.bookkeeper import metadata as codec
 from sarit.log.bookkeeper.chain import decode
+from sarit.log.bookkeeper.ledgers import recover_ledger
 from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings, register_of
 from simulation.bookies import BookieCluster, RegisterLedgerStore
 from tests.unit.log.world import FILE_BYTES, Machine
@@ -46,6 +48,20 @@ class BookKeeperWorld:
         """The process is gone: nothing that it sent is answered, and it sends nothing."""
         self.clients[process].die()
         self.processes[process].die()
+
+    async def close_by_own_recovery(self, ledger: int) -> None:
+        """What a bookie's auto recovery does to a ledger in use: fence it and close it, without a look at the chain."""
+        await recover_ledger(self.bookies.client(), self._ledgers(), ledger)
+
+    async def replace_metadata(self, ledger: int) -> None:
+        """Change a ledger in use as replication does when its earlier entries lack a copy."""
+        store = self._ledgers()
+        metadata, version = await store.get(ledger)
+        await store.set(ledger, replace(metadata, custom={**metadata.custom, "copied": b"1"}), version)
+
+    def _ledgers(self) -> RegisterLedgerStore:
+        registers = self.coordination.client("auto recovery", self._machine.env().clock)
+        return RegisterLedgerStore(registers, self.bookies)
 
     def chain(self, container: int = 1) -> Chain:
         """The chain as it is stored."""
