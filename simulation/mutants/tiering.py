@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core import names
 from sarit.core.errors import Unavailable
-from sarit.node import ownership
+from sarit.node import ownership, ownership_tokens
 from sarit.node.pieces import LAST_START
 from sarit.storage import starts
 from sarit.storage.packs import PieceChecksums
@@ -239,10 +239,10 @@ def ownership_token_published_before_recorded() -> Iterator[None]:
 
     async def wrong(files: Any, directory: str, storage: Any, token: str, *, accept_loss: bool) -> None:
         path = f"{directory}/{LAST_START}"
-        known = ownership.decode_tokens(ownership._read(files, path)) if files.exists(path) else []
-        held = ownership.next_tokens(known, await ownership.newest_token(storage), token)
-        await ownership.write_token(storage, held[-1])
-        ownership._replace_file(files, path, ownership.encode_tokens(held))
+        known = ownership_tokens.decode_tokens(ownership._read(files, path)) if files.exists(path) else []
+        held = ownership_tokens.next_tokens(known, await ownership_tokens.newest_token(storage), token)
+        await ownership_tokens.write_token(storage, held[-1])
+        ownership._replace_file(files, path, ownership_tokens.encode_tokens(held))
 
     with patched(ownership, ownership._claim_start, wrong):
         yield

@@ -29,6 +29,7 @@ from sarit.client.core.retry import RetryPolicy
 from sarit.client.core.session import Session
 from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
 from sarit.client.groups.group import ReaderGroups
+from sarit.client.limits import CONTROLLER_KEEP_ALIVE_SECONDS
 from sarit.client.reader.reader import EventReader
 from sarit.client.streams.byte_streams import ByteReader, ByteWriter
 from sarit.client.streams.segment_batches import segment_batches
@@ -116,8 +117,8 @@ async def connect(
         refuse_plain(credentials, (host for host, _ in addresses))
     attempt_seconds = policy.attempt_of(len(addresses))
     controller = ControllerClient(
-        addresses, attempt_seconds, policy.keep_alive_seconds, credentials, context, env.clock, CallTraces.of(env),
-        first_request_id(env.random),
+        addresses, attempt_seconds, min(policy.keep_alive_seconds, CONTROLLER_KEEP_ALIVE_SECONDS), credentials, context,
+        env.clock, CallTraces.of(env), first_request_id(env.random),
     )  # fmt: skip
     session = Session(env, controller, policy)
     session.parts.holds_readers = not real

@@ -136,16 +136,21 @@ class StorePart:
     async def open(self) -> None:
         """Recover the containers."""
         from sarit.log.local import LocalLogProvider
+        from sarit.node.guarded_storage import GuardedStorage
         from sarit.node.indexes import open_indexes
+        from sarit.node.ownership import own_token
         from sarit.storage.open import open_storage
         from sarit.store.store import SegmentStore, StartPolicy
 
         config, env, directory = self._spec.config, self._env, self._spec.config.data_dir
+        opened = await open_storage(config.chunks_url, env)
+        storage = GuardedStorage(self._admin.metrics.metered(opened), env.clock)
+        storage.guard(own_token(env.files, directory))  # the parent ends the node
         self._store = SegmentStore(
             env,
             LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, self._admin.metrics.log),
             open_indexes(config, env, statistics=self._admin.metrics.index),
-            self._admin.metrics.metered(await open_storage(config.storage_url or f"file://{directory}/chunks", env)),
+            storage,
             config.limits,
             directory,
             StartPolicy(config.accept_data_loss, config.allow_damaged, self._spec.damaged),

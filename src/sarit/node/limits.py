@@ -24,6 +24,8 @@ HEALTH_POLL_SECONDS: Final = 0.1  # of a child, for changes of its health
 MISSED_HEARTBEATS: Final = 3  # from then on health says that a process stands still
 # Of an append, for the log.  A bookie that stands still is replaced sooner, while there is another one.
 LOG_AWAY_SECONDS: Final = 5.0
+# Between two looks for a copy of the data directory that has started on the same long-term storage.
+OWNERSHIP_CHECK_SECONDS: Final = 60.0
 MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEATED_LOG_SECONDS
 
 # -- the service manager ----------------------------------------------------------------------------

@@ -8,29 +8,35 @@ chunks it does not know.  Three claims prevent that.
 2. *The owner chunk.*  The first node that uses a place in long-term storage writes its id to the chunk OWNER_CHUNK.
    Every start reads that chunk before it writes or collects anything.  A node that wrote its id once must find it
    again.  If it does not, this is not its storage: for example, a directory that is not mounted.
-3. *Ownership tokens.*  A copy of a data directory has the node id of its original, so the owner chunk admits both.
-   Therefore every start writes a token of its own to long-term storage: a chunk with a rising number in its name and a
-   random token in it.  The data directory holds, in the file `last-start`, the tokens that it has written since the
-   newest token it has seen there.  A token in storage that the directory does not know belongs to another copy
-   (docs/decisions/0308).
-
-`last-start` is written before the token chunk.  After a crash between the two, the directory knows a token that does
-not exist in storage, which does no harm.  The reverse order would make a node refuse its own storage.
+3. *Ownership tokens.*  Every start leaves one, by which a copy of the data directory is recognized
+   (`ownership_tokens.py`).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
-from sarit.core.limits import MAX_UNSEEN_OWNERSHIP_TOKENS, RETAINED_OWNERSHIP_TOKENS
 from sarit.env.own_directory import require_own_directory
 from sarit.node.log_place import log_name
+from sarit.node.ownership_tokens import (
+    NODE_FOLDER,
+    TOKEN_CHARACTERS,
+    OwnershipToken,
+    check_of,
+    checked,
+    decode_tokens,
+    delete_old_tokens,
+    encode_tokens,
+    newest_token,
+    next_tokens,
+    read_checked,
+    write_token,
+)
 from sarit.node.pieces import (
     CHUNKS_FOLDER,
     LAST_START,
@@ -57,18 +63,8 @@ _log = logging.getLogger("sarit.node")
 
 META_VERSION: Final = 2
 
-NODE_FOLDER: Final = "node"
 OWNER_CHUNK: Final = f"{NODE_FOLDER}/owner"
 NODE_ID_CHARACTERS: Final = 32
-
-TOKENS_VERSION: Final = 1
-TOKEN_CHARACTERS: Final = 32
-# In long-term storage, CRC-32 in hexadecimal digits follows node id and token: neither chunk is named by the index.
-_CHECK_CHARACTERS: Final = 8
-_TOKEN_PREFIX: Final = f"{NODE_FOLDER}/start-"
-_REMEDY: Final = (
-    f"start the other one; or, if no other will ever be started again, delete {_TOKEN_PREFIX}* from long-term storage"
-)
 
 
 @dataclass(slots=True)
@@ -182,7 +178,7 @@ def read_description(files: Files, directory: str) -> dict[str, Any]:
         raise Invalid(f"{path} is damaged: put it back from a backup, it says what is in {directory}") from None
     if meta.get("version") != META_VERSION:
         raise Invalid(f"{directory} is of format {meta.get('version')}; this version of Sarit reads {META_VERSION}")
-    if meta.get("check") != _check({name: value for name, value in meta.items() if name != "check"}):
+    if meta.get("check") != check_of({name: value for name, value in meta.items() if name != "check"}):
         raise Invalid(f"{path} is damaged: put it back from a backup, it says what is in {directory}")
     return meta
 
@@ -217,7 +213,7 @@ def write_description(config: NodeConfig, env: Env, node: str, index: str, *, co
     }
     if config.log_url is not None:
         meta["log"] = log_name(config.log_url)
-    meta["check"] = _check(meta)
+    meta["check"] = check_of(meta)
     _replace_file(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
     return node
 
@@ -292,6 +288,11 @@ async def _claim_start(files: Files, directory: str, storage: ChunkStorage, toke
     await delete_old_tokens(storage, tokens[-1])
 
 
+def own_token(files: Files, directory: str) -> OwnershipToken:
+    """Read the token of the newest start on a data directory that is claimed.  Blocks.  Raises Corrupt, Invalid."""
+    return decode_tokens(_read(files, f"{directory}/{LAST_START}"))[-1]
+
+
 def _read(files: Files, path: str) -> bytes:
     file = files.open(path, "read")
     try:
@@ -343,7 +344,7 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
                 "or start it on the data directory that they belong to"
             ) from None
         with suppress(Exists):  # another node wrote it first; the next read decides
-            await storage.write(OWNER_CHUNK, [_checked(node)])
+            await storage.write(OWNER_CHUNK, [checked(node)])
         owner = await storage_owner(storage)
     if owner != node:
         raise Invalid(
@@ -355,28 +356,11 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
 async def storage_owner(storage: ChunkStorage) -> str:
     """The id that a place is marked with.  Raises NotFound (it is not), Invalid (the mark is damaged), Unavailable."""
     try:
-        return await _read_checked(storage, OWNER_CHUNK, NODE_ID_CHARACTERS)
+        return await read_checked(storage, OWNER_CHUNK, NODE_ID_CHARACTERS)
     except Corrupt as error:
         raise Invalid(
             f"long-term storage has a damaged owner chunk ({error}): put {OWNER_CHUNK} back from a backup"
         ) from None
-
-
-def _checked(text: str) -> bytes:
-    return f"{text}{zlib.crc32(text.encode()):08x}".encode()
-
-
-async def _read_checked(storage: ChunkStorage, name: str, characters: int) -> str:
-    """The text that `_checked` wrote.  Raises Corrupt, NotFound, Unavailable."""
-    try:
-        content = bytes(await storage.read(name, 0, characters + _CHECK_CHARACTERS))
-    except Corrupt:  # shorter
-        # Versions before 2026-11-23 wrote the text alone.
-        return bytes(await storage.read(name, 0, characters)).decode("ascii", "replace")
-    text = content[:characters].decode("ascii", "replace")
-    if content != _checked(text):
-        raise Corrupt("its checksum does not match")
-    return text
 
 
 async def _holds_chunks(storage: ChunkStorage, containers: int) -> bool:
@@ -387,76 +371,6 @@ async def _holds_chunks(storage: ChunkStorage, containers: int) -> bool:
     return False
 
 
-# -- ownership tokens -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class OwnershipToken:
-    """The token of one start."""
-
-    number: int
-    token: str
-
-    @property
-    def name(self) -> str:
-        """The name of its chunk."""
-        return f"{_TOKEN_PREFIX}{self.number:012d}"
-
-
-def encode_tokens(tokens: Sequence[OwnershipToken]) -> bytes:
-    """The content of `last-start`."""
-    marks = [[token.number, token.token] for token in tokens]
-    return json.dumps({"version": TOKENS_VERSION, "marks": marks, "check": _check(marks)}).encode() + b"\n"
-
-
-def decode_tokens(data: bytes) -> list[OwnershipToken]:
-    """`encode_tokens` inverted.  Raises Corrupt, Invalid (a newer version)."""
-    try:
-        content = json.loads(data)
-        version, marks, check = content["version"], content.get("marks"), content.get("check")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise Corrupt("it is not a list of ownership tokens") from None
-    if version != TOKENS_VERSION:
-        raise Invalid(f"last-start is of format {version}; this version of Sarit reads {TOKENS_VERSION}")
-    if not marks or check != _check(marks):
-        raise Corrupt("its checksum does not match")
-    return [OwnershipToken(int(number), str(token)) for number, token in marks]
-
-
-def _check(marks: object) -> str:
-    return f"{zlib.crc32(json.dumps(marks).encode()):08x}"
-
-
-async def newest_token(storage: ChunkStorage) -> OwnershipToken | None:
-    """The token of the latest start, if any.  Raises Unavailable, Invalid (it is damaged)."""
-    numbers = await _token_numbers(storage)
-    return await _read_token(storage, numbers[-1]) if numbers else None
-
-
-def next_tokens(known: Sequence[OwnershipToken], found: OwnershipToken | None, token: str) -> list[OwnershipToken]:
-    """The tokens that `last-start` must hold for the next start, the new token last.
-
-    `known`: its present content.  `found`: the newest token in long-term storage.  Raises Invalid when `found` belongs
-    to another copy."""
-    retained = list(known)
-    if found is not None:
-        # A listing may be stale and show a token older than all known ones: that proves nothing.
-        if found not in retained and not (retained and found.number < retained[0].number):
-            raise Invalid(f"another copy of this data directory was started on its long-term storage since: {_REMEDY}")
-        retained = [entry for entry in retained if entry.number >= found.number]
-    # The first is the newest token seen in storage, if any; the others may have been written (unknown outcome).
-    number = retained[-1].number if retained else 0
-    return [*retained[:1], *retained[1:][-MAX_UNSEEN_OWNERSHIP_TOKENS:], OwnershipToken(number + 1, token)]
-
-
-async def write_token(storage: ChunkStorage, token: OwnershipToken) -> None:
-    """Write the token of this start.  Raises Unavailable (unknown outcome), Invalid (another copy was first)."""
-    with suppress(Exists):  # a request that was sent twice, or another copy's token: the read below decides
-        await storage.write(token.name, [_checked(token.token)])
-    if await _read_token(storage, token.number) != token:
-        raise Invalid(f"another copy of this data directory starts on its long-term storage: {_REMEDY}")
-
-
 async def check_ownership(storage: ChunkStorage, node: str, known: Sequence[OwnershipToken] | None) -> None:
     """Check what a start would check of long-term storage; changes nothing.
 
@@ -465,34 +379,3 @@ async def check_ownership(storage: ChunkStorage, node: str, known: Sequence[Owne
     newest = await newest_token(storage)
     if known is not None:
         next_tokens(known, newest, "")
-
-
-async def delete_old_tokens(storage: ChunkStorage, newest: OwnershipToken) -> None:
-    """Delete the tokens of old starts.  RETAINED_OWNERSHIP_TOKENS stay, for a copy that reads a stale listing."""
-    with suppress(Unavailable):  # the next start tries again
-        for number in await _token_numbers(storage):
-            if number <= newest.number - RETAINED_OWNERSHIP_TOKENS:
-                await storage.delete(OwnershipToken(number, "").name)
-
-
-async def _token_numbers(storage: ChunkStorage) -> list[int]:
-    found = []
-    async for name, _ in storage.list(NODE_FOLDER):
-        number = name.removeprefix(_TOKEN_PREFIX)
-        if number != name and number.isdecimal():
-            found.append(int(number))
-    return sorted(found)
-
-
-async def _read_token(storage: ChunkStorage, number: int) -> OwnershipToken | None:
-    name = OwnershipToken(number, "").name
-    try:
-        token = await _read_checked(storage, name, TOKEN_CHARACTERS)
-    except NotFound:
-        return None  # deleted, but the listing is stale
-    except Corrupt as error:
-        raise Invalid(
-            f"long-term storage has a damaged ownership token ({error}): delete {name}, if no other copy of this data "
-            "directory is in use"
-        ) from None
-    return OwnershipToken(number, token)

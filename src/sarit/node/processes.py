@@ -17,8 +17,9 @@ import asyncio
 import json
 import logging
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
 from sarit.env.background import gather
 from sarit.env.passed_sockets import check_passed_sockets
 from sarit.node.child import LIVE_COMMAND, STORES_COMMAND, ChildSpec
+from sarit.node.guarded_storage import GuardedStorage
 from sarit.node.health import Health
 from sarit.node.indexes import claim_index_storage
 from sarit.node.limits import (
@@ -38,14 +40,15 @@ from sarit.node.limits import (
     MAX_CHILD_RESTART_SECONDS,
 )
 from sarit.node.logs import current_logs
-from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.ownership import claim_directory, claim_long_term_storage, own_token
 from sarit.node.process_health import ProcessHealth, StoresReport, describe_exit
 from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
-from sarit.node.standalone import refuse_plain_passwords, say, warn_of_addresses, warn_of_readers
+from sarit.node.standalone import end_for_copy, refuse_plain_passwords, say, warn_of_addresses, warn_of_readers
 from sarit.node.start_line import StartLine, limit_fact
 from sarit.node.volume import fit_to_volume
+from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -452,24 +455,26 @@ async def _serve(config: NodeConfig, machine_bytes: int, descriptors: int, env: 
         if reload is not None:
             reload.apply = node.take_over
         health = Health("the node", env.clock)
-        async with service_manager(health, env.clock):
-            await serve_until_stopped(node, _start(config, env, claim, node, health), signals, health.stopping)
+        storage = GuardedStorage(await open_storage(config.chunks_url, env), env.clock)
+        async with service_manager(health, env.clock), AsyncExitStack() as closing:
+            closing.push_async_callback(storage.close)
+            start = _start(config, env, claim, node, health, storage, partial(end_for_copy, node, signals))
+            await serve_until_stopped(node, start, signals, health.stopping)
+        storage.raise_failure()
     finally:
         # Last: another node may start on the directory from here on.
         claim.lock.close()
     say("sarit stopped; everything acknowledged is on disk")
 
 
-async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: ProcessNode, health: Health) -> None:
-    from sarit.storage.open import open_storage
-
+async def _start(
+    config: NodeConfig, env: Env, claim: DirectoryClaim, node: ProcessNode, health: Health, storage: GuardedStorage,
+    on_copy: Callable[[], None],
+) -> None:  # fmt: skip
     line = StartLine(env.clock, config.options)
-    storage = await open_storage(config.storage_url or f"file://{config.data_dir}/chunks", env)
-    try:
-        await claim_long_term_storage(config, env, storage, claim)
-        await claim_index_storage(config, env, claim)
-    finally:
-        await storage.close()
+    await claim_long_term_storage(config, env, storage, claim)
+    storage.guard(own_token(env.files, config.data_dir), on_copy)
+    await claim_index_storage(config, env, claim)
     health.starting("its processes start")
     await node.start()
     divided = f"{config.containers} containers in {config.processes} store processes"

@@ -318,6 +318,11 @@ class NodeConfig:
             taken = "--store-port" if store else "--controller-port"
             raise Invalid(f"HTTP needs {ports}, which {taken} takes: choose another --http-port, or off")
 
+    @property
+    def chunks_url(self) -> str:
+        """Where long-term storage is, as a URL."""
+        return self.storage_url or f"file://{self.data_dir}/chunks"
+
     def within(self, descriptors: int) -> NodeConfig:
         """This configuration with no more connections than `descriptors` open files allow.
 

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.server import Controller
@@ -19,12 +20,13 @@ from sarit.node.admin import Admin, admin_port
 from sarit.node.backup_source import BackupSource
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
+from sarit.node.guarded_storage import GuardedStorage
 from sarit.node.health import Health
 from sarit.node.indexes import claim_index_storage, open_indexes
 from sarit.node.listening import naming_port
 from sarit.node.log_place import open_bookkeeper_logs
 from sarit.node.metrics import Metrics
-from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.ownership import claim_directory, claim_long_term_storage, own_token
 from sarit.node.security import Security
 from sarit.node.service_manager import service_manager
 from sarit.node.signals import StopSignals, serve_until_stopped
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from sarit.node.reload import LiveSettings, Reload
     from sarit.node.security import SecurityConfig
     from sarit.node.settings import NodeConfig
+    from sarit.node.signals import Stoppable
     from sarit.rpc.grpc_server import GrpcListener
     from sarit.security.quotas import Quotas
     from sarit.storage.port import ChunkStorage
@@ -68,10 +71,10 @@ class Node:
         self.config = config
         self.security = security or Security(config.security)
         self.env = env
-        self.storage = storage
+        self.storage = GuardedStorage(storage, env.clock)
         policy = StartPolicy(config.accept_data_loss, config.allow_damaged, damaged or {})
         directories = config.data_dir, policy, storage_directory(config)
-        self.store = SegmentStore(env, logs, indexes, storage, config.limits, *directories)
+        self.store = SegmentStore(env, logs, indexes, self.storage, config.limits, *directories)
         checks = self.security.checks(env)
         self.server = StoreListener(self.store, max_connections=config.max_connections, checks=checks)
         self.meters = LoadMeters(self.store, env.clock, config.times.scaling)
@@ -217,13 +220,12 @@ async def open_node(
     from sarit.storage.open import open_storage
 
     directory, metrics = config.data_dir, metrics or Metrics(env.clock)
-    url = config.storage_url or f"file://{directory}/chunks"
     return Node(
         config,
         env,
         logs or LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, metrics.log),
         open_indexes(config, env, statistics=metrics.index),
-        metrics.metered(await open_storage(url, env)),
+        metrics.metered(await open_storage(config.chunks_url, env)),
         claim.damaged if claim is not None else None,
         security,
     )
@@ -255,7 +257,8 @@ async def _serve(config: NodeConfig, env: Env, security: Security, reload: Reloa
             if reload is not None:
                 reload.apply = node.take_over
             admin.metrics.listener, admin.metrics.meters = node.server, node.meters
-            await serve_until_stopped(node, _start(config, env, claim, node, admin), signals, health.stopping)
+            await serve_until_stopped(node, _start(config, env, claim, node, admin, signals), signals, health.stopping)
+            node.storage.raise_failure()
     finally:
         # Last: another node may start on the directory from here on.
         claim.lock.close()
@@ -270,10 +273,13 @@ def say(text: str) -> None:
         sys.stdout = None  # otherwise flushing it at exit fails the process
 
 
-async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node, admin: Admin) -> None:
+async def _start(
+    config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node, admin: Admin, signals: StopSignals
+) -> None:
     line = StartLine(env.clock, config.options)
     admin.health.starting("it claims its storage")
     await claim_long_term_storage(config, env, node.storage, claim)
+    node.storage.guard(own_token(env.files, config.data_dir), partial(end_for_copy, node, signals))
     await claim_index_storage(config, env, claim)
     # After both claims: a store that runs writes chunks, and collects those that it does not know.
     admin.health.starting("it recovers")
@@ -291,6 +297,12 @@ async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, node: Node
     await admin.serve(controller, StandaloneView(node, admin.health))
     _log.info("%s", line.text("standalone", _recovery_fact(node), limit_fact(config)))
     say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
+
+
+def end_for_copy(node: Stoppable, signals: StopSignals) -> None:
+    """Have a node stop because a copy of it has started: what it would flush, the copy would delete."""
+    node.skip_flush()
+    signals.first.set()
 
 
 def _recovery_fact(node: Node) -> str:

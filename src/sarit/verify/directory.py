@@ -19,7 +19,8 @@ from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
 from sarit.index import keys
 from sarit.index.database import APPLICATION_ID, as_text, check_files
 from sarit.index.examination import check_schema, check_structure
-from sarit.node.ownership import check_ownership, decode_tokens, read_description
+from sarit.node.ownership import check_ownership, read_description
+from sarit.node.ownership_tokens import decode_tokens
 from sarit.node.pieces import LAST_START, LOG_FOLDER, OWNER_CHUNK_WRITTEN, SQLITE
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.names import container_prefix
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.env.ports import Env, File
-    from sarit.node.ownership import OwnershipToken
+    from sarit.node.ownership_tokens import OwnershipToken
     from sarit.storage.layout import Extent
     from sarit.storage.port import ChunkStorage
 

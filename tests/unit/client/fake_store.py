@@ -48,7 +48,7 @@ class FakeStore:
 
     `drop_before` / `drop_after`: numbers of appends (counted over the store) at which the connection is cut before
     or after the append is applied, without an ack.  `ack_delay`: seconds before acks.  `mute`: segments that
-    acks are not sent for until `speak`.  `foreign`: segments that another store has.
+    acks are not sent for until `speak`.  `foreign`: segments that another store has.  `stand_still`: as by SIGSTOP.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,19 @@ class FakeStore:
         self.transients = 0
         self.lose_merge_replies = 0
         self.max_read = MAX_READ_BYTES
+        self.stands_still = False
         self._server = None
+
+    def stand_still(self) -> None:
+        """The kernel takes connections and bytes, and nobody reads them."""
+        self.stands_still = True
+        for peer in self.peers:
+            peer.transport.pause_reading()
+
+    def go_on(self) -> None:
+        self.stands_still = False
+        for peer in self.peers:
+            peer.transport.resume_reading()
 
     def speak(self) -> None:
         """Send the delayed acks."""
@@ -129,6 +141,8 @@ class Peer(asyncio.BufferedProtocol):
     def connection_made(self, transport) -> None:
         self.transport = transport
         self.store.peers.add(self)
+        if self.store.stands_still:
+            transport.pause_reading()
 
     def connection_lost(self, exc) -> None:
         self.store.peers.discard(self)
@@ -149,7 +163,7 @@ class Peer(asyncio.BufferedProtocol):
                 self.handlers[type(command)](command)
 
     def send(self, data: bytes) -> None:
-        if not self.transport.is_closing():
+        if not self.transport.is_closing() and not self.store.stands_still:
             self.transport.write(data)
 
     def later(self, data: bytes) -> None:

@@ -8,7 +8,9 @@ import pytest
 from sarit.core.errors import Invalid, Unavailable
 from sarit.core.limits import RETAINED_OWNERSHIP_TOKENS
 from sarit.env.real import real_env
-from sarit.node.ownership import DirectoryClaim, claim_directory, claim_long_term_storage
+from sarit.node.guarded_storage import GuardedStorage
+from sarit.node.limits import OWNERSHIP_CHECK_SECONDS
+from sarit.node.ownership import DirectoryClaim, claim_directory, claim_long_term_storage, own_token
 from sarit.node.pieces import LAST_START, OWNER_CHUNK_WRITTEN
 from sarit.node.settings import NodeConfig
 from sarit.storage.memory import MemoryChunks
@@ -21,6 +23,9 @@ class Away(MemoryChunks):
     """Nothing answers."""
 
     async def read(self, name, offset, length):
+        raise Unavailable("no route to host")
+
+    def list_nothing(self, prefix):
         raise Unavailable("no route to host")
 
 
@@ -172,6 +177,81 @@ def test_original_is_refused_after_copy_started(tmp_path, storage):
     with pytest.raises(Invalid, match="another copy"):
         start(tmp_path / "original", storage)
     start(tmp_path / "copy", storage)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def running(directory, storage):
+    """The storage of a node that has started, and what it did when it met a copy."""
+    start(directory, storage)
+    met, clock = [], Clock()
+    guarded = GuardedStorage(storage, clock)
+    guarded._own, guarded._on_copy = own_token(real_env().files, str(directory)), lambda: met.append(True)
+    return guarded, clock, met
+
+
+def test_running_original_ends_before_it_deletes_anything_beside_its_copy(tmp_path, storage):
+    """The copy was accepted, and both deleted what the other had."""
+    original = tmp_path / "original"
+    guarded, clock, met = running(original, storage)
+    for name in ("c0000/e0000000001/000000000001-s1-0", "c0000/e0000000001/000000000002-s1-0"):
+        ON_A_LOOP.run(guarded.write(name, [b"data"]))
+    ON_A_LOOP.run(guarded.delete("c0000/e0000000001/000000000001-s1-0"))
+    start(copy(original, tmp_path / "copy"), storage)
+    held = names(storage)
+    clock.now += OWNERSHIP_CHECK_SECONDS
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="another copy of this data directory was started .* beside this one"):
+            ON_A_LOOP.run(guarded.delete("c0000/e0000000001/000000000002-s1-0"))
+    assert names(storage) == held
+    assert met == [True]
+    with pytest.raises(Invalid, match="beside this one"):
+        guarded.raise_failure()
+
+
+def test_running_original_asks_once_a_minute_and_deletes_nothing_while_storage_is_away(tmp_path):
+    storage = MemoryChunks()
+    guarded, clock, met = running(tmp_path / "data", storage)
+    lists = []
+    listed = storage.list
+    storage.list = lambda prefix: lists.append(prefix) or listed(prefix)
+    for _ in range(3):
+        ON_A_LOOP.run(guarded.delete("c0000/x"))
+    assert len(lists) == 1
+    clock.now += OWNERSHIP_CHECK_SECONDS
+    storage.list = Away().list_nothing
+    with pytest.raises(Unavailable, match="nobody can say"):
+        ON_A_LOOP.run(guarded.delete("c0000/x"))
+    storage.list = listed
+    ON_A_LOOP.run(guarded.delete("c0000/x"))
+    for name in [name for name in names(storage) if "start-" in name]:  # an operator may
+        ON_A_LOOP.run(storage.delete(name))
+    clock.now += OWNERSHIP_CHECK_SECONDS
+    ON_A_LOOP.run(guarded.delete("c0000/x"))
+    assert not met
+
+
+def test_running_original_watches_without_deleting(tmp_path, monkeypatch):
+    monkeypatch.setattr("sarit.node.guarded_storage.OWNERSHIP_CHECK_SECONDS", 0.001)
+    storage = MemoryChunks()
+    original = tmp_path / "original"
+    guarded, clock, _ = running(original, storage)
+    start(copy(original, tmp_path / "copy"), storage)
+
+    async def watched():
+        met = asyncio.Event()
+        clock.now += 1
+        guarded.guard(own_token(real_env().files, str(original)), met.set)
+        await met.wait()
+        await guarded.close()
+
+    ON_A_LOOP.run(watched())
 
 
 def test_copy_of_directory_without_tokens_is_refused(tmp_path, storage):

@@ -13,6 +13,11 @@ an echo in each; the intervals are shorter when the retry timeout is (`retry.py`
 over a slow link one command may take longer than that in either direction, and sending it again each time would never
 deliver it.  Bytes sent count when the socket accepts some of those that waited: it has space again only after the store
 received some.
+
+*A store that stands still* keeps its connections open, while others serve its containers after its lease.  So a
+connection on which sinks wait is asked for an echo sooner.  When that does not come, `on_unanswered` is called, less
+and less often: the session asks the controller, and ends the connection when a segment of these sinks has moved.  One
+timer does all of this, `CHECKS_PER_KEEP_ALIVE` times in each interval, unless that is short.
 """
 
 from __future__ import annotations
@@ -24,6 +29,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.client.core.login import MAYBE_TLS, no_tls, untrusted
 from sarit.client.core.retry import RetryPolicy, Silent
+from sarit.client.limits import (
+    ASK_OWNER_AFTER_CHECKS,
+    CHECKED_KEEP_ALIVE_SECONDS,
+    CHECKS_PER_KEEP_ALIVE,
+    ECHO_AFTER_CHECKS,
+)
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import (
     CLIENT_KEEP_ALIVE_SECONDS,
@@ -42,7 +53,10 @@ from sarit.wire.frames import DATA_APPENDED, FrameReader, Window, read_data_appe
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from sarit.core.names import SegmentId, StreamName
     from sarit.env.ports import Buffer, Network, Random
+
+    Place = tuple[StreamName, SegmentId]
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +66,7 @@ REQUESTS: Final = "requests"
 
 
 class ReplySink(Protocol):
-    """The caller that made a request."""
+    """The caller that made a request.  One that has an attribute `place` says by it of which segment the request is."""
 
     def reply(self, command: Any) -> bool:
         """Take a reply; True when no more will come."""
@@ -124,6 +138,16 @@ class ReplyRouter:
             )
         self.greeted = True
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a sink waits for replies."""
+        return bool(self._sinks)
+
+    def places(self) -> list[Place]:
+        """The segments of the sinks that name one, each once, in order of their requests."""
+        found = (getattr(sink, "place", None) for sink in self._sinks.values())
+        return list(dict.fromkeys(place for place in found if place is not None))
+
     def lost(self, error: Unavailable) -> None:
         """The connection ended: fail all sinks."""
         # A copy, cleared first: a sink that is notified may forget others.
@@ -137,12 +161,13 @@ class ReplyRouter:
 
 
 class PendingReply:
-    """A sink for one reply, which is awaited through `answer`."""
+    """A sink for one reply, which is awaited through `answer`.  `place`: the segment of the request."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("answer", "place")
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place | None = None) -> None:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.place = place
 
     def reply(self, command: Any) -> bool:
         """Take the reply."""
@@ -163,18 +188,25 @@ class Connection(asyncio.BufferedProtocol):
         self, name: str, window: Window | None = None, keep_alive_seconds: float = CLIENT_KEEP_ALIVE_SECONDS
     ) -> None:
         self.name = name
+        self.on_unanswered: Callable[[Connection], None] = lambda _: None
         self._keep_alive_seconds = keep_alive_seconds
+        # Shorter intervals end a silent connection soon by themselves.
+        self._checks_per_interval = CHECKS_PER_KEEP_ALIVE if keep_alive_seconds >= CHECKED_KEEP_ALIVE_SECONDS else 1
+        self._check_seconds = keep_alive_seconds / self._checks_per_interval
         self.replies = ReplyRouter()
         self.closed = False
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reader = FrameReader(window)
         self._transport: asyncio.Transport | None = None
         self._tick: asyncio.TimerHandle | None = None
-        self._received = 0  # bytes since the last tick
-        self._unsent = 0  # bytes that waited for the socket at the last tick
+        self._received = 0  # bytes, since the beginning
+        self._received_before = 0  # those of them that had come at the last check
+        self._unsent = 0  # bytes that waited for the socket at the last check
         self._handed = 0  # bytes handed over to be sent, since the beginning
-        self._sent = 0  # those of them that the socket had taken at the last tick
-        self._ticks_without_bytes = 0
+        self._sent = 0  # those of them that the socket had taken at the last check
+        self._checks = 0
+        self._silent_checks = 0  # without a byte, up to now
+        self._ask_owner_at = ASK_OWNER_AFTER_CHECKS  # of the silent checks
         self._reason: str | None = None
         self._silent_seconds = 0.0  # above 0: why it ended
 
@@ -198,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             set_limits(high=CLIENT_WRITE_BUFFER_BYTES)
         # Before any request can be sent: the store expects Hello first.
         transport.write(self.replies.hello())  # type: ignore[attr-defined]
-        self._tick = asyncio.get_running_loop().call_later(self._keep_alive_seconds, self._keep_alive)
+        self._tick = asyncio.get_running_loop().call_later(self._check_seconds, self._keep_alive)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
@@ -258,9 +290,11 @@ class Connection(asyncio.BufferedProtocol):
         """Drop whatever else comes for `request_id`."""
         self.replies.forget(request_id)
 
-    async def ask(self, command: Callable[[int], Any]) -> Any:
-        """Send the request `command(request_id)` and await its reply.  Raises Unavailable."""
-        pending = PendingReply()
+    async def ask(self, command: Callable[[int], Any], place: Place | None = None) -> Any:
+        """Send the request `command(request_id)` and await its reply.  Raises Unavailable.
+
+        `place`: the segment that it is about, for which the controller is asked when the store stands still."""
+        pending = PendingReply(place)
         request_id = self.expect(pending)
         made = command(request_id)
         self.send([encode(made)])
@@ -287,21 +321,30 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
 
     def _keep_alive(self) -> None:
+        """Count the checks without a byte since the last one; request an echo, and report silence, when it is time."""
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         sent = self._handed - unsent
         # When bytes waited, the socket takes more only when the store has taken some: it lives, however long the queue.
-        if self._received or (self._unsent and sent > self._sent):
-            self._ticks_without_bytes = 0
-        elif self._ticks_without_bytes >= DEAD_AFTER_KEEP_ALIVES:
-            # At least: the last byte came some time before the first of these ticks.
-            self._silent_seconds = self._ticks_without_bytes * self._keep_alive_seconds
+        if self._received != self._received_before or (self._unsent and sent > self._sent):
+            self._silent_checks, self._ask_owner_at = 0, ASK_OWNER_AFTER_CHECKS
+        else:
+            self._silent_checks += 1
+        if self._silent_checks >= DEAD_AFTER_KEEP_ALIVES * self._checks_per_interval:
+            # At least: the last byte came some time before the first of these checks.
+            self._silent_seconds = self._silent_checks * self._check_seconds
             self.abort(f"{self.name}: no keep-alive for {DEAD_AFTER_KEEP_ALIVES * self._keep_alive_seconds:.3g} s")
             return
-        self._ticks_without_bytes += 1
         # Before the echo is requested: the request may wait in the buffer for a moment.
-        self._received, self._unsent, self._sent = 0, unsent, sent
-        self.send([encode(KeepAlive())])
-        self._tick = asyncio.get_running_loop().call_later(self._keep_alive_seconds, self._keep_alive)
+        self._received_before, self._unsent, self._sent = self._received, unsent, sent
+        waiting = self.replies.waiting
+        self._checks += 1
+        if self._checks % self._checks_per_interval == 0 or (waiting and self._silent_checks == ECHO_AFTER_CHECKS):
+            self.send([encode(KeepAlive())])
+        self._tick = asyncio.get_running_loop().call_later(self._check_seconds, self._keep_alive)
+        if waiting and self._silent_checks >= self._ask_owner_at:
+            # After 4, 6, 8, 10, 13, 17 ... checks.
+            self._ask_owner_at += max(2, self._ask_owner_at // 3)
+            self.on_unanswered(self)
 
 
 def first_request_id(random: Random) -> int:
@@ -323,8 +366,16 @@ class ConnectionPool:
         self._window = Window()
         self.token_refused: Callable[[], None] = lambda: None
         self.first_request_id: Callable[[], int] | None = None  # of a connection; None: 1
+        self.on_unanswered: Callable[[Connection, tuple[str, int]], None] = lambda *_: None
         self._open: dict[tuple[str, int, str], asyncio.Task[Connection]] = {}
         self._closed = False
+
+    def connected(self, endpoint: tuple[str, int], purpose: str) -> Connection | None:
+        """The connection to a store, if there is one."""
+        task = self._open.get((*endpoint, purpose))
+        if task is None or not task.done() or task.cancelled() or task.exception() or task.result().closed:
+            return None
+        return task.result()
 
     async def to(self, endpoint: tuple[str, int], purpose: str) -> Connection:
         """The connection to a store, opened if there is none.  Raises Unavailable."""
@@ -332,7 +383,7 @@ class ConnectionPool:
             raise Invalid("the client is closed")
         key = (*endpoint, purpose)
         task = self._open.get(key)
-        if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().closed)):
+        if task is None or (task.done() and self.connected(endpoint, purpose) is None):
             # One attempt for all that want this store; a failed one, or an ended connection, is replaced.
             task = asyncio.get_running_loop().create_task(self._connect(*key), name=f"connect {key}")
             task.add_done_callback(ignore_outcome)
@@ -352,6 +403,7 @@ class ConnectionPool:
         def make() -> Connection:
             made = Connection(name, self._window, keep_alive)
             made.replies.token_refused = self.token_refused
+            made.on_unanswered = lambda connection: self.on_unanswered(connection, (host, port))
             if self.first_request_id is not None:
                 made.replies.count_from(self.first_request_id())
             return made

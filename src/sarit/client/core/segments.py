@@ -37,10 +37,8 @@ async def ask_store(
 
     async def once() -> Any:
         try:
-            endpoint = await session.endpoint(stream, segment)
-            connection = await session.connections.to(endpoint, REQUESTS)
-            token = await session.controller.token(stream)
-            reply = await connection.ask(lambda request_id: make(request_id, name, token))
+            connection, token = await session.connect(stream, segment, REQUESTS)
+            reply = await connection.ask(lambda request_id: make(request_id, name, token), (stream, segment))
         except Unavailable:
             # The store may be down, or the segment elsewhere: the next attempt asks the controller.
             session.forget_endpoint(stream, segment)

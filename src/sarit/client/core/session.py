@@ -13,16 +13,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from sarit.client.core.connection import ConnectionPool, first_request_id
-from sarit.client.core.parts import ClientPart, Hooks, Parts
+from sarit.client.core.parts import ClientPart, Hooks, Parts, weakly
 from sarit.client.core.retry import Attempts, GaveUp, NotSent, RetryPolicy, Silent
+from sarit.client.limits import ASK_OWNER_AFTER_SECONDS, ASK_OWNER_AGAIN_SECONDS
 from sarit.core.errors import Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import MAX_CACHED_ENDPOINTS, OUTAGE_LOG_AFTER_SECONDS
+from sarit.core.limits import CONTROLLER_PING_SECONDS, MAX_CACHED_ENDPOINTS, OUTAGE_LOG_AFTER_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from sarit.client.core.connection import Connection
     from sarit.client.core.controller import ControllerClient
     from sarit.core.names import SegmentId, StreamName
     from sarit.env.ports import Env
@@ -143,11 +145,13 @@ class Session:
         self.connections = ConnectionPool(env.network, self.policy)
         # Lines of logs are joined by these ids, and reads differ by them (`env/traces.py`).
         self.connections.first_request_id = lambda: first_request_id(env.random)
+        self.connections.on_unanswered = weakly(self._store_is_silent)  # open connections keep the pool alone
         self.background = background()
         # One for all calls that wait at once: the user needs one line.
         self.outages = RepeatedLog(log, env.clock.monotonic, counted=False), controller.address
         self.pauses = Pauses()
         self._endpoints: dict[tuple[StreamName, SegmentId], tuple[str, int]] = {}
+        self._questioned: set[Connection] = set()  # the controller is asked whether their segments have moved
         self.parts = Parts()
         self.ended = ""  # why it can be used no more
         # Set by the blocking client: its plain methods run on any thread, those that await on the loop's alone.
@@ -205,6 +209,59 @@ class Session:
             # The await lets others in: two may ask for one segment, which is harmless.
             known = self._endpoints[key] = await self.controller.endpoint(stream, segment)
         return known
+
+    async def connect(self, stream: StreamName, segment: SegmentId, purpose: str) -> tuple[Connection, str]:
+        """The connection to the store that owns a segment, and the token that the store requires.
+
+        Raises Unavailable, NotFound."""
+        endpoint = await self.endpoint(stream, segment)
+        token = await self.controller.token(stream)
+        connection = self.connections.connected(endpoint, purpose)
+        if connection is None:
+            connection = await self._connect_unless_moved(stream, segment, endpoint, purpose)
+        return connection, token
+
+    async def _connect_unless_moved(
+        self, stream: StreamName, segment: SegmentId, endpoint: tuple[str, int], purpose: str
+    ) -> Connection:
+        """Connect to a store; give up as soon as the controller says that another one owns the segment.
+
+        The kernel of a process that stands still accepts connections."""
+        connecting = self.loop.create_task(self.connections.to(endpoint, purpose))
+        pause = ASK_OWNER_AFTER_SECONDS
+        try:
+            while not (await asyncio.wait((connecting,), timeout=pause))[0]:
+                if await self._moved(stream, segment, endpoint):
+                    raise Unavailable(f"{stream.segment(segment)}: another store serves it now")
+                pause = ASK_OWNER_AGAIN_SECONDS
+            return connecting.result()
+        finally:
+            connecting.cancel()
+
+    def _store_is_silent(self, connection: Connection, endpoint: tuple[str, int]) -> None:
+        """Ask the controller whether a segment that a connection waits for has moved; once at a time."""
+        if connection not in self._questioned and not self.ended:
+            self._questioned.add(connection)
+            self.background.spawn(self._leave_if_moved(connection, endpoint), f"owner of {connection.name}")
+
+    async def _leave_if_moved(self, connection: Connection, endpoint: tuple[str, int]) -> None:
+        try:
+            places = connection.replies.places()
+            # Any of them: all containers of a store that stands still move at the same time.
+            if places and await self._moved(*places[int(self.env.random.random() * len(places))], endpoint):
+                # Before the sinks learn of the end: they ask the controller then.
+                self._endpoints = {place: at for place, at in self._endpoints.items() if at != endpoint}
+                connection.abort(f"{connection.name}: does not answer, and another store serves its segments now")
+        finally:
+            self._questioned.discard(connection)
+
+    async def _moved(self, stream: StreamName, segment: SegmentId, endpoint: tuple[str, int]) -> bool:
+        """Whether the controller says that a segment is not at `endpoint`; False when it does not answer soon."""
+        try:
+            async with asyncio.timeout(CONTROLLER_PING_SECONDS):
+                return await self.controller.endpoint(stream, segment) != endpoint
+        except (TimeoutError, SaritError):
+            return False
 
     def current_token(self, stream: StreamName) -> str:
         """The token of a stream at once: see `DelegationTokens.current`."""

@@ -29,6 +29,7 @@ from sarit.wire.commands import ReadSegment, SegmentIsSealed, SegmentRead, encod
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.client.core.connection import Place
     from sarit.client.core.session import Session
     from sarit.core.names import SegmentId, StreamName
     from sarit.env.ports import Buffer
@@ -176,6 +177,7 @@ class SegmentFetch:
         read_bytes: int = SEGMENT_READ_BYTES,
     ) -> None:
         self.segment = segment
+        self.place = stream, segment
         self.name = stream.segment(segment)
         self._failure: Exception | None = None
         self.at_tail = False
@@ -251,9 +253,8 @@ class SegmentFetch:
         while not self._closed:
             self._backoff.begin()
             try:
-                endpoint = await self._session.endpoint(self._stream, self.segment)
-                self._token = await self._session.controller.token(self._stream)
-                self._connection = await self._session.connections.to(endpoint, REQUESTS)
+                found = await self._session.connect(self._stream, self.segment, REQUESTS)
+                self._connection, self._token = found
                 # A read waits at the tail for as long as nothing is written.
                 self._backoff.answered()
                 self._request_more()
@@ -388,6 +389,10 @@ class _ReplySink:
         self.trace: int | None = None  # when it is sampled; then `began` counts
         self.began = 0.0
         self.connection: Connection | None = fetch._connection
+
+    @property
+    def place(self) -> Place:
+        return self.fetch.place
 
     def reply(self, command: Any) -> bool:
         self.fetch.on_reply(self, command)

@@ -211,7 +211,7 @@ class RevisionedStream:
                 return True  # it was written, and its reply was lost
         # The append may wait for as long as the store is throttled.
         backoff.answered()
-        reply = await connection.ask(lambda request: make(number, request))
+        reply = await connection.ask(lambda request: make(number, request), (self.stream, self.segment))
         if type(reply) is ConditionalCheckFailed:
             return False
         if type(reply) is not DataAppended:
@@ -220,10 +220,9 @@ class RevisionedStream:
 
     async def _set_up(self) -> tuple[Connection, int]:
         """A connection on which this writer is set up, and its last number that the store has."""
-        endpoint = await self.session.endpoint(self.stream, self.segment)
-        token = await self.session.controller.token(self.stream)
-        connection = await self.session.connections.to(endpoint, APPENDS)
-        reply = await connection.ask(lambda i: SetupAppend(i, self._writer_id, self._name, token))
+        place = self.stream, self.segment
+        connection, token = await self.session.connect(*place, APPENDS)
+        reply = await connection.ask(lambda i: SetupAppend(i, self._writer_id, self._name, token), place)
         last: int = expect(reply, AppendSetup, self._name).last_event_number
         self._connection = connection
         return connection, last

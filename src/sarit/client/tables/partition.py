@@ -41,8 +41,7 @@ class Partition:
     def __init__(self, session: Session, table: StreamName, stream: StreamName, segment: SegmentId) -> None:
         self._session = session
         self._table = table
-        self._stream = stream
-        self._segment = segment
+        self._place = stream, segment
         self._name = stream.segment(segment)
         self._token = ""
         self._changes: deque[_Waiting] = deque()
@@ -140,12 +139,14 @@ class Partition:
         items = [item for batch in group for item in batch.items]
         if group[0].removes:
             keys = tuple(wire.TableKey(item.key, item.expected) for item in items)
-            reply = await connection.ask(lambda i: wire.RemoveTableKeys(i, self._name, self._token, keys))
+            reply = await connection.ask(lambda i: wire.RemoveTableKeys(i, self._name, self._token, keys), self._place)
             if type(reply) is wire.TableKeysRemoved:
                 return [NOT_EXISTS] * len(items)
         else:
             entries = tuple(wire.TableEntry(item.key, item.expected, item.value or b"") for item in items)
-            reply = await connection.ask(lambda i: wire.UpdateTableEntries(i, self._name, self._token, entries))
+            reply = await connection.ask(
+                lambda i: wire.UpdateTableEntries(i, self._name, self._token, entries), self._place
+            )
             if type(reply) is wire.TableEntriesUpdated:
                 return list(reply.versions)
         if type(reply) in (wire.TableKeyBadVersion, wire.TableKeyDoesNotExist):
@@ -226,7 +227,7 @@ class Partition:
         """Send a read-only request, again until a store replies.  Raises NotFound, Invalid, Unavailable."""
 
         async def once() -> Any:
-            reply = await (await self._connect_once()).ask(make)
+            reply = await (await self._connect_once()).ask(make, self._place)
             if type(reply) is kind:
                 return reply
             raise self._error(reply)
@@ -248,16 +249,15 @@ class Partition:
 
     async def _connect_once(self) -> Connection:
         try:
-            endpoint = await self._session.endpoint(self._stream, self._segment)
-            self._token = await self._session.controller.token(self._stream)
-            return await self._session.connections.to(endpoint, REQUESTS)
+            connection, self._token = await self._session.connect(*self._place, REQUESTS)
+            return connection
         except Unavailable:
-            self._session.forget_endpoint(self._stream, self._segment)
+            self._session.forget_endpoint(*self._place)
             raise
 
     def _error(self, reply: Any) -> SaritError:
         if type(reply) is wire.WrongHost:
-            self._session.forget_endpoint(self._stream, self._segment)
+            self._session.forget_endpoint(*self._place)
             return _Moved(f"table {self._table}: another store serves it now")
         return error_of(reply, self._name)
 

@@ -186,10 +186,8 @@ class AppenderDriver:
             self._owner.failed(error)
 
     async def _attach_once(self) -> None:
-        endpoint = await self._session.endpoint(self.name, self.segment)
-        self.appender.token = await self._session.controller.token(self.name)
-        connection = await self._session.connections.to(endpoint, APPENDS)
-        # Each await above lets `release` in.
+        connection, self.appender.token = await self._session.connect(self.name, self.segment, APPENDS)
+        # The await above lets `release` in.
         if self._released:
             return
         sink = _ReplySink(self, connection)
@@ -320,11 +318,12 @@ class AppenderDriver:
 class _ReplySink:
     """An appender's registration on one connection: replies on an earlier connection are ignored."""
 
-    __slots__ = ("_connection", "_driver")
+    __slots__ = ("_connection", "_driver", "place")
 
     def __init__(self, driver: AppenderDriver, connection: Connection) -> None:
         self._driver = driver
         self._connection = connection
+        self.place = driver.name, driver.segment
 
     def reply(self, command: Any) -> bool:
         return self._driver.on_reply(command, self._connection)

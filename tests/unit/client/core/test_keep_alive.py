@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sarit.client.core.connection import Connection
+from sarit.client.limits import ASK_OWNER_AFTER_CHECKS, CHECKS_PER_KEEP_ALIVE
 from sarit.core.limits import DEAD_AFTER_KEEP_ALIVES
 from sarit.wire import commands as c
 
@@ -19,8 +20,10 @@ class Transport:
         self.waiting = 0
         self.full = False
         self.aborted = False
+        self.echoes = 0
 
     def write(self, data: bytes) -> None:
+        self.echoes += data == c.encode(c.KeepAlive())
         if self.full:
             self.waiting += len(data)
 
@@ -66,10 +69,16 @@ def arrive(connection: Connection, data: bytes) -> None:
         data = data[count:]
 
 
+def check(connection: Connection) -> None:
+    connection._tick.cancel()
+    connection._keep_alive()
+
+
 def tick(connection: Connection, times: int = 1) -> None:
-    for _ in range(times):
-        connection._tick.cancel()
-        connection._keep_alive()
+    """Let whole intervals pass."""
+    for _ in range(times * CHECKS_PER_KEEP_ALIVE):
+        if not connection.closed:
+            check(connection)
 
 
 @on_connection
@@ -130,3 +139,36 @@ def test_store_that_takes_nothing_aborts_the_connection(transport, connection) -
             connection.send([b"x" * 1000])
             tick(connection)
     assert connection.closed
+
+
+@on_connection
+def test_store_that_does_not_answer_is_reported_less_and_less_often(transport, connection) -> None:
+    """Who waited for a store that stood still learned of its containers' move after 30 to 40 s alone."""
+    reports: list[int] = []
+    echoes = transport.echoes
+    for _ in range(3 * CHECKS_PER_KEEP_ALIVE // 2):  # nobody waits
+        check(connection)
+    assert transport.echoes - echoes == 1
+    connection.on_unanswered = lambda _: reports.append(number)
+    request = connection.expect(Waiter())
+    arrive(connection, HELLO)
+    check(connection)
+    echoes = transport.echoes
+    for number in range(1, 3 * CHECKS_PER_KEEP_ALIVE):
+        check(connection)
+        if number == ASK_OWNER_AFTER_CHECKS - 1:
+            assert transport.echoes - echoes >= 1  # it was asked before
+    assert reports == [4, 6, 8, 10, 13, 17, 22]
+    arrive(connection, HELLO)  # any byte ends the silence
+    reports.clear()
+    for _ in range(ASK_OWNER_AFTER_CHECKS):
+        check(connection)
+    assert not reports
+    check(connection)
+    assert len(reports) == 1
+    connection.forget(request)
+
+
+class Waiter:
+    def lost(self, error: Exception) -> None:
+        """Nobody waits for it."""

@@ -25,26 +25,18 @@ class Store:
         self.script = list(script)
         self.requests = []
         self.background = background()
-        self.connections = self
-        self.controller = self
         self.forgotten = 0
 
     def backoff(self):
         return Backoff(real_env(), RetryPolicy(0.2))
 
-    async def endpoint(self, stream, segment):
-        return "host", 1
-
-    async def token(self, stream):
-        return ""
-
-    async def to(self, endpoint, purpose):
-        return self
+    async def connect(self, stream, segment, purpose):
+        return self, ""
 
     def forget_endpoint(self, stream, segment):
         self.forgotten += 1
 
-    async def ask(self, make):
+    async def ask(self, make, place):
         await asyncio.sleep(0)
         request = make(1)
         items = request.entries if isinstance(request, wire.UpdateTableEntries) else request.keys
