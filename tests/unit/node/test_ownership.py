@@ -244,14 +244,14 @@ def test_running_original_watches_without_deleting(tmp_path, monkeypatch):
     guarded, clock, _ = running(original, storage)
     start(copy(original, tmp_path / "copy"), storage)
 
-    async def watched():
+    async def go():
         met = asyncio.Event()
         clock.now += 1
         guarded.guard(own_token(real_env().files, str(original)), met.set)
         await met.wait()
         await guarded.close()
 
-    ON_A_LOOP.run(watched())
+    ON_A_LOOP.run(go())
 
 
 def test_copy_of_directory_without_tokens_is_refused(tmp_path, storage):
