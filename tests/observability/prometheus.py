@@ -45,6 +45,7 @@ def fast_rules() -> str:
     rules["groups"][0]["interval"] = "1s"
     for rule in rules["groups"][0]["rules"]:
         rule["expr"] = re.sub(r"\[(\d+)([sm])\]", _shrunk, rule["expr"])
+        rule["expr"] = re.sub(r"\d+ \* 3600", str(MIN_WINDOW_SECONDS), rule["expr"])  # of an age
         if "for" in rule:
             rule["for"] = "3s"
     return yaml.safe_dump(rules)

@@ -1,4 +1,4 @@
-"""More alerts under a real Prometheus, each by the fault that it is for: restarts, a full disk, lag, transactions."""
+"""More alerts under a real Prometheus, each by its fault: restarts, a full disk, lag, transactions, backups."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import sarit
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.nodes import RunningNode, consecutive_ports
 from tests.observability.prometheus import MISSING, PROMETHEUS, Prometheus
+from tests.test_backup import run
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)]
 
@@ -73,3 +74,22 @@ def test_alerts_fire_by_what_clients_leave_undone(tmp_path):
                 assert time.monotonic() < end
                 writer.write_many([b"y" * 10_000] * 200)
                 time.sleep(0.2)
+
+
+def test_alerts_fire_by_backups(tmp_path):
+    place, data = tmp_path / "backups", tmp_path / "data"
+    with (
+        RunningNode(data, "--http-port", "0") as node,
+        Prometheus(tmp_path / "prometheus", [node.http]) as prometheus,
+    ):
+        run("backup", "create", place, "--data-dir", data)
+        prometheus.until_firing("SaritBackupOld")
+        assert "SaritBackupFailed" not in prometheus.firing()
+        (place / "backup" / "running").write_text('{"what": "prune"}')  # a prune that was killed
+        run("backup", "create", place, "--data-dir", data, code=1)
+        prometheus.until_firing("SaritBackupFailed")
+        (place / "backup" / "running").unlink()
+        run("backup", "create", place, "--data-dir", data)
+        prometheus.until(
+            lambda: not {"SaritBackupOld", "SaritBackupFailed"} & prometheus.firing(), "it ends with a backup"
+        )

@@ -45,6 +45,16 @@ def test_rule_says_what_is_wrong_and_what_to_do(rule):
     assert set(rule["annotations"]) == {"summary", "action"}
 
 
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_counts_are_shown_as_whole_numbers(rule):
+    """`increase` extrapolates, so that four containers were 4.137."""
+    shown = re.findall(r"\{\{ \$value([^}]*)\}\}(?! per second)", rule["annotations"]["summary"])
+    counts = [how for how in shown if not re.search("Duration|Percentage|1024|per second", how)]
+    assert all(how == ' | printf "%.0f" ' for how in counts)
+    if counts:
+        assert rule["expr"].count("increase(") == rule["expr"].count("ceil(increase(")
+
+
 def test_each_rule_has_a_test_that_fires_and_one_that_does_not():
     tests = yaml.safe_load((DEPLOY / "rules_test.yml").read_text())["tests"]
     assert sorted(test["name"] for test in tests) == sorted(

@@ -91,6 +91,9 @@ def _writes_and_reads(counted: StoreStatistics) -> Iterator[Sample]:
     yield "sarit_damage_found_total", _NONE, counted.damage_found
     yield "sarit_recovery_seconds", _NONE, counted.recovery_seconds
     yield "sarit_recovery_failures_total", _NONE, counted.recovery_failures
+    yield "sarit_backups_failed_total", _NONE, counted.backups_failed
+    yield "sarit_backup_last_complete_timestamp_seconds", _NONE, counted.backup_completed_ms / 1000
+    yield "sarit_backup_last_failure_timestamp_seconds", _NONE, counted.backup_failed_ms / 1000
 
 
 def quota_samples(quotas: TenantQuotas) -> Iterator[Sample]:

@@ -140,6 +140,11 @@ SECTIONS: Final = {
         _histogram("sarit_recovery_seconds", "Opening a container: fence the log, read the index, replay"),
         _counter("sarit_recovery_failures_total", "Attempts to open a container that failed and are repeated"),
     ),
+    "Backups": (
+        _counter("sarit_backups_failed_total", "Attempts of a backup that ended before they were complete"),
+        _gauge("sarit_backup_last_complete_timestamp_seconds", "When a backup was complete, since 1970; 0: none yet"),
+        _gauge("sarit_backup_last_failure_timestamp_seconds", "When an attempt failed, since 1970; 0: none yet"),
+    ),
     "The log on BookKeeper": (
         _counter("sarit_bookkeeper_entries_total", "Entries that were sent"),
         _counter("sarit_bookkeeper_entry_bytes_total", "Bytes in these entries"),

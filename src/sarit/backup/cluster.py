@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.backup.indexes import SlateIndexes, SqliteIndexes
 from sarit.backup.limits import COPY_CACHE_BYTES
 from sarit.backup.moment import check_whole
-from sarit.backup.node_connection import TryAgain
-from sarit.core.errors import Invalid, SaritError, Unavailable
+from sarit.backup.node_connection import Refused, TryAgain
+from sarit.core.errors import Invalid, SaritError
 from sarit.node.cluster_status import view_cluster
 from sarit.node.indexes import open_shared_indexes
 from sarit.node.remote_adapter import FixedRouter, StoreConnections
@@ -68,10 +68,10 @@ class RemoteStore:
         except (SaritError, OSError) as error:
             raise TryAgain(f"{name}: {error}") from error
         if not isinstance(reply, wire.BackupStepDone):
-            raise Unavailable(f"{name} takes no part in backups: {reply}")
+            raise Refused(f"{name} takes no part in backups: {reply}")
         found: dict[str, Any] = json.loads(reply.answer)
         if "error" in found:
-            raise (TryAgain if found.get("again") else Unavailable)(f"{name} ended the backup: {found['error']}")
+            raise (TryAgain if found.get("again") else Refused)(f"{name} ended the backup: {found['error']}")
         return found
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@
 4. The manifest is written.  Only now the backup exists.
 
 A backup that is killed leaves objects that no manifest names: the next one finds them and copies the rest.  So does
-the next attempt, when a store has ended or a container has moved in between.
+the next attempt, when a store has ended, a container has moved or storage was away in between.
 """
 
 from __future__ import annotations
@@ -16,14 +16,22 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sarit.backup.index_copy import check_chunk, chunks_of, length_of
 from sarit.backup.indexes import path_of_copy, remove_copies
-from sarit.backup.limits import ATTEMPT_PAUSE_SECONDS, ATTEMPTS, INDEX_PART_BYTES
+from sarit.backup.limits import (
+    ATTEMPT_PAUSE_SECONDS,
+    ATTEMPTS,
+    BACKUP_WAIT_SECONDS,
+    INDEX_PART_BYTES,
+    MAX_ATTEMPT_PAUSE_SECONDS,
+    MAX_DOUBLINGS,
+)
 from sarit.backup.manifest import ContainerBackup, Manifest, Piece, digest_of
 from sarit.backup.moment import Stores
-from sarit.backup.node_connection import TryAgain
+from sarit.backup.node_connection import Refused
 from sarit.backup.pacing import Pacer, for_each
 from sarit.backup.place import open_place, url_of
 from sarit.backup.source import describe_node
@@ -45,14 +53,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.backup")
 
 
-async def create(env: Env, directory: str, place_name: str, rate: int, progress: Progress) -> Manifest:
-    """Back up the node that runs on `directory`; `rate` in bytes per second, 0 for no limit.
+async def create(
+    env: Env, directory: str, place_name: str, rate: int, progress: Progress, wait: float = BACKUP_WAIT_SECONDS
+) -> Manifest:
+    """Back up the node that runs on `directory`; `rate` in bytes per second, 0: no limit; `wait`: see `_keep_trying`.
 
     Raises Invalid (source or place cannot be used), Corrupt (a chunk of the node is damaged: its name), Unavailable."""
-    return await create_from(env, describe_node(env, directory), place_name, rate, progress)
+    return await create_from(env, describe_node(env, directory), place_name, rate, progress, wait)
 
 
-async def create_from(env: Env, source: Source, place_name: str, rate: int, progress: Progress) -> Manifest:
+async def create_from(
+    env: Env, source: Source, place_name: str, rate: int, progress: Progress, wait: float = BACKUP_WAIT_SECONDS
+) -> Manifest:
     """As `create`, of a node or a cluster."""
     if url_of(place_name) in source.places or any(
         f"{url_of(place_name)}/".startswith(f"{each}/") for each in source.places
@@ -60,15 +72,33 @@ async def create_from(env: Env, source: Source, place_name: str, rate: int, prog
         raise Invalid(f"{place_name} is part of the node: a backup must be elsewhere, best on another machine")
     async with AsyncExitStack() as closing:
         backup = _Backup(env, source, place_name, rate, progress, closing)
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return await backup.attempt()
-            except TryAgain as error:
-                if attempt == ATTEMPTS:
-                    raise Unavailable(f"{error} (tried {attempt} times)") from error
-                _log.warning("the backup begins again with another moment (attempt %d): %s", attempt + 1, error)
-                await asyncio.sleep(ATTEMPT_PAUSE_SECONDS * attempt)
-    raise AssertionError("the last attempt returns or raises")
+        return await _keep_trying(env, backup, wait)
+
+
+async def _keep_trying(env: Env, backup: _Backup, wait: float) -> Manifest:
+    """Make attempts with growing pauses, ATTEMPTS at least, until `wait` seconds have passed since the first failure.
+
+    Raises Refused (somebody has to do something first), Unavailable (the last failure)."""
+    first_failure: float | None = None
+    for attempt in count(1):
+        try:
+            return await backup.attempt()
+        except Refused:
+            raise
+        except Unavailable as error:
+            now = env.clock.monotonic()
+            first_failure = now if first_failure is None else first_failure
+            left = first_failure + wait - now
+            if attempt >= ATTEMPTS and left <= 0:
+                raise Unavailable(f"{error} (tried {attempt} times in {now - first_failure:.0f} s)") from error
+            pause = min(ATTEMPT_PAUSE_SECONDS * 2 ** min(attempt - 1, MAX_DOUBLINGS), MAX_ATTEMPT_PAUSE_SECONDS)
+            if attempt >= ATTEMPTS:
+                pause = min(pause, left)
+            _log.warning(
+                "the backup begins again with another moment in %.0f s (attempt %d): %s", pause, attempt + 1, error
+            )
+            await asyncio.sleep(pause)
+    raise AssertionError("an attempt returns or raises")
 
 
 class _Backup:
@@ -86,10 +116,12 @@ class _Backup:
         self._opened: tuple[Place, Indexes, _Copier] | None = None
 
     async def attempt(self) -> Manifest:
-        """One attempt.  Raises as `create`, and TryAgain."""
+        """Make one attempt.  Raises as `create`, and Refused."""
         stores = Stores(await self._source.connect(), self._source.containers)
         try:
-            return await stores.while_kept(self._work(stores))
+            manifest = await stores.while_kept(self._work(stores))
+            await stores.completed()
+            return manifest
         finally:
             await stores.close()
 

@@ -13,7 +13,12 @@ SQLITE_PAGES_PER_STEP: Final = 2048
 DIGEST_BYTES: Final = 20
 MAX_MANIFEST_BYTES: Final = 1024 * MIB
 EXTENTS_PER_PAGE: Final = 5000
-ATTEMPTS: Final = 5  # of one backup, when a store ends or a container moves meanwhile
-ATTEMPT_PAUSE_SECONDS: Final = 1.0  # before the second one; a second longer each time
+# Attempts of one backup, at least, when a store ends, a container moves or storage is away meanwhile; the pause before
+# the second one, which is doubled each time up to a bound; and for how long it goes on unless --wait says otherwise.
+ATTEMPTS: Final = 5
+ATTEMPT_PAUSE_SECONDS: Final = 1.0
+MAX_DOUBLINGS: Final = 10
+MAX_ATTEMPT_PAUSE_SECONDS: Final = 30.0
+BACKUP_WAIT_SECONDS: Final = 600.0
 INDEX_ROWS_PER_COMMIT: Final = 2000  # of an index that is copied record by record
 COPY_CACHE_BYTES: Final = 0  # each block of an index on an object store is read once

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.backup.node_connection import TryAgain
-from sarit.core.errors import Corrupt
+from sarit.core.errors import Corrupt, Unavailable
 from sarit.env.background import gather
 from sarit.node.limits import BACKUP_SIGN_SECONDS
 from sarit.store.limits import BACKUP_ARRIVAL_SECONDS, BACKUP_COMMIT_SECONDS, BACKUP_HOLD_SECONDS, BACKUP_IDLE_SECONDS
@@ -81,6 +81,11 @@ class Stores:
     async def read(self, number: int) -> None:
         """The index of a container was read, or its moment is kept otherwise."""
         await self._owner[number].ask(BACKUP_IDLE_SECONDS, read=number)
+
+    async def completed(self) -> None:
+        """Tell all stores that the backup is complete, for their metrics; earlier versions do not know this step."""
+        with suppress(Unavailable):
+            await self._all(BACKUP_IDLE_SECONDS, complete=True)
 
     async def while_kept(self, work: Coroutine[Any, Any, T]) -> T:
         """Do `work` while all stores take part.  Raises Unavailable (one does not any more), and what it raises."""

@@ -23,6 +23,10 @@ class TryAgain(Unavailable):
     """This attempt has failed; another one may succeed."""
 
 
+class Refused(Unavailable):
+    """This attempt has failed, and so would others until somebody has done something."""
+
+
 class NodeConnection:
     """An open connection to one store, which keeps its chunks until `close`."""
 
@@ -48,7 +52,7 @@ class NodeConnection:
         return connection
 
     async def ask(self, timeout_seconds: float, **message: object) -> dict[str, Any]:
-        """One step and its answer.  Raises TryAgain, Unavailable."""
+        """Ask for one step; its answer.  Raises TryAgain, Refused."""
         async with self._asking:
             try:
                 async with asyncio.timeout(timeout_seconds):
@@ -61,7 +65,7 @@ class NodeConnection:
             except (OSError, ValueError) as error:
                 raise TryAgain(f"the node ended the backup: {error}") from None
         if "error" in found:
-            raise (TryAgain if found.get("again") else Unavailable)(f"the node ended the backup: {found['error']}")
+            raise (TryAgain if found.get("again") else Refused)(f"the node ended the backup: {found['error']}")
         return found
 
     async def close(self) -> None:

@@ -31,6 +31,7 @@ from sarit.backup.manifest import (
     manifest_number,
     piece_of,
 )
+from sarit.backup.node_connection import Refused
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
 from sarit.storage.open import check_storage_url, open_storage
 
@@ -107,13 +108,13 @@ class Place:
     async def lock(self, what: str, *, force: bool = False) -> None:
         """Become who changes the place.  `what`: backup or prune.
 
-        Raises Unavailable: somebody else does.  `force`: it is known to be dead."""
+        Raises Refused: somebody else does.  `force`: it is known to be dead."""
         try:
             await self._storage.write(RUNNING, [encode({"what": what})])
         except Exists:
             found = str(decode(await self._content(RUNNING), RUNNING)["what"])
             if not force and (found, what) != ("backup", "backup"):
-                raise Unavailable(
+                raise Refused(
                     f"a {found} of {self.name} runs, or was killed: wait for its end; if there is none, "
                     "give --force to `sarit backup prune`"
                 ) from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sarit.backup.limits import BACKUP_WAIT_SECONDS
 from sarit.cli.option_types import CLUSTER_URL, STORAGE_URL, Memory, Name
 from sarit.cli.options import Commands, count_of, format_option, show
 from sarit.cli.process_options import zookeeper_option
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _DAMAGED, _FAILED = 1, 2
+_MAX_WAIT_SECONDS = 48 * 3600.0
 _MS_PER_SECOND = 1000
 
 _place_argument = click.argument("place", metavar="BACKUP")
@@ -75,10 +77,19 @@ def backup() -> None:
 @_machine_option
 @_work_option
 @_rate_option
+@click.option(
+    "--wait",
+    type=click.FloatRange(0, _MAX_WAIT_SECONDS),
+    default=BACKUP_WAIT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to keep trying while stores, ZooKeeper or storage are away.",
+)
 @format_option
 def create(
-    place: str, data_dir: Path | None, cluster: str | None, machine: str, work: Path, rate: int, output: str
-) -> None:
+    place: str, data_dir: Path | None, cluster: str | None, machine: str, work: Path, rate: int, wait: float,
+    output: str,
+) -> None:  # fmt: skip
     """Back up the node that runs on a data directory, or a cluster, as of one moment.
 
     Chunks that BACKUP has already are not copied again.  A backup that was interrupted is not listed; the next one goes
@@ -94,12 +105,12 @@ def create(
 
     async def back_up(env: Env, bar: Bar) -> Manifest:
         if path is not None:
-            return await make(env, path, place, rate, bar)
+            return await make(env, path, place, rate, bar, wait)
         from sarit.backup.cluster import describe_cluster
         from sarit.node.cluster_settings import parse_cluster
 
         source = await describe_cluster(env, parse_cluster(str(cluster)), machine, folder, _advice_on_tls())
-        return await create_from(env, source, place, rate, bar)
+        return await create_from(env, source, place, rate, bar, wait)
 
     manifest = _run(back_up, "no backup was made; the same command goes on with what was copied")
     seconds = _monotonic() - began

@@ -11,6 +11,7 @@ store, step by step, and goes on to a step when all stores have answered the one
     commit    a container's index shows its snapshot; in a cluster, this store owned the container at the hold
     read      the index was read: that flusher may go on
     copying   again and again: the backup still needs the chunks
+    complete  the backup is whole: for the metrics of this store
 
 *Why the snapshots are of one moment.*  Take an operation whose client had seen another one acknowledged, here or in
 another store.  The first store acknowledged that before its hold, or after its release.  Before: its snapshot has it.
@@ -107,7 +108,7 @@ class BackupSession:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # fails with what ended it
         self._held_at: float | None = None  # while it stands still
         self._expiry: asyncio.TimerHandle | None = None
-        self._prepared = self._released = False
+        self._prepared = self._released = self._complete = False
         self._left = set(self._by_number)  # whose indexes are to be read yet
         self._busy = 0  # steps that are being answered
         self._last_message = began = self._clock.monotonic()
@@ -119,6 +120,7 @@ class BackupSession:
             "commit": self._commit,
             "read": self._read,
             "copying": self._copying,
+            "complete": self._note_complete,
         }
         for each in self._opened:
             each.flusher.garbage.hold = self._hold
@@ -157,6 +159,9 @@ class BackupSession:
         if self._ended is not None:
             return self._ended
         self._ended = BackupEnded(reason, again=again)
+        if not self._complete:
+            self._store.statistics.backups_failed += 1
+            self._store.statistics.backup_failed_ms = self._clock.wall_ms()
         if not self.over.done():
             self.over.set_exception(self._ended)
             self.over.exception()  # nobody need wait for it
@@ -225,6 +230,11 @@ class BackupSession:
         self._check()
         return {"copying": True}
 
+    async def _note_complete(self, _: Any) -> dict[str, Any]:
+        self._complete = True
+        self._store.statistics.backup_completed_ms = self._clock.wall_ms()
+        return {"complete": True}
+
     # -- what ends it -------------------------------------------------------------------------
 
     def _require(self) -> None:
@@ -251,7 +261,7 @@ class BackupSession:
 
     def _check(self) -> None:
         """Raises BackupEnded when the backup cannot go on."""
-        reason, again = self._hold.ended, False
+        reason, again = self._hold.ended, True  # storage that takes no chunk may be back later
         if self._store.budget.disk_full:
             reason = "the disk of the node is nearly full"
         elif self._clock.monotonic() > self._end_at:

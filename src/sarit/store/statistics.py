@@ -56,6 +56,9 @@ class StoreStatistics:
         "append_sampling",
         "append_seconds",
         "appends",
+        "backup_completed_ms",
+        "backup_failed_ms",
+        "backups_failed",
         "cache_block_hits",
         "cache_block_misses",
         "checkpoint_seconds",
@@ -110,6 +113,8 @@ class StoreStatistics:
         self.recovery_failures = 0
         self.replayed_frames = self.replayed_bytes = 0  # by containers that were opened
         self.scrubbed_bytes = self.damage_found = 0
+        self.backups_failed = 0
+        self.backup_completed_ms = self.backup_failed_ms = 0  # the last one, since 1970; 0: none since the start
 
     def observe_append(self, seconds: float) -> None:
         """An append that was measured is acknowledged, and is not in `appends` yet."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sarit.backup import create
 from sarit.backup.create import create_from
-from sarit.backup.node_connection import TryAgain
+from sarit.backup.node_connection import Refused, TryAgain
 from sarit.backup.place import open_place
 from sarit.core.errors import Unavailable
 from sarit.env.real import real_env
@@ -46,14 +48,14 @@ class Snapshot:
     async def copy(self, target, progress):
         _write(target)
         if self._fails:
-            raise Unavailable("no answer")
+            raise Refused("no answer")
 
     async def close(self):
         self.closed = True
 
 
 class Source:
-    """An installation, the copy of whose index `fails` fails."""
+    """An installation, the copy of whose index `fails` fails, with an error that nobody repeats."""
 
     node = "n" * 32
     containers = CONTAINERS
@@ -103,20 +105,78 @@ def test_backup_that_finds_a_prune_in_its_place_ends_every_snapshot(tmp_path):
     asyncio.run(main())
 
 
-def test_backup_whose_stores_cannot_be_reached_says_so_at_each_attempt(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(create, "ATTEMPT_PAUSE_SECONDS", 0)
+class Clock:
+    """A clock that pauses move, and nothing else."""
+
+    def __init__(self, clock):
+        self.now = 0.0
+        self.pauses = []
+        self.wall_ms = clock.wall_ms
+
+    def monotonic(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+# It was five attempts in half a minute, and one where storage or ZooKeeper was away.
+@pytest.mark.parametrize("error", [TryAgain("the store is away"), Unavailable("the store is away")])
+@pytest.mark.parametrize(("wait", "pauses"), [
+    (0, [1, 2, 4, 8]), (100, [1, 2, 4, 8, 16, 30, 30, 9]),
+])  # fmt: skip
+def test_backup_keeps_trying_with_growing_pauses(tmp_path, monkeypatch, caplog, error, wait, pauses):
+    env = real_env()
+    clock = Clock(env.clock)
+    monkeypatch.setattr(create, "asyncio", SimpleNamespace(sleep=clock.sleep))
 
     async def away():
-        raise TryAgain("the store is away")
+        raise error
 
     async def main():
         source = Source(tmp_path, fails=None)
         source.connect = away
-        with pytest.raises(Unavailable, match=r"the store is away \(tried 5 times\)"):
-            await create_from(real_env(), source, f"{tmp_path}/place", 0, Silent())
+        tried = len(pauses) + 1
+        with pytest.raises(Unavailable, match=rf"the store is away \(tried {tried} times in {sum(pauses)} s\)"):
+            await create_from(replace(env, clock=clock), source, f"{tmp_path}/place", 0, Silent(), wait)
 
     asyncio.run(main())
+    assert clock.pauses == pauses
     assert [record.getMessage() for record in caplog.records] == [
-        f"the backup begins again with another moment (attempt {number}): the store is away" for number in range(2, 6)
+        f"the backup begins again with another moment in {pause} s (attempt {number}): the store is away"
+        for number, pause in enumerate(pauses, 2)
     ]
     assert not (tmp_path / "place").exists()
+
+
+def test_backup_goes_on_when_storage_is_back_and_tells_the_stores_that_it_is_complete(tmp_path, monkeypatch):
+    env = real_env()
+    clock, asked = Clock(env.clock), []
+    monkeypatch.setattr(create, "asyncio", SimpleNamespace(sleep=clock.sleep))
+    outages = [Unavailable("S3 answers 503") for _ in range(12)]
+
+    async def moment(self, stores):
+        if outages:
+            raise outages.pop()
+        return "manifest"
+
+    class Told(Store):
+        async def ask(self, timeout_seconds, **message):
+            asked.append(message)
+            return await super().ask(timeout_seconds, **message)
+
+    async def connect():
+        return [Told()]
+
+    async def main():
+        monkeypatch.setattr(create._Backup, "_work", moment)
+        source = Source(tmp_path, fails=None)
+        source.connect = connect
+        found = await create_from(replace(env, clock=clock), source, f"{tmp_path}/place", 0, Silent())
+        assert found == "manifest"
+
+    asyncio.run(main())
+    assert len(clock.pauses) == 12
+    assert asked[-1] == {"complete": True}
+    assert asked.count({"complete": True}) == 1

@@ -214,6 +214,15 @@ def test_session_ends_when_it_is_silent_and_admits_the_next_one():
         with pytest.raises(BackupEnded, match="after it was prepared"):
             await backups.begin({"backup": 2}).answer({"hold": True})
         backups.stop()
+        counted = stores[0].statistics
+        assert (counted.backups_failed, counted.backup_completed_ms) == (2, 0)
+        failed_ms = counted.backup_failed_ms
+        assert failed_ms > 0
+        session = backups.begin({"backup": 2})
+        assert await session.answer({"complete": True}) == {"complete": True}
+        session.end("the connection is closed", again=False)
+        assert (counted.backups_failed, counted.backup_failed_ms) == (2, failed_ms)
+        assert counted.backup_completed_ms > 0
         for store in stores:
             await store.stop()
 
