@@ -126,6 +126,14 @@ def test_storage_is_written_read_listed_and_deleted(tmp_path):
     assert (found["long-term storage"]["level"], code) == ("FAIL", 1)
 
 
+def test_options_of_a_node_examine_a_node_also_with_a_cluster_in_the_environment(tmp_path):
+    environ = {"SARIT_CLUSTER": "zookeeper://127.0.0.1:1/test"}
+    # It was: no such option '--data-dir'.
+    found, _ = doctor("--data-dir", tmp_path / "data", env=environ)
+    assert "cluster" not in found
+    assert "disk sync" in found
+
+
 def test_cluster_without_zookeeper_fails_with_advice():
     (port,) = consecutive_ports(1)
     found, code = doctor("--for", "store", "--cluster", f"zookeeper://127.0.0.1:{port}/test", "--port", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -10,6 +11,8 @@ from contextlib import suppress
 import pytest
 
 import sarit
+from sarit.backup.place import open_place
+from sarit.env.real import real_env
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.nodes import RunningNode, consecutive_ports
 from tests.observability.prometheus import MISSING, PROMETHEUS, Prometheus
@@ -76,6 +79,13 @@ def test_alerts_fire_by_what_clients_leave_undone(tmp_path):
                 time.sleep(0.2)
 
 
+async def _leave_a_prune(place):
+    """Leave what a prune that was killed leaves."""
+    found = await open_place(real_env(), str(place))
+    await found.lock("prune")
+    await found.close()
+
+
 def test_alerts_fire_by_backups(tmp_path):
     place, data = tmp_path / "backups", tmp_path / "data"
     with (
@@ -85,10 +95,10 @@ def test_alerts_fire_by_backups(tmp_path):
         run("backup", "create", place, "--data-dir", data)
         prometheus.until_firing("SaritBackupOld")
         assert "SaritBackupFailed" not in prometheus.firing()
-        (place / "backup" / "running").write_text('{"what": "prune"}')  # a prune that was killed
+        asyncio.run(_leave_a_prune(place))
         run("backup", "create", place, "--data-dir", data, code=1)
         prometheus.until_firing("SaritBackupFailed")
-        (place / "backup" / "running").unlink()
+        run("backup", "prune", place, "--keep", 1, "--force")
         run("backup", "create", place, "--data-dir", data)
         prometheus.until(
             lambda: not {"SaritBackupOld", "SaritBackupFailed"} & prometheus.firing(), "it ends with a backup"

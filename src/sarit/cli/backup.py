@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sarit.backup.limits import BACKUP_WAIT_SECONDS
+from sarit.backup.limits import BACKUP_WAIT_SECONDS, MAX_BACKUP_WAIT_SECONDS
 from sarit.cli.option_types import CLUSTER_URL, STORAGE_URL, Memory, Name
 from sarit.cli.options import Commands, count_of, format_option, show
 from sarit.cli.process_options import zookeeper_option
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _DAMAGED, _FAILED = 1, 2
-_MAX_WAIT_SECONDS = 48 * 3600.0
 _MS_PER_SECOND = 1000
 
 _place_argument = click.argument("place", metavar="BACKUP")
@@ -79,7 +78,7 @@ def backup() -> None:
 @_rate_option
 @click.option(
     "--wait",
-    type=click.FloatRange(0, _MAX_WAIT_SECONDS),
+    type=click.FloatRange(0, MAX_BACKUP_WAIT_SECONDS),
     default=BACKUP_WAIT_SECONDS,
     show_default=True,
     metavar="SECONDS",

@@ -73,7 +73,7 @@ def show(command: str | None, as_json: bool, options: tuple[str, ...]) -> None:
     """
     if options and options[0] in PROCESSES:
         raise click.UsageError(f"name the command by an option: --for {options[0]}")
-    name = command or meant_commands(named_file(options))[0]
+    name = command or meant_command(options)
     ctx = parse(name, list(options), required=False)
     rows = effective(ctx, os.environ)
     if as_json:
@@ -115,6 +115,19 @@ def meant_commands(file: ConfigFile) -> list[str]:
     if has_cluster:
         tables += ["store", "controller"]
     return [name for name in PROCESSES if name in tables] or ["standalone"]
+
+
+def meant_command(options: tuple[str, ...]) -> str:
+    """Return the first command that the usual file and the variables mean and that has the options given.
+
+    An operator of a cluster has SARIT_CLUSTER set and examines a node, too: --data-dir is of a node alone."""
+    meant = meant_commands(named_file(options))
+    given = {option.partition("=")[0] for option in options if option.startswith("--")}
+    commands = configured_commands()
+    for name in (*meant, *(other for other in PROCESSES if other not in meant)):
+        if given <= {option for param in commands[name].params for option in (*param.opts, *param.secondary_opts)}:
+            return name
+    return meant[0]
 
 
 def parse(name: str, args: list[str], *, required: bool) -> click.Context:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sarit.cli.config import for_option, meant_commands, named_file, parse
+from sarit.cli.config import for_option, meant_command, parse
 from sarit.cli.options import http_port_of
 from sarit.cli.process_options import log_in_at_zookeeper
 from sarit.cli.security_options import security_of
@@ -33,7 +33,9 @@ def doctor(command: str | None, as_json: bool, options: tuple[str, ...]) -> None
     OPTIONS are those of the process, as --data-dir DIR or --config FILE; its variables count, too.  Each line is OK,
     WARN or FAIL, and says what to do.  Ends with code 1 if one is FAIL.  Writes at most probes, which it deletes.
     """
-    name = command or meant_commands(named_file(options))[0]
+    name = command or meant_command(options)
+    if command is None and os.environ.get("SARIT_CLUSTER"):
+        click.echo(f"sarit: SARIT_CLUSTER is set, examined for `sarit {name}`: --for names another process", err=True)
     ctx = parse(name, list(options), required=True)
     log_in_at_zookeeper(ctx.params["zookeeper_auth"])
     plan = _plan_of_node(ctx.params) if name == "standalone" else _plan_of_cluster(name, ctx.params)

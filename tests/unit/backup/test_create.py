@@ -150,7 +150,7 @@ def test_backup_keeps_trying_with_growing_pauses(tmp_path, monkeypatch, caplog, 
     assert not (tmp_path / "place").exists()
 
 
-def test_backup_goes_on_when_storage_is_back_and_tells_the_stores_that_it_is_complete(tmp_path, monkeypatch):
+def test_backup_goes_on_when_storage_is_back_and_notifies_the_stores(tmp_path, monkeypatch):
     env = real_env()
     clock, asked = Clock(env.clock), []
     monkeypatch.setattr(create, "asyncio", SimpleNamespace(sleep=clock.sleep))
@@ -161,13 +161,13 @@ def test_backup_goes_on_when_storage_is_back_and_tells_the_stores_that_it_is_com
             raise outages.pop()
         return "manifest"
 
-    class Told(Store):
+    class Notified(Store):
         async def ask(self, timeout_seconds, **message):
             asked.append(message)
             return await super().ask(timeout_seconds, **message)
 
     async def connect():
-        return [Told()]
+        return [Notified()]
 
     async def main():
         monkeypatch.setattr(create._Backup, "_work", moment)
