@@ -9,11 +9,11 @@ A get of several keys reads from one snapshot, all of them at the same time, GET
 Warnings.  (1) With the settings of the library a commit stalls for seconds now and then, and an idle database polls the
 store every second: `_SETTINGS` says what is different and why.  (2) The library retries for minutes while the store is
 away, so calls have time limits of their own.  After a failed commit the handle is dead, as SQLite's is: the commit may
-still take effect until the index is opened again, never after.  (3) Closing waits for the library's tasks, which wait
-for the store: it ends after INDEX_CLOSE_SECONDS, and what is left then is fenced by the next owner.  (4) An uncommitted
-write is visible to reads of this handle for the time of its flush.  (5) A put costs 50 us of the event loop, so a batch
-is built ROWS_PER_TURN at a time.  (6) A range delete reads the keys of its range and deletes each, a slice in every
-commit (`sweeps.py`).  (7) Never simulated; only `slate_snapshot.py` also imports `slatedb`.
+still take effect until the index is opened again, never after.  (3) The library's tasks end some requests after a
+close, which does not wait for them: writers wait for the next owner, who fences what is left.  (4) An uncommitted write
+is visible to reads of this handle for the time of its flush.  (5) A put costs 50 us of the event loop, so a batch is
+built ROWS_PER_TURN at a time.  (6) A range delete reads the keys of its range and deletes each, a slice in every commit
+(`sweeps.py`).  (7) Never simulated; only `slate_snapshot.py` also imports `slatedb`.
 """
 
 from __future__ import annotations
@@ -128,9 +128,11 @@ def map_error(error: Exception, doing: str) -> SaritError:
 class SlateIndex:
     """One container's index; made by `SlateIndexProvider.open`."""
 
-    def __init__(self, database: Any, place: str) -> None:
+    def __init__(self, database: Any, place: str, closing: set[asyncio.Task[None]] | None = None) -> None:
+        """`closing`: has the tasks of handles that were closed, until they end."""
         self._database = database
         self._place = place
+        self._shutdowns = set() if closing is None else closing
         self._failure: SaritError | None = None
         self._closed = False
         self._writing = asyncio.Lock()
@@ -175,17 +177,22 @@ class SlateIndex:
         await shielded(committing)
 
     async def close(self) -> None:
-        """See `Index`."""
+        """See `Index`.  Returns when the commit under way has ended; the library's requests go on after that."""
         if self._closed:
             return
         self._closed = True
         async with self._writing:
-            try:
-                async with asyncio.timeout(INDEX_CLOSE_SECONDS):
-                    # Nothing is flushed: what was committed is, and of a failed commit nobody knows.
-                    await self._database.shutdown_with_options(slatedb.CloseOptions(flush_type=None))
-            except (*ERRORS, TimeoutError) as error:
-                _log.info("index %s: closed without an answer of the store: %s", self._place, map_error(error, "close"))
+            task = asyncio.ensure_future(self._shut_down())
+            self._shutdowns.add(task)
+            task.add_done_callback(self._shutdowns.discard)
+
+    async def _shut_down(self) -> None:
+        try:
+            async with asyncio.timeout(INDEX_CLOSE_SECONDS):
+                # Nothing is flushed: what was committed is, and of a failed commit nobody knows.
+                await self._database.shutdown_with_options(slatedb.CloseOptions(flush_type=None))
+        except (*ERRORS, TimeoutError) as error:
+            _log.info("index %s: closed without an answer of the store: %s", self._place, map_error(error, "close"))
 
     async def _commit(self, batch: WriteBatch) -> None:
         # Commits are applied in the order in which they were made.
@@ -336,6 +343,7 @@ class SlateIndexProvider:
         self._cache_bytes = cache_bytes
         options = slatedb.MokaCacheOptions(max_capacity=cache_bytes, time_to_live=None, time_to_idle=None)
         self._cache = slatedb.DbCache.new_moka_cache(options)
+        self._closing: set[asyncio.Task[None]] = set()
         # One for all databases: it adds them up.
         self._recorder = slatedb.DefaultMetricsRecorder()
         if statistics is not None:
@@ -374,6 +382,9 @@ class SlateIndexProvider:
         builder.with_sst_block_size(slatedb.SstBlockSize.BLOCK64_KIB)
         builder.with_db_cache(self._cache, container)
         builder.with_metrics_recorder(self._recorder)
+        # Beside the opening, which changes no tables, and whose requests follow one another.
+        reading = asyncio.ensure_future(slatedb.AdminBuilder(path, self.objects).build().read_manifest(None))
+        reading.add_done_callback(ignore_outcome)
         try:
             async with asyncio.timeout(INDEX_REQUEST_SECONDS):
                 database = await builder.build()
@@ -381,17 +392,17 @@ class SlateIndexProvider:
             raise Unavailable(f"open the index {place}: no answer within {INDEX_REQUEST_SECONDS} s") from error
         except ERRORS as error:
             raise map_error(error, f"open the index {place}") from error
-        index = SlateIndex(database, place)
+        index = SlateIndex(database, place, self._closing)
         try:
             # What follows reads far and wide: recovery, and whoever was served by the earlier owner.
-            await self._warm(database, path, place)
+            await self._warm(database, reading, path, place)
             await index.load()
         except BaseException:
             await index.close()
             raise
         return index
 
-    async def _warm(self, database: Any, path: str, place: str) -> None:
+    async def _warm(self, database: Any, reading: asyncio.Future[Any], path: str, place: str) -> None:
         """Read into the cache what every search needs of each table, and the newest tables whole, many at a time."""
         slots = asyncio.Semaphore(_WARMED_AT_ONCE)
         everything = slatedb.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False)
@@ -403,7 +414,10 @@ class SlateIndexProvider:
 
         try:
             async with asyncio.timeout(INDEX_WARM_SECONDS):
-                manifest = await slatedb.AdminBuilder(path, self.objects).build().read_manifest(None)
+                try:
+                    manifest = await reading
+                except ERRORS:  # the database is new
+                    manifest = await slatedb.AdminBuilder(path, self.objects).build().read_manifest(None)
                 tables = [*manifest.l0, *(table for run in manifest.compacted for table in run.sst_views)]
                 left, work = self._cache_bytes // _WARMED_PARTS, []
                 for table in tables[:_MAX_WARMED]:
