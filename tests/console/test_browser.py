@@ -211,7 +211,7 @@ def test_all_is_done_by_keyboard(run) -> None:
 def test_a_payload_with_script_is_shown_as_text_and_does_not_run(run) -> None:
     async def test(world) -> None:
         name = "shop/hostile"
-        await world.client.create_stream(name, tags=["<b>tag</b>"])
+        await world.client.create_stream(name, tags=["<b>tag</b>", "pay\u202elap", "t" * 120])
         async with world.client.writer(name) as writer:
             for text in SCRIPTS:
                 writer.write(text, key=text[:20])
@@ -231,10 +231,16 @@ def test_a_payload_with_script_is_shown_as_text_and_does_not_run(run) -> None:
             await page.wait_for_selector(f"code:text-is('{SCRIPTS[0][:8]}')")
             await world.browser.open(page, f"streams/{name}/config")
             await page.wait_for_selector(".badge.tag:text-is('<b>tag</b>')")
+            shown = await page.locator(".badge.tag").all_inner_texts()
+            assert "pay\\u202elap" in shown  # it was shown as another one
             await world.browser.open(page, "streams?q=%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D1%3E")
             await page.wait_for_selector("text=No stream has this name")
             assert await page.evaluate("window.pwned") is None
             assert await page.locator("main script, main img, main b").count() == 0
+        async with world.browser.page(phone=True) as page:
+            await world.browser.open(page, f"streams/{name}/config")
+            await page.wait_for_selector(".badge.tag")
+            assert await overflows(page) <= 0, "a long value makes the page no wider"
 
     run(test)
 

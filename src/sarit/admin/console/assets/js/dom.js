@@ -1,5 +1,7 @@
 // Elements from values.  Text is always set as text: nothing that comes from a stream is ever parsed as HTML.
 
+import { visible } from "./format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An element; `props`: attributes, `class`, `on…` listeners, `value`/`checked`/`disabled`/`hidden` properties. */
@@ -10,7 +12,7 @@ export function h(tag, props = {}, ...children) {
     if (name === "class") made.className = value;
     else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (["value", "checked", "disabled", "hidden", "selected", "open", "indeterminate"].includes(name)) made[name] = value;
-    else made.setAttribute(name, value === true ? "" : String(value));
+    else made.setAttribute(name, value === true ? "" : visible(String(value)));
   }
   append(made, children);
   return made;
@@ -19,7 +21,7 @@ export function h(tag, props = {}, ...children) {
 function append(parent, children) {
   for (const child of children.flat(Infinity)) {
     if (child === undefined || child === null || child === false) continue;
-    parent.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    parent.append(child instanceof Node ? child : document.createTextNode(visible(String(child))));
   }
 }
 

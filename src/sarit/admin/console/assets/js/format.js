@@ -49,6 +49,12 @@ export function retention(policy) {
   return policy.maximum ? `${show(policy.limit)} to ${show(policy.maximum)}` : show(policy.limit);
 }
 
+// What a page would obey and not show: controls, and the marks that turn the direction of the text behind them.
+const UNSEEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** Text as it is, with what cannot be seen as \uXXXX: a name must not be shown as another one. */
+export const visible = (text) => text.replace(UNSEEN, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 // -- payloads ----------------------------------------------------------------------------------
 
 const strict = new TextDecoder("utf-8", { fatal: true });

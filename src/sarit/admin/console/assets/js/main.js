@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { fill, h, icon, ICONS } from "./dom.js";
+import { visible } from "./format.js";
 import { failure } from "./parts.js";
 import { groups, group } from "./views/groups.js";
 import { logIn } from "./views/login.js";
@@ -41,7 +42,7 @@ async function show() {
   end = null;
   const root = h("div", { class: "view" });
   const name = rest.length ? rest.slice(0, 2).join("/") : PLACES.find(([id]) => id === place)?.[1] ?? place;
-  document.title = `${name} · Sarit`;
+  document.title = `${visible(name)} · Sarit`;
   fill(main, root);
   // A new page, for who cannot see it: focus goes to it, and to its heading when that is there.
   const where = parts.slice(0, 3).join("/");
