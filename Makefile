@@ -21,10 +21,10 @@ setup: $(STAMP)  ## install everything into .venv (needs Python >= 3.11; Java >=
 demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 	@$(BIN)/python examples/flights/demo.py
 
-# Beside lint, which uses one processor, the tests of a fresh clone are compiled: three workers would each do all of it.
+# Beside lint, which uses one processor, the tests of a fresh clone are compiled: four workers would each do all of it.
 test: setup  ## what CI runs: lint, types, imports, and every test
 	@$(MAKE) --no-print-directory --jobs=2 lint tests/__pycache__
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 tests/__pycache__:
 	@$(BIN)/pytest --collect-only -qq > /dev/null || true  # the run itself says what is wrong

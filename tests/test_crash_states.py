@@ -8,9 +8,9 @@ from simulation.crashes.container import crash_container
 from simulation.crashes.run import with_replay_call
 from simulation.mutants import MUTANTS
 
-STATES = 4_000  # with those of the log (tests/unit/log/test_crash_states.py) more than 10,000; `make prove`: 200,000
+STATES = 1_500  # with those of the log (tests/unit/log/test_crash_states.py) more than 6,500; `make prove`: 200,000
 SEEDS = (1,)
-PER_STEP = 6
+PER_STEP = 2
 
 
 @pytest.mark.timeout(1500)

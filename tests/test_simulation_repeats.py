@@ -16,7 +16,7 @@ from simulation.run import run_seed
 ROOT = Path(__file__).parent.parent
 ON_BOOKIES = ("--stores", "3", "--bookkeeper")
 # Short ones that differ in the order of tasks, in containers, tables, and the kind of long-term storage.
-TWICE = ((3, ()), (9, ()), (12, ()), (20, ()), (1, ON_BOOKIES))
+TWICE = ((9, ()), (12, ()), (1, ON_BOOKIES))
 
 
 def _trace(seed: int, options: tuple[str, ...], hash_seed: str, path: Path) -> Path:

@@ -14,7 +14,7 @@ from simulation.crashes.durable_log import DIRECTORY, LogJudge, crash_log
 from tests.unit.log.world import FILE_BYTES, Machine, append, payload_of, simulate
 
 
-@pytest.mark.parametrize(("seed", "least"), [(0, 3_000), (1, 3_000), (2, 2_000)], ids=["short", "short", "growing"])
+@pytest.mark.parametrize(("seed", "least"), [(0, 3_000), (2, 2_000)], ids=["short", "growing"])
 def test_every_crash_state_recovers_acknowledged_frames(seed: int, least: int) -> None:
     states = crash_log(seed)
     print(states)
@@ -48,7 +48,7 @@ def test_recycled_file_is_not_overwritten_before_its_name_is_durable() -> None:
     assert judge.states.count > 20
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_second_crash_during_recovery_loses_nothing(seed: int) -> None:
     """Power cuts and kills at random moments, one after the other, on one disk: also while it recovers."""
     machine = Machine(seed)
