@@ -237,6 +237,8 @@ if __name__ == "__main__":
         main()
     except BaseException as error:
         if not interrupted(error):
+            if type(error).__module__.startswith(("pyspark", "py4j")):
+                print(f"\nSpark failed: {query.root_cause(error)}", file=sys.stderr)
             raise
         print("\ninterrupted: acknowledged data is safe; run the demo again to continue")
         sys.exit(130)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 # The year passes in seconds here: two months of it are a moment by the clock, enough for the time that may lie between
 # two reads of the tails of two segments.  Flights later than this against the newest one seen would not be counted.
 LATENESS = "60 days"
+
+# A line that names an error of Java or Python: `Caused by: java.io.X: text`, `sarit.core.errors.Unavailable: text`.
+_CAUSE = re.compile(r"(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z][\w$]*(?:Error|Exception)|sarit(?:\.\w+)+): (\S.*)")
+
+
+def root_cause(error: BaseException) -> str:
+    """Return the innermost cause of an error of Spark: the last one that its text names, behind all stacks."""
+    found = [matched for line in str(error).splitlines() if (matched := _CAUSE.match(line.strip()))]
+    if not found:
+        return str(error).strip().partition("\n")[0] or type(error).__name__
+    name, text = found[-1].groups()
+    return f"{name.rpartition('.')[2]}: {text}"
 
 
 @contextmanager

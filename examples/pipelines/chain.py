@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 
 import sarit
 import sarit.spark
+from examples.flights.query import root_cause
 from examples.pipelines import inputs, program
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def jobs(options: argparse.Namespace, settings: Mapping[str, object] = program.S
             else:
                 spark.streams.awaitAnyTermination(0.3)
         except Exception as error:
-            print(f"a job failed: {str(error)[:300]}", flush=True)
+            print(f"a job failed: {root_cause(error)[:300]}", flush=True)
         if drained and all(query.isActive for query in running.values()):
             break
         spark.streams.resetTerminated()

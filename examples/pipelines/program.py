@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the root of the repository
 import sarit
 import sarit.spark
 from examples.flights.node import Node
+from examples.flights.query import root_cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,10 +83,13 @@ def serve(stack: ExitStack, controller: str | None, directory: Path) -> str:
 def finish(query: StreamingQuery) -> list[Mapping[str, Any]]:
     """Let a query process everything that is there, and stop it.  The progress of its micro-batches, oldest first.
 
-    Raises StreamingQueryException when the query failed."""
+    Raises StreamingQueryException when the query failed; its last line is the cause."""
     try:
         query.processAllAvailable()
         return list(query.recentProgress)
+    except Exception as error:
+        error.add_note(f"Spark failed: {root_cause(error)}")
+        raise
     finally:
         query.stop()
 

@@ -8,6 +8,7 @@ import pytest
 
 from examples.flights import demo
 from examples.flights import node as nodes
+from examples.flights.query import root_cause
 
 
 class Interrupting:
@@ -45,3 +46,23 @@ def test_sigterm_and_hangup_end_demo_like_ctrl_c() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_JAVA = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 failed
+org.apache.spark.SparkException: Job aborted
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "writing.py", line 1, in write
+sarit.core.errors.Unavailable: no answer for 300 s: start the node
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:2)
+"""
+
+
+@pytest.mark.parametrize(("text", "cause"), [
+    (_JAVA, "Unavailable: no answer for 300 s: start the node"),
+    (_JAVA + "Caused by: java.io.IOException: No space left on device\n", "IOException: No space left on device"),
+    ("ValueError: a bad row", "ValueError: a bad row"), ("it failed\nsomewhere", "it failed"), ("", "RuntimeError"),
+])  # fmt: skip
+def test_root_cause_of_an_error_of_spark_is_named(text, cause) -> None:
+    assert root_cause(RuntimeError(text)) == cause
