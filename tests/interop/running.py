@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.interop.client_deadlock import Watch
+from tests.limits import patient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
 
 ROOT = Path(__file__).resolve().parents[2]
-SCENARIO_SECONDS = 100.0
+SCENARIO_SECONDS = patient(100.0)
 AT_ONCE = 4
 POLL_SECONDS = 0.5
 # Longer than any pause of a client that works, on a machine however busy; shorter than its time-out of 30 s.
-STUCK_SECONDS = 20.0
+STUCK_SECONDS = patient(20.0)
 ATTEMPTS = 6
 # Second halves need the data of the first: they cannot be repeated, and wait for the client's time-out.
 NOT_REPEATED = "restart."

@@ -6,12 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tests.interop.scenarios.tools import follow, in_order, nothing_more, raises, take
+from tests.limits import patient
 
 if TYPE_CHECKING:
     from tests.interop.scenarios.tools import Place
 
 # The client rebalances segments every 10 s, so that a second reader gets its share within about 20 s.
-SHARED_SECONDS = 45.0
+SHARED_SECONDS = patient(45.0)
 
 
 def _write(writer: Any, first: int, end: int, keys: int = 40) -> None:

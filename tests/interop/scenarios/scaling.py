@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pravega_client as pravega
 
 from tests.interop.scenarios.tools import follow, in_order, nothing_more, read, take
+from tests.limits import patient
 
 if TYPE_CHECKING:
     from tests.interop.scenarios.tools import Place
 
 SARIT = str(Path(sys.executable).with_name("sarit"))
 COUNTS = (4, 1, 3, 2)
-END_SECONDS = 60.0
+END_SECONDS = patient(60.0)
 
 
 def _scale(place: Place, stream: str, segments: int) -> None:

@@ -7,12 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.limits import patient
 from tests.secured import official_manager
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEADLINE_SECONDS = 40.0
+DEADLINE_SECONDS = patient(40.0)
 
 
 @dataclass(frozen=True, slots=True)
