@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: observability help setup demo test prove interop-processes interop-security security-scan soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-upgrade cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
+.PHONY: runbooks observability help setup demo test prove interop-processes interop-security security-scan soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-upgrade cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -78,6 +78,9 @@ cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS
 backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (15 minutes)
 	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup tests/cluster/test_backup.py \
 		tests/cluster/test_interrupted_backup.py tests/cluster/test_backup_places.py tests/contract/test_slate_snapshot.py
+
+runbooks: setup  ## docs/operations/runbooks.md as it is pasted, on a cluster of real servers that loses one after the other (8 minutes; needs Java, Maven)
+	@$(BIN)/pytest -m long tests/runbooks
 
 observability: setup  ## alert rules by promtool; real nodes and a cluster, and their alerts under a real Prometheus (20 minutes; needs Debian's prometheus, Java, Maven)
 	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py tests/unit/env/test_traces.py

@@ -8,6 +8,8 @@ import socket
 import struct
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +62,8 @@ def configuration(changes: Mapping[str, object]) -> str:
     return "\n".join([*lines, *(f"{key}={value}" for key, value in missing.items()), ""])
 
 
-def _addresses(zookeeper: ZooKeeperServer) -> dict[str, object]:
+def addresses(zookeeper: ZooKeeperServer) -> dict[str, object]:
+    """What a configuration has in place of the addresses of the documented file: those of this machine."""
     return {
         "metadataServiceUri": f"zk+longhierarchical://{zookeeper.hosts}/ledgers",
         "advertisedAddress": "127.0.0.1",
@@ -79,7 +82,7 @@ class BookieServer:
         """`ports`: for entries, and of its HTTP admin.  `options`: of Java.
 
         `settings`: in place of those of the documented file."""
-        self.port, http_port = ports
+        self.port, self._http_port = ports
         self._classes = f"{class_path('bookkeeper')}:{class_path('bookkeeper-http')}"
         self._options = options
         self.name = f"127.0.0.1:{self.port}"
@@ -87,7 +90,7 @@ class BookieServer:
         self._process: Process | None = None
         directory.mkdir(parents=True, exist_ok=True)
         self.configuration = directory / "bookie.conf"
-        self.configuration.write_text(configuration(self._values(zookeeper, http_port) | settings))
+        self.configuration.write_text(configuration(self._values(zookeeper) | settings))
 
     @property
     def process(self) -> Process:
@@ -114,6 +117,16 @@ class BookieServer:
                 return self.start().wait()
         self.start().wait()
 
+    def is_ready(self) -> bool | None:
+        """What its HTTP admin says to a supervisor; None: nothing."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._http_port}/api/v1/bookie/is_ready", timeout=5):
+                return True
+        except urllib.error.HTTPError:
+            return False
+        except OSError:
+            return None
+
     def kill(self) -> None:
         """As kill -9."""
         if self._process is not None:
@@ -133,13 +146,13 @@ class BookieServer:
             return bool(connection.recv(4))
         return False
 
-    def _values(self, zookeeper: ZooKeeperServer, http_port: int) -> dict[str, object]:
+    def _values(self, zookeeper: ZooKeeperServer) -> dict[str, object]:
         """What stands in place of the documented file's values: addresses and directories."""
         return {
-            **_addresses(zookeeper),
+            **addresses(zookeeper),
             "bookiePort": self.port,
             "httpServerHost": "127.0.0.1",
-            "httpServerPort": http_port,
+            "httpServerPort": self._http_port,
             "journalDirectories": self._directory / "journal",
             "ledgerDirectories": self._directory / "ledgers",
         }
@@ -151,7 +164,7 @@ class AutoRecovery:
     def __init__(self, directory: Path, cluster: BookKeeperCluster, **settings: object) -> None:
         """`settings`: in place of those of the documented file."""
         file = directory / "autorecovery.conf"
-        values = _addresses(cluster.zookeeper) | {"httpServerEnabled": "false"}
+        values = addresses(cluster.zookeeper) | {"httpServerEnabled": "false"}
         file.write_text(configuration(values | settings))
         main = ("org.apache.bookkeeper.replication.AutoRecoveryMain", "--conf", str(file))
         self.process = Process(("java", *OPTIONS, "-cp", class_path("bookkeeper"), *main), directory, "autorecovery")

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.cluster.load import Load
-from tests.components.bookkeeper import BookKeeperCluster
+from tests.components.bookkeeper import BookieServer, BookKeeperCluster
 from tests.components.test_hdfs_outages import reasons_of, wait_until_throttled
 from tests.components.zookeeper import zookeeper_server  # noqa: F401
 from tests.limits import HANG_SECONDS
@@ -56,6 +56,19 @@ def fill(disk: Path) -> None:
     size = free.f_bavail * free.f_frsize - (DISK_MIB << 20) // 20
     with (disk / "ballast").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, size)
+
+
+def fill_to_the_last_byte(disk: Path) -> None:
+    with (disk / "ballast").open("ab", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+
+
+def wait_until_ready(bookie: BookieServer) -> None:
+    end = time.monotonic() + HANG_SECONDS
+    while not bookie.is_ready():
+        assert time.monotonic() < end, bookie.process.last_words()
+        time.sleep(0.2)
 
 
 def wait_for_read_only(zookeeper: KazooClient, count: int) -> None:
@@ -113,6 +126,47 @@ def test_full_bookies_are_replaced_or_waited_for_and_nothing_is_lost(tmp_path, z
         assert reasons_of(node) == (True, [])
         node.kill()
         node.start()
+        load.check(node.controller)
+        assert node.stop() == 0
+        assert "Traceback" not in node.log()
+
+
+def test_bookie_whose_disk_others_fill_ends_and_serves_again_with_space(tmp_path, zookeeper_server):  # noqa: F811
+    """Its journal finds no byte before the disk is checked: it must not acknowledge, and ends.  Nothing is lost."""
+    with ExitStack() as stack:
+        disks = [stack.enter_context(small_disk(tmp_path / f"bookie-{number}")) for number in range(3)]
+        cluster = BookKeeperCluster(
+            tmp_path, zookeeper_server, 3, diskCheckInterval=3_600_000, journalMaxSizeMB=16, journalPreAllocSizeMB=4,
+            **LEAST_FREE,
+        )  # fmt: skip
+        stack.callback(cluster.kill)
+        cluster.start()
+        log = f"bookkeeper://{zookeeper_server.hosts}/ledgers"
+        node = RunningNode(tmp_path / "data", "--log", log, "--containers", "2").start()
+        stack.callback(node.kill)
+        load = Load(node.controller, segments=4, padding_bytes=100).start()
+        full = cluster.bookies[0]
+        wait_until_ready(full)
+        end = time.monotonic() + HANG_SECONDS
+        while not full.process.ended:
+            fill_to_the_last_byte(disks[0])
+            load.more(10)
+            assert time.monotonic() < end, full.process.last_words()
+        load.more(20)
+        load.stop()
+        # On a full disk it does not serve, and may not end: its supervisor knows by its HTTP admin.
+        full.start()
+        while full.is_ready() is None and not full.process.ended:
+            assert time.monotonic() < end, full.process.last_words()
+            time.sleep(0.2)
+        assert not full.is_ready()
+        full.kill()
+        (disks[0] / "ballast").unlink()
+        full.start_until_it_serves()
+        wait_until_ready(full)
+        for bookie in cluster.bookies[1:]:
+            bookie.kill()
+            bookie.start_until_it_serves()
         load.check(node.controller)
         assert node.stop() == 0
         assert "Traceback" not in node.log()

@@ -44,6 +44,8 @@ def test_supervisors_never_give_up_and_take_the_file(path: Path) -> None:
     for line in ("StartLimitIntervalSec=0", "Restart=always", "User=bookkeeper"):
         assert f"\n{line}\n" in text
     assert "BOOKIE_CONF=/etc/bookkeeper/bk_server.conf" in text
+    # A bookie that starts on a full disk neither serves nor ends; auto recovery leaves the HTTP port to the bookie.
+    assert ("/api/v1/bookie/is_ready" if path.name == "bookie.service" else "-DhttpServerEnabled=false") in text
     assert re.search(r"^ExecStart=/opt/bookkeeper/bin/bookkeeper (bookie|autorecovery)$", text, re.MULTILINE)
 
 

@@ -42,7 +42,14 @@ def test_rule_asks_for_metrics_that_exist(rule):
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
 def test_rule_says_what_is_wrong_and_what_to_do(rule):
     assert rule["labels"]["severity"] in ("critical", "warning")
-    assert set(rule["annotations"]) == {"summary", "action"}
+    assert set(rule["annotations"]) == {"summary", "action", "runbook"}
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_runbook_of_a_rule_is_a_section_of_a_page(rule):
+    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    headings = re.findall(r"^##+ (.*)$", (DEPLOY.parents[1] / page).read_text(), re.MULTILINE)
+    assert anchor in {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])

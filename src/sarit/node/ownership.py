@@ -335,6 +335,7 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
         if written:
             raise Invalid(
                 "long-term storage does not hold this node's owner chunk any more: is it mounted, is it the same place?"
+                " If it is lost for good, restore a backup into a new one"
             ) from None
         # Chunks without an owner chunk are not this node's.  A directory of an earlier version may own them: `new`
         # is false for it.

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import SaritError
+from sarit.core.repeated_log import RepeatedLog
 from sarit.log.bookkeeper.limits import (
     BOOKIE_CONNECT_SECONDS,
     BOOKIE_MAX_QUEUED_BYTES,
@@ -266,6 +267,7 @@ class BookieLink:
         self._waiting_bytes = 0
         self._retry_seconds = BOOKIE_RETRY_SECONDS
         self._not_before = clock.monotonic()
+        self._refused = RepeatedLog(log, clock.monotonic)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -326,7 +328,7 @@ class BookieLink:
                     lambda: BookieConnection(self._name, self._clock, self._window, self._on_end), *self._address
                 )
         except (OSError, TimeoutError, ValueError) as error:  # ValueError: a host that is none
-            log.info("%s: no connection (%s)", self._name, error or "time-out")
+            self._refused.info("", f"{self._name}: no connection ({error or 'time-out'})")
             self._back_off()
             return None
         assert isinstance(connection, BookieConnection)
@@ -343,6 +345,7 @@ class BookieLink:
                 self._answer_soon(request, None)
             return
         self._connection = connection
+        self._refused.ended("")
         self._gone.clear()
         for request in waiting:
             connection.send(request)

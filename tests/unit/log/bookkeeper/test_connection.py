@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 
 import pytest
@@ -222,7 +223,9 @@ def test_an_answer_that_fails_does_not_stop_the_others(caplog):
     run(test)
 
 
-def test_nobody_at_the_address_means_lost_and_then_a_back_off_that_doubles():
+def test_nobody_at_the_address_means_lost_and_then_a_back_off_that_doubles(caplog):
+    caplog.set_level(logging.INFO)
+
     async def test(client, bookie):
         await bookie.stop()
         link = None
@@ -240,6 +243,7 @@ def test_nobody_at_the_address_means_lost_and_then_a_back_off_that_doubles():
             client.clock.now += wait * 0.02
             wait = min(2 * wait, BOOKIE_MAX_RETRY_SECONDS)
         assert wait == BOOKIE_MAX_RETRY_SECONDS
+        assert caplog.text.count("no connection") == 1, "one cause, one line"
         await bookie.start()
         client.add(bookie, 100)
         assert (await client.all_answered())[-1] is Code.OK
