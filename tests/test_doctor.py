@@ -115,7 +115,7 @@ def test_passwords_in_clear_text_are_found(host, security, level, text):
 def test_storage_is_written_read_listed_and_deleted(tmp_path):
     with s3_server(tmp_path) as s3:
         url = f"s3://{s3.bucket}/doctor"
-        options = ("--data-dir", tmp_path / "data", "--controller-port", 0, "--store-port", 0)
+        options = ("--data-dir", tmp_path / "node", "--controller-port", 0, "--store-port", 0)
         found, code = doctor(*options, "--storage", url, "--index-storage", url, env=s3.environ)
         assert (found["long-term storage"]["level"], found["index storage"]["level"], code) == ("OK", "OK", 0)
         found, code = doctor(*options, "--storage", "s3://no-such-bucket/x", env=s3.environ)
