@@ -83,7 +83,9 @@ def wait_for_reason(node: RunningNode, text: str) -> None:
     end = time.monotonic() + HANG_SECONDS
     while True:
         ready, reasons = reasons_of(node)
-        if not ready and all(text in reason["text"] for reason in reasons):
+        of_containers = [reason["text"] for reason in reasons if reason["code"] == "recovering"]
+        if not ready and of_containers and all(text in each for each in of_containers):
+            assert "log-away" in {reason["code"] for reason in reasons}
             return
         assert time.monotonic() < end, (ready, reasons, node.log()[-3000:])
         time.sleep(0.5)
