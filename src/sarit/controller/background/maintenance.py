@@ -80,6 +80,7 @@ class MaintenanceLoop:
         entries = await self._entries(RETENTION_INDEX)
         alive = {name for name, _ in entries}
         self._next_due = {name: at for name, at in self._next_due.items() if name in alive}
+        self._retention.keep_times(alive)
         self._forget(RETENTION_INDEX, alive)
         # Truncation frees space.  A stream that waits for space or for its store must not delay the others.
         await for_each_bounded(entries, self._maintain_retention)

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
-from sarit.controller.limits import CLOCK_DOUBT_MS, MAX_CLOCK_GAP_MS
+from sarit.controller.limits import MAX_CLOCK_GAP_MS
 from sarit.controller.model import codec, retention, streams
 from sarit.controller.model.cuts import bytes_between, follows, is_cut, to_measure
 from sarit.controller.model.epochs import known_segments
@@ -33,6 +32,7 @@ from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.cuts import Cut
@@ -47,14 +47,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.controller")
 
 
-@dataclass(slots=True)
-class _StreamTime:
-    """How far the time of a stream is ahead of the controller's, and until when it may be behind it; milliseconds."""
-
-    ahead: int = 0
-    behind_until: int = 0
-
-
 class Retention:
     """Truncates streams by their policies."""
 
@@ -64,7 +56,7 @@ class Retention:
         self._segments = segments
         self._clock = clock
         self._repeated = RepeatedLog(_log, lambda: clock.now_ms() / 1000)
-        self._times: dict[StreamName, _StreamTime] = {}  # of the streams that have a policy
+        self._times: dict[StreamName, retention.StreamTime] = {}  # of the streams that have a policy
 
     async def apply(self, name: StreamName) -> bool:
         """Apply the policy of a stream now; False when it has none or does not exist.
@@ -111,29 +103,23 @@ class Retention:
                 _log.info("%s was truncated by its retention policy", name)
         return True
 
+    def keep_times(self, names: AbstractSet[StreamName]) -> None:
+        """Forget the times of all streams but these, which have a policy."""
+        self._times = {name: time for name, time in self._times.items() if name in names}
+
     def _time(self, name: StreamName, newest_ms: int | None) -> int:
         """Tell a stream's time in milliseconds.  `newest_ms`: of its newest cut."""
         self._clock.follow_back(MAX_CLOCK_GAP_MS)
         now = self._clock.now_ms()
-        time = self._times.get(name)
-        if time is None:
-            time = self._times[name] = _StreamTime()
-            if newest_ms is not None and now - newest_ms > MAX_CLOCK_GAP_MS:
-                time.ahead, time.behind_until = newest_ms - now, now + CLOCK_DOUBT_MS
-                self._repeated.warning(
-                    "old",
-                    f"the newest cut of {name} is {-time.ahead / 3_600_000:.1f} hours old: it was idle, or the clock "
-                    "of this host is ahead; for an hour its events are aged from that cut on, then by the clock",
-                )
-        if time.ahead < 0 and now >= time.behind_until:
-            time.ahead = 0
-        if newest_ms is not None and newest_ms - now - time.ahead > MAX_CLOCK_GAP_MS:
-            time.ahead, time.behind_until = newest_ms - now, now + CLOCK_DOUBT_MS
-            self._repeated.warning(
-                "future",
-                f"the newest cut of {name} is {time.ahead / 3_600_000:.1f} hours in the future: a clock was ahead, or "
-                "this one is behind; its events are aged from that cut on",
-            )
+        before = self._times.get(name)
+        time = self._times[name] = retention.time_of_stream(before, newest_ms, now)
+        if time.ahead and time != before:
+            hours = abs(time.ahead) / 3_600_000
+            self._repeated.warning(time.ahead < 0, f"the newest cut of {name} is {hours:.1f} hours " + (
+                "old: it was idle, or the clock of this host is ahead; for an hour its events are aged from that cut "
+                "on, then by the clock" if time.ahead < 0 else
+                "in the future: a clock was ahead, or this one is behind; its events are aged from that cut on"
+            ))  # fmt: skip
         return now + time.ahead
 
     # -- what is stored ---------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from functools import reduce
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from sarit.controller.limits import CLOCK_DOUBT_MS, MAX_CLOCK_GAP_MS
 from sarit.controller.model.cuts import follows, lower_bound
 from sarit.controller.model.epochs import known_segments
 from sarit.core.policies import RetentionPolicy, RetentionType
@@ -57,6 +58,28 @@ class RetentionTimes:
         if policy.type is not RetentionType.TIME:
             return self.interval
         return min(max(self.interval, policy.limit / 1000 / CUTS_PER_LIMIT), max(self.interval, self.longest))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTime:
+    """How far the time of a stream is ahead of its controller's, and until when it may be behind it; milliseconds."""
+
+    ahead: int = 0
+    behind_until: int = 0
+
+
+def time_of_stream(before: StreamTime | None, newest_ms: int | None, now_ms: int) -> StreamTime:
+    """Decide what time a stream has: `before`, unless its newest cut and the controller's time are far apart.
+
+    `before`: None at the first evaluation.  `newest_ms`: of its newest cut, None without one."""
+    time = before or StreamTime()
+    if newest_ms is not None and before is None and now_ms - newest_ms > MAX_CLOCK_GAP_MS:
+        time = StreamTime(newest_ms - now_ms, now_ms + CLOCK_DOUBT_MS)
+    if time.ahead < 0 and now_ms >= time.behind_until:
+        time = StreamTime()
+    if newest_ms is not None and newest_ms - now_ms - time.ahead > MAX_CLOCK_GAP_MS:
+        time = StreamTime(newest_ms - now_ms, now_ms + CLOCK_DOUBT_MS)
+    return time
 
 
 def is_due(policy: RetentionPolicy, last: CutRecord | None, tail: CutRecord) -> bool:
