@@ -114,6 +114,15 @@ def test_a_part_between_two_cuts_goes_through_a_pipe(node, client, tmp_path) -> 
     assert run(node, "export", "x/cuts", "-", "--as", "jsonl", "--from", "tail").stdout == b""
 
 
+def noted(progress: Path) -> dict[str, int]:
+    """Return what a command has noted of its progress; nothing before it began, and after it ended."""
+    try:
+        found: dict[str, int] = json.loads(progress.read_text())["noted"]
+    except FileNotFoundError:
+        return {}
+    return found
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_an_export_that_is_killed_goes_on_and_has_each_event_once(node, client, tmp_path, monkeypatch, form) -> None:
     client.create_stream(f"x/killed-{form}", segments=2)
@@ -127,7 +136,7 @@ def test_an_export_that_is_killed_goes_on_and_has_each_event_once(node, client, 
     begun = fork_server.start([SARIT, "export", f"x/killed-{form}", str(file)], stderr=subprocess.PIPE,
                              env={**os.environ, "SARIT_CONTROLLER": node.controller})  # fmt: skip
     deadline = time.monotonic() + HANG_SECONDS
-    while begun.poll() is None and not (progress.exists() and json.loads(progress.read_text())["noted"]["events"]):
+    while begun.poll() is None and not noted(progress).get("events"):
         assert time.monotonic() < deadline
     begun.send_signal(how)
     _, said = begun.communicate(timeout=HANG_SECONDS)
@@ -154,9 +163,7 @@ def test_an_import_that_is_killed_goes_on_and_writes_each_event_once(node, clien
         begun = fork_server.start([SARIT, "import", str(file), "x/import"], stderr=subprocess.PIPE,
                                  env={**os.environ, "SARIT_CONTROLLER": node.controller})  # fmt: skip
         deadline = time.monotonic() + HANG_SECONDS
-        while begun.poll() is None and not (
-            progress.exists() and json.loads(progress.read_text())["noted"]["next"] >= wanted
-        ):
+        while begun.poll() is None and noted(progress).get("next", 0) < wanted:
             assert time.monotonic() < deadline
         begun.send_signal(how)
         _, said = begun.communicate(timeout=HANG_SECONDS)

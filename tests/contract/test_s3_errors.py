@@ -63,8 +63,9 @@ def test_mistake_of_the_setup_is_named_with_what_to_do_and_not_repeated(s3, stat
         proxy.answer = response(status, code)
         said = asyncio.run(refusals(server.bucket, server.environ))
         assert all(advice in text and f"({code})" in text for text in said), said
-        # A read asks twice: how long the chunk is tells a refusal from a chunk that is too short.
-        assert proxy.counted.total() <= 10
+        # A read asks twice: how long the chunk is tells a refusal from a chunk that is too short.  The opening of an
+        # index lists and reads its manifest twice at the same time.
+        assert proxy.counted.total() <= 14
 
 
 def test_slow_down_is_repeated_a_few_times_and_then_unavailable(s3):
