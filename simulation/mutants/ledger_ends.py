@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _LOSS = "no acknowledged loss"
 _OWNER = "one owner"
 _FOLDER = "tests/unit/log/bookkeeper"
+_CHANGES = f"{_FOLDER}/test_chain_changes.py::test"
 _COPIES = f"{_FOLDER}/test_recovered_copies.py::test"
 _RANDOM = f"{_FOLDER}/test_random_faults.py::test_acknowledged_frames_survive_random_faults"
 
@@ -192,7 +193,7 @@ def unknown_ensemble_change_called_done() -> Iterator[None]:
 # -- the chain -----------------------------------------------------------------------------------
 
 
-@mutant(_OWNER, found_by=f"{_RANDOM}[0]")
+@mutant(_OWNER, found_by=_RANDOM)
 @contextmanager
 def chain_changed_whatever_its_version() -> Iterator[None]:
     """An owner changes the chain although somebody else has changed it: the ledger of the next owner is gone."""
@@ -209,7 +210,7 @@ def chain_changed_whatever_its_version() -> Iterator[None]:
         yield
 
 
-@mutant(_LOSS, found_by=f"{_RANDOM}[15]")
+@mutant(_LOSS, found_by=f"{_CHANGES}_next_ledger_gets_no_frame_before_the_chain_has_it")
 @contextmanager
 def unknown_chain_change_called_done() -> Iterator[None]:
     """A change of the chain with an unknown outcome counts as stored: the next ledger may be in no chain."""
@@ -268,7 +269,7 @@ def lost_answer_called_another_owner() -> Iterator[None]:
         yield
 
 
-@mutant(_LOSS, found_by=f"{_RANDOM}[4]")
+@mutant(_LOSS, found_by=f"{_CHANGES}_next_ledger_gets_no_frame_before_the_chain_has_it")
 @contextmanager
 def next_ledger_used_before_the_chain_has_it() -> Iterator[None]:
     """The change that adds the next ledger to the chain is not waited for."""
@@ -285,7 +286,7 @@ def next_ledger_used_before_the_chain_has_it() -> Iterator[None]:
         yield
 
 
-@mutant(_LOSS, found_by=f"{_RANDOM}[12]")
+@mutant(_LOSS, found_by=f"{_CHANGES}_ledger_stays_in_the_chain_while_one_of_its_frames_is_needed")
 @contextmanager
 def ledger_retired_by_its_first_frame() -> Iterator[None]:
     """A ledger leaves the chain when its first frame is not needed any more."""
@@ -316,7 +317,10 @@ def ledger_deleted_before_it_leaves_the_chain() -> Iterator[None]:
         yield
 
 
-@mutant(_OWNER, found_by=f"{_RANDOM}[12]")
+@mutant(
+    _OWNER,
+    found_by=f"{_FOLDER}/test_opening.py::test_opening_finds_frames_of_a_ledger_that_the_claim_did_not_know",
+)
 @contextmanager
 def chain_changed_after_the_claim_not_fenced_again() -> Iterator[None]:
     """An opening that finds the chain changed since its claim goes on with what it had read."""

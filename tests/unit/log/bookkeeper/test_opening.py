@@ -11,7 +11,7 @@ from sarit.core.errors import Fenced, Unavailable
 from sarit.log.bookkeeper.limits import LEDGER_DELETION_SECONDS
 from sarit.log.port import LogHistory
 from tests.unit.log.bookkeeper.test_failures import reopened, run, written
-from tests.unit.log.world import append
+from tests.unit.log.world import append, expected, frames, payload_of
 
 
 @pytest.mark.parametrize("outcome", ["applied", "refused"])
@@ -98,5 +98,26 @@ def test_claim_that_is_not_confirmed_fences_nobody():
         with pytest.raises(Fenced):
             await world.provider().claim(1, confirm)
         await written(world, 4, 5, owner)
+
+    run(main)
+
+
+def test_opening_finds_frames_of_a_ledger_that_the_claim_did_not_know():
+    """The owner before goes on with its next ledger after the claim has read the chain, and before it fences."""
+
+    async def main(world):
+        old = await world.provider().open(1)
+        known = world.chain().ledgers
+
+        async def confirm():
+            for number in range(1, 11):
+                await append(old, number, payload_of(number, 3000))
+            assert old._writer.ledger not in {each.ledger for each in known}
+
+        claim = await world.provider().claim(1, confirm)
+        log = await claim.open(None)
+        assert await frames(log) == expected(range(1, 11), 3000)
+        with pytest.raises(Fenced):
+            await append(old, 11, b"x")
 
     run(main)
