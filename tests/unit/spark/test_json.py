@@ -10,7 +10,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
@@ -74,6 +74,11 @@ payloads = documents.map(lambda found: json.dumps(found).encode()) | st.sampled_
 )  # fmt: skip
 
 
+def is_same(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two short columns are equal; if they are not by value, by their texts: NaN is not equal to itself."""
+    return one.equals(other) or (one.type == other.type and one.to_string() == other.to_string())
+
+
 @given(st.lists(payloads, min_size=1, max_size=6))
 @settings(deadline=None, max_examples=400)
 def test_fast_way_gives_what_the_exact_way_gives(made):
@@ -83,7 +88,7 @@ def test_fast_way_gives_what_the_exact_way_gives(made):
     if fast is not None:
         assert not exact.bad.any()
         for one, other in zip(fast.columns, exact.columns, strict=True):
-            assert one.equals(other), (one, other)
+            assert is_same(one, other), (one, other)
 
 
 def test_fast_way_is_taken_for_ordinary_documents():
@@ -114,13 +119,14 @@ def test_two_payloads_that_make_one_document_are_two_bad_rows():
 
 
 @given(st.lists(payloads, min_size=2, max_size=4))
+@example([b"{}", b'{"a": null, "c": NaN}'])
 @settings(deadline=None, max_examples=200)
 def test_payload_is_decoded_whatever_stands_beside_it(made):
     reader = JsonReader(arrow_schema(schema_of(ALL)))
     whole, alone = reader.read(pa.array(made, pa.binary())), [reader.read(pa.array([one], pa.binary())) for one in made]
     assert whole.bad.tolist() == [bool(one.bad[0]) for one in alone]
     for at, column in enumerate(whole.columns):
-        assert column.equals(pa.concat_arrays([one.columns[at] for one in alone]))
+        assert is_same(column, pa.concat_arrays([one.columns[at] for one in alone]))
 
 
 def test_year_0_is_a_year():
