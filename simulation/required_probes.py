@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # How many seeds reach all of them, whatever they are: as many as a proof has.
 ENOUGH_SEEDS: Final = 200
@@ -23,3 +26,8 @@ MUST_REACH_WITH_STORES: Final = {
     "store_of_earlier_version", "backup_restored",
     "scaled", "auto_scaled", "stream_transaction_committed", "sealed", "retention_truncated", "watermark",
 }  # fmt: skip
+
+
+def missed_probes(seeds: int, reached: Iterable[str]) -> list[str]:
+    """Return what so many seeds on one node should have reached and have not; fewer than ENOUGH_SEEDS need not."""
+    return sorted(MUST_REACH.difference(reached)) if seeds >= ENOUGH_SEEDS else []

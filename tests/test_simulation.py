@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from simulation.batch import Totals, stores_of_proof, summaries, summarize
-from simulation.required_probes import MUST_REACH, MUST_REACH_WITH_STORES
+from simulation.required_probes import ENOUGH_SEEDS, MUST_REACH, MUST_REACH_WITH_STORES, missed_probes
 
 ROOT = Path(__file__).parent.parent
 # `make prove` runs 500, and asks that they reach all of MUST_REACH.
@@ -54,6 +54,12 @@ def test_every_required_probe_is_in_the_code() -> None:
     paths = [path for folder in ("src", "simulation") for path in sorted((ROOT / folder).rglob("*.py"))]
     sources = "".join(path.read_text() for path in paths)
     assert [name for name in sorted(MUST_REACH | MUST_REACH_WITH_STORES) if f'"{name}"' not in sources] == []
+
+
+def test_a_proof_has_to_reach_each_required_probe() -> None:
+    reached = MUST_REACH - {"kill", "scaled"} | {"another"}
+    assert missed_probes(ENOUGH_SEEDS, reached) == ["kill", "scaled"]
+    assert missed_probes(ENOUGH_SEEDS - 1, reached) == missed_probes(ENOUGH_SEEDS, MUST_REACH) == []
 
 
 @pytest.mark.timeout(1500)

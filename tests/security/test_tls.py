@@ -164,7 +164,7 @@ def test_unfinished_handshakes_are_bounded_and_forgotten(certificates, caplog):
             for reader, _ in silent:
                 with suppress(ConnectionResetError):
                     assert await reader.read() == b""
-            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 0 not begun>")
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 0 wait for a place, 0 silent>")
             context = ssl.create_default_context(cafile=certificates["ca"])
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
             assert await reader.read() == b""
@@ -190,19 +190,19 @@ def test_a_client_gets_tls_when_it_has_spoken_and_its_host_has_a_place(certifica
         context = ssl.create_default_context(cafile=certificates["ca"])
         async with asyncio.timeout(HANG_SECONDS):
             silent = await asyncio.open_connection("127.0.0.1", port)
-            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 1 not begun>")
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 0 wait for a place, 1 silent>")
             begun = await asyncio.open_connection("127.0.0.1", port)
             begun[1].write(b"\x16")
-            await until(lambda: repr(handshakes) == "<Handshakes, 1 under way, 1 not begun>")
+            await until(lambda: repr(handshakes) == "<Handshakes, 1 under way, 0 wait for a place, 1 silent>")
             whole = asyncio.create_task(asyncio.open_connection("127.0.0.1", port, ssl=context))
-            await until(lambda: repr(handshakes) == "<Handshakes, 1 under way, 2 not begun>")
+            await until(lambda: repr(handshakes) == "<Handshakes, 1 under way, 1 wait for a place, 1 silent>")
             begun[1].close()  # and so the third has the place
             reader, writer = await whole
             assert await reader.read() == b""
             silent[1].close()
-            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 0 not begun>")
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 0 wait for a place, 0 silent>")
             left = await asyncio.open_connection("127.0.0.1", port)
-            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 1 not begun>")
+            await until(lambda: repr(handshakes) == "<Handshakes, 0 under way, 0 wait for a place, 1 silent>")
             server.close()
             with suppress(ConnectionResetError):
                 assert await left[0].read() == b""

@@ -27,7 +27,6 @@ from sarit.backup.limits import (
     BACKUP_WAIT_SECONDS,
     INDEX_PART_BYTES,
     MAX_ATTEMPT_PAUSE_SECONDS,
-    MAX_DOUBLINGS,
 )
 from sarit.backup.manifest import ContainerBackup, Manifest, Piece, digest_of
 from sarit.backup.moment import Stores
@@ -80,6 +79,7 @@ async def _keep_trying(env: Env, backup: _Backup, wait: float) -> Manifest:
 
     Raises Refused (somebody has to do something first), Unavailable (the last failure)."""
     first_failure: float | None = None
+    pause = ATTEMPT_PAUSE_SECONDS
     for attempt in count(1):
         try:
             return await backup.attempt()
@@ -91,13 +91,13 @@ async def _keep_trying(env: Env, backup: _Backup, wait: float) -> Manifest:
             left = first_failure + wait - now
             if attempt >= ATTEMPTS and left <= 0:
                 raise Unavailable(f"{error} (tried {attempt} times in {now - first_failure:.0f} s)") from error
-            pause = min(ATTEMPT_PAUSE_SECONDS * 2 ** min(attempt - 1, MAX_DOUBLINGS), MAX_ATTEMPT_PAUSE_SECONDS)
             if attempt >= ATTEMPTS:
                 pause = min(pause, left)
             _log.warning(
                 "the backup begins again with another moment in %.0f s (attempt %d): %s", pause, attempt + 1, error
             )
             await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_ATTEMPT_PAUSE_SECONDS)
     raise AssertionError("an attempt returns or raises")
 
 

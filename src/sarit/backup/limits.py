@@ -17,7 +17,6 @@ EXTENTS_PER_PAGE: Final = 5000
 # the second one, which is doubled each time up to a bound; and for how long it goes on unless --wait says otherwise.
 ATTEMPTS: Final = 5
 ATTEMPT_PAUSE_SECONDS: Final = 1.0
-MAX_DOUBLINGS: Final = 10
 MAX_ATTEMPT_PAUSE_SECONDS: Final = 30.0
 BACKUP_WAIT_SECONDS: Final = 600.0
 MAX_BACKUP_WAIT_SECONDS: Final = 48 * 3600.0

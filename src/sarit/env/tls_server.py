@@ -167,7 +167,8 @@ class Handshakes:
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
 
     def __repr__(self) -> str:
-        return f"<Handshakes, {len(self._under_way)} under way, {len(self._waiting)} not begun>"
+        silent = len(self._waiting) - len(self._spoken)
+        return f"<Handshakes, {len(self._under_way)} under way, {len(self._spoken)} wait for a place, {silent} silent>"
 
     def accept(self, connection: socket.socket, host: str, factory: Callable[[], asyncio.BaseProtocol]) -> bool:
         """Wait for the first byte of a client that has connected from a host; return whether another gave way to it."""

@@ -10,6 +10,7 @@ import pytest
 from sarit.controller import keys
 from sarit.controller.model.codec import decode_cut
 from sarit.core.errors import Unavailable
+from sarit.core.limits import RECOVERY_GRACE_SECONDS
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Faults
@@ -162,6 +163,25 @@ def test_a_wall_clock_that_jumps_truncates_nothing():
         assert world.segments.segments[segment(0)].start == 0
         times = [cut.time_ms for cut in await cuts(second)]
         assert times == sorted(times)
+
+    run(main())
+
+
+def test_time_of_a_stream_is_forgotten_when_another_controller_has_removed_its_policy():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c)
+        await pass_by(world, c, 60)
+        assert repr(c.retention) == "<Retention, times of 1 streams>"
+        other = await world.controller()
+        await other.streams.update(STREAM, keeping(RetentionType.NONE, 0))
+        for _ in range(2):
+            await other.maintenance.run_retention_round()
+            world.pass_time(60 + RECOVERY_GRACE_SECONDS)
+        assert await c.catalog.maintained_streams(keys.RETENTION_INDEX) == []
+        await c.maintenance.run_retention_round()
+        assert repr(c.retention) == "<Retention, times of 0 streams>"
 
     run(main())
 

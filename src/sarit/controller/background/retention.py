@@ -58,6 +58,9 @@ class Retention:
         self._repeated = RepeatedLog(_log, lambda: clock.now_ms() / 1000)
         self._times: dict[StreamName, retention.StreamTime] = {}  # of the streams that have a policy
 
+    def __repr__(self) -> str:
+        return f"<Retention, times of {len(self._times)} streams>"
+
     async def apply(self, name: StreamName) -> bool:
         """Apply the policy of a stream now; False when it has none or does not exist.
 
