@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.admin.exposition import Exposition
 from sarit.cli.main import main
 from sarit.log.writer import LocalLog
-from sarit.node import standalone
+from sarit.process import standalone
 from sarit.store.container.group_commit import GroupCommit
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.server.append_handler import AppendHandler
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Env
     from sarit.log.port import LogProvider
-    from sarit.node.metrics import Metrics
-    from sarit.node.ownership import DirectoryClaim
-    from sarit.node.security import Security
-    from sarit.node.settings import NodeConfig
+    from sarit.process.observation.metrics import Metrics
+    from sarit.process.ownership.claims import DirectoryClaim
+    from sarit.process.security import Security
+    from sarit.process.settings import NodeConfig
 
 # On the way of an append: how the statements begin that are there for metrics alone.
 STATEMENTS: Final[Mapping[Callable[..., Any], tuple[str, ...]]] = {

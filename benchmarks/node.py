@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.loads.open_loop import now
 from sarit.cli.main import main
 from sarit.log.bookkeeper import owned
-from sarit.node import standalone
+from sarit.process import standalone
 from sarit.store.tiering.flusher import Flusher
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.log.port import LogProvider
-    from sarit.node.metrics import Metrics
-    from sarit.node.ownership import DirectoryClaim
-    from sarit.node.security import Security
-    from sarit.node.settings import NodeConfig
+    from sarit.process.observation.metrics import Metrics
+    from sarit.process.ownership.claims import DirectoryClaim
+    from sarit.process.security import Security
+    from sarit.process.settings import NodeConfig
 
 _flushers: list[Flusher] = []
 _cycles: list[tuple[float, float]] = []

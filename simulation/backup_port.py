@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from sarit.node.backup_source import BackupSource
+from sarit.process.backup_source import BackupSource
 from sarit.store.backup_session import Backups
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import detangle
 from sarit.core.errors import Unavailable
 from sarit.index.memory import IndexFaults, MemoryIndexes
 from sarit.log.local import LocalLogProvider
-from sarit.node.ownership import claim_directory, claim_long_term_storage
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import Node
+from sarit.process.ownership.claims import claim_directory, claim_long_term_storage
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
 from sarit.store.server.internal_handler import InternalHandler
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Coroutine
 
-    from sarit.node.ownership import DirectoryClaim
+    from sarit.process.ownership.claims import DirectoryClaim
     from sarit.storage.port import ChunkStorage
     from simulation.disk import SimulatedDisk
     from simulation.options import Options

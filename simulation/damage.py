@@ -30,7 +30,7 @@ from simulation.crashes.workload import ATTRIBUTES, KEYS, Workload
 
 if TYPE_CHECKING:
     from sarit.storage.layout import Extent
-    from sarit.store.opening import Opened
+    from sarit.store.hosting.opening import Opened
     from simulation.crashes.model import ModelSegment
     from simulation.disk import SimulatedDisk
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 
 import detangle
 
+from sarit.cluster.controller import ClusterController
+from sarit.cluster.member import ConfirmedLogs, Member
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_map
 from sarit.coordination.map_register import STORES
 from sarit.coordination.memory import CoordinationFaults
 from sarit.core.errors import Unavailable
-from sarit.node.cluster_controller import ClusterController
-from sarit.node.member import ConfirmedLogs, Member
-from sarit.node.settings import NodeConfig
+from sarit.process.settings import NodeConfig
 from sarit.rpc.grpc_server import GrpcListener
-from sarit.store.flow_control.load_meters import LoadMeters
-from sarit.store.health import HealthState
+from sarit.store.hosting.health import HealthState
+from sarit.store.metering.load_meters import LoadMeters
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
@@ -40,7 +40,7 @@ from simulation.services import BookKeeperServices, Drawn, SharedServices
 from simulation.shared_parts import ProcessIndexes
 
 if TYPE_CHECKING:
-    from sarit.node.backup_source import BackupSource
+    from sarit.process.backup_source import BackupSource
     from simulation.options import Options
     from simulation.services import Connected
     from simulation.world import Machine, Process, World

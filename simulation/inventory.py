@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.index import keys
-from sarit.node.ownership_tokens import NODE_FOLDER
+from sarit.process.ownership.tokens import NODE_FOLDER
 from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Restores a backup that was taken under faults, and checks that what a node serves of it is of one moment.
 
-The order is that of `backup/restore.py`: the claim of directory and storage, chunks, indexes, logs that continue after
-the checkpoints, the description.  The restored node takes the place of the node at its address, on an empty disk.
+The order is that of `ops/backup/restore.py`: the claim of directory and storage, chunks, indexes, logs that continue
+after the checkpoints, the description.  The restored node takes the place of the node at its address, on an empty disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from checkers import txn as txn_checker
 from checkers.snapshot import Moment, log_as_of, places_of_all, table_as_of
 from checkers.stream import StreamHistory
 from sarit.index.port import WriteBatch
-from sarit.node.ownership import write_description
+from sarit.process.ownership.claims import write_description
 from sarit.store.container.recovery import read_checkpoint, record_log
 from simulation.actors.readers import scan
 from simulation.actors.tables import read_everything

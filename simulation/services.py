@@ -20,7 +20,7 @@ from sarit.log.bookkeeper import chain_register, owned, writing
 from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
 from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
 from sarit.log.bookkeeper.metadata import path_of
-from sarit.node.limits import LOG_SESSION_SECONDS
+from sarit.process.limits import LOG_SESSION_SECONDS
 from simulation.bookies import BookieCluster, SimulatedBookies
 from simulation.shared_parts import ProcessLogs, SharedLogs
 from simulation.zookeeper import SimulatedKazoo

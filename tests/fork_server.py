@@ -34,7 +34,14 @@ ROOT = Path(__file__).parents[1]
 SARIT = str(Path(sys.executable).with_name("sarit"))
 FRESH = bool(os.environ.get("SARIT_TEST_FRESH")) or not hasattr(os, "pidfd_open")
 # What commands and nodes import on use.  Not what starts threads: they do not live on in a fork.
-PRELOADED = ("sarit.client.blocking.client", "sarit.node.standalone", "sarit.node.settings", "uvloop", "ssl", "sqlite3")
+PRELOADED = (
+    "sarit.client.blocking.client",
+    "sarit.process.standalone",
+    "sarit.process.settings",
+    "uvloop",
+    "ssl",
+    "sqlite3",
+)
 _LINE_BYTES = 1 << 20
 STOP_SECONDS = 5
 

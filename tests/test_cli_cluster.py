@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from sarit.cli import cluster as cluster_commands
 from sarit.cli.main import cli
+from sarit.cluster import processes as cluster_module
 from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
-from sarit.node import cluster as cluster_module
 
 URL = "zookeeper://127.0.0.1:1/c"
 

@@ -17,7 +17,7 @@ MAX_LINE_CHARACTERS = 120
 # `store/container/state.py`, `tests/contract/`: a path in backticks with at least one slash.
 _NAMED = re.compile(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.(?:py|proto|md|sh|txt|json|jsonl|toml))?)`")
 # Where a path may begin.  A path under src/sarit is written without it.
-_BASES = (ROOT, ROOT / "src", ROOT / "src" / "sarit", ROOT / "docs")
+_BASES = (ROOT, ROOT / "src", ROOT / "src" / "sarit", ROOT / "src" / "sarit" / "ops", ROOT / "docs")
 
 
 def named_paths(text: str) -> list[str]:

@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from sarit.node.doctor import check_log_ins
-from sarit.node.security import SecurityConfig
-from sarit.node.settings import NodeConfig
+from sarit.ops.doctor import check_log_ins
+from sarit.process.security import SecurityConfig
+from sarit.process.settings import NodeConfig
 from tests import fork_server
 from tests.contract.s3 import s3_server
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture

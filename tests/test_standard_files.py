@@ -78,7 +78,7 @@ def test_a_node_keeps_closed_standard_files_and_ends_well(processes, tmp_path) -
 
 
 def test_a_process_of_a_node_that_nobody_describes_ends() -> None:
-    done = closed([sys.executable, "-m", "sarit.node.child"], CLOSED)
+    done = closed([sys.executable, "-m", "sarit.process.child"], CLOSED)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 

@@ -28,7 +28,7 @@ SOURCE = ROOT / "src"
 SIZED = ("src", "simulation", "checkers", "benchmarks", "examples", "tests", "tools")
 
 MAX_FUNCTION_LINES = 70
-MAX_MODULE_LINES = 500  # a state machine stays in one module
+MAX_MODULE_LINES = 600  # a state machine stays in one module
 MAX_CLASS_METHODS = 25
 
 # Dotted name (or prefix that ends with a dot) -> what to use instead.
@@ -84,8 +84,11 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         {"threading.Thread"},
         "the blocking client's loop has a thread of its own",
     ),
-    "sarit/node/child.py": ({"threading.Thread"}, "a child ends with its parent even while its event loop is busy"),
-    "sarit/node/service_manager.py": ({"socket.socket"}, "datagrams to the service manager; env.network has streams"),
+    "sarit/process/child.py": ({"threading.Thread"}, "a child ends with its parent even while its event loop is busy"),
+    "sarit/process/service_manager.py": (
+        {"socket.socket"},
+        "datagrams to the service manager; env.network has streams",
+    ),
     "sarit/spark/client.py": (
         {"concurrent.futures.ThreadPoolExecutor"},
         "the driver asks about many streams at the same time by the blocking client; Spark has no Env",
@@ -104,12 +107,12 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         {"os.open", "os.fsync"},
         "files that a user names, written by a command of its own process",
     ),
-    "sarit/node/standalone.py": ({"print"}, "the line that says the node is ready goes to standard output"),
+    "sarit/process/standalone.py": ({"print"}, "the line that says the node is ready goes to standard output"),
 }
 
 # Where bounds, intervals and sizes are written: what an operator chooses; those of a package, in its `limits.py`; and
 # all others.
-SETTINGS = "src/sarit/node/settings.py"
+SETTINGS = "src/sarit/process/settings.py"
 LIMITS = "limits.py"
 
 

@@ -22,8 +22,8 @@ import uvloop
 
 from sarit.client.aio import Client, connect
 from sarit.env.real import real_env
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from tools.crossings import Recorder, Way, quietest
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sarit.client.aio import Client
 from sarit.client.core.addresses import parse_addresses
 from sarit.client.core.controller import ControllerClient
-from sarit.client.core.session import Session
+from sarit.client.session.session import Session
 from sarit.env.real import real_env
 
 

@@ -21,7 +21,7 @@ from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.env.real import real_env
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.log.local import LocalLogProvider
-from sarit.node.gc_scheduler import GcScheduler
+from sarit.process.observation.gc_scheduler import GcScheduler
 from sarit.storage.open import open_storage
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.store import SegmentStore, StoreLimits

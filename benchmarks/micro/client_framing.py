@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sarit.client.core.framing import arrow_events, binary_array, chunks_of, chunks_of_arrow, frame_events, parse_events
-from sarit.client.core.session import Session
 from sarit.client.core.values import SegmentRange
+from sarit.client.session.session import Session
 from sarit.client.writer.partitioner import KeyRanges
 from sarit.client.writer.segment_appender import SegmentAppender
 from sarit.client.writer.writer import EventWriter

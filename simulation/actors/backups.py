@@ -1,9 +1,10 @@
 """Backups of all stores while they serve: their snapshots of one moment, their hold on chunks, and a copy of what the
 indexes name.
 
-The sides of the stores (`store/backup_session.py`, `node/backup_source.py`) and of the command (`backup/moment.py`,
-`backup/node_connection.py`) are production code; a connection of the simulated network takes the place of the Unix
-socket.  The indexes are in memory, so a copy of their records takes the place of `IndexSnapshot`, at the same step.
+The sides of the stores (`store/backup_session.py`, `process/backup_source.py`) and of the command
+(`ops/backup/moment.py`, `ops/backup/node_connection.py`) are production code; a connection of the simulated network
+takes the place of the Unix socket.  The indexes are in memory, so a copy of their records takes the place of
+`IndexSnapshot`, at the same step.
 Chunks are read and compared as `sarit backup create` does, and those of an earlier attempt are not copied again.
 
 A chunk that is gone or damaged while the stores hold it is a fault.
@@ -15,12 +16,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.backup.index_copy import check_chunk, length_of
-from sarit.backup.moment import Stores
-from sarit.backup.node_connection import NodeConnection
-from sarit.backup.pacing import for_each
 from sarit.core.errors import Corrupt, Invalid, NotFound, Unavailable
 from sarit.index import keys
+from sarit.ops.backup.index_copy import check_chunk, length_of
+from sarit.ops.backup.moment import Stores
+from sarit.ops.backup.node_connection import NodeConnection
+from sarit.ops.backup.pacing import for_each
 from sarit.storage.layout import load_chunk_extent
 from sarit.store.backup_session import PROTOCOL
 from sarit.store.limits import BACKUP_IDLE_SECONDS

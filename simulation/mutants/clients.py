@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.core.controller import ControllerClient
-from sarit.client.core.session import Session
 from sarit.client.reader.progress import Progress
+from sarit.client.session.session import Session
 from sarit.controller.model import streams
 from sarit.controller.model.effects import SealSegment
 from sarit.controller.model.records import NO_WORK, WorkKind

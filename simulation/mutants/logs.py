@@ -11,7 +11,7 @@ from sarit.log import history, opening, records
 from sarit.log.history import history_problem
 from sarit.log.reading import survey_tail
 from sarit.log.writer import LogWriter
-from sarit.node import ownership
+from sarit.process.ownership import claims as ownership
 from sarit.store.container import recovery
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant

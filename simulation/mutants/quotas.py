@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sarit.security.byte_bucket import ByteBucket
-from sarit.store.flow_control.tenant_quotas import TenantQuotas
+from sarit.store.metering.tenant_quotas import TenantQuotas
 from sarit.store.server.connection_quotas import ConnectionQuotas
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core import names
 from sarit.core.errors import Unavailable
-from sarit.node import ownership, ownership_tokens
-from sarit.node.pieces import LAST_START
+from sarit.process.ownership import claims as ownership
+from sarit.process.ownership import tokens as ownership_tokens
+from sarit.process.ownership.directory_content import LAST_START
 from sarit.storage import starts
 from sarit.storage.packs import PieceChecksums
 from sarit.store.container import reads, state

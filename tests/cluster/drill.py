@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
-    from sarit.node.cluster_status import ClusterStatus, ClusterView
+    from sarit.cluster.status import ClusterStatus, ClusterView
     from tests.cluster.container_load import ContainerLoad
     from tests.cluster.processes import RunningCluster
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.maven import PeerMissing
+from sarit.cluster.settings import parse_cluster
+from sarit.cluster.status import view_cluster
 from sarit.env.real import real_env
-from sarit.node.cluster_settings import parse_cluster
-from sarit.node.cluster_status import view_cluster
 from simulation.ledger import write_line
 from tests.cluster.container_load import ContainerLoad
 from tests.cluster.drill import KINDS, Drill

@@ -35,7 +35,7 @@ from sarit.log.bookkeeper.limits import MAX_BOOKIE_QUEUE_BYTES
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code
 from sarit.log.bookkeeper.wire import add_packet
-from sarit.node.log_place import open_bookkeeper_logs
+from sarit.process.places.bookkeeper_logs import open_bookkeeper_logs
 from tests.components.bookkeeper import COLLECTION_MS, FAST_OPTIONS, OPTIONS, BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 

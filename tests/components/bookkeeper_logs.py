@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sarit.env.real import real_env
 from sarit.log.bookkeeper.log import BookKeeperLogs
-from sarit.node.log_place import open_bookkeeper_logs
+from sarit.process.places.bookkeeper_logs import open_bookkeeper_logs
 from tests.unit.log.bookkeeper.world import SMALL
 
 if TYPE_CHECKING:

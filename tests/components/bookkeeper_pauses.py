@@ -28,7 +28,7 @@ from kazoo.client import KazooClient
 
 from sarit.env.real import real_env
 from sarit.log.bookkeeper import chain_register
-from sarit.node.log_place import open_bookkeeper_logs
+from sarit.process.places.bookkeeper_logs import open_bookkeeper_logs
 from tests.components.bookkeeper import COLLECTION_MS, FAST_OPTIONS, BookKeeperCluster
 from tests.components.bookkeeper_kills import existing_ledgers, leaked
 from tests.components.zookeeper import ZooKeeperServer

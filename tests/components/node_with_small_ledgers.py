@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sarit.cli.main import main
 from sarit.log.bookkeeper import chain_register
-from sarit.node import log_place
+from sarit.process.places import bookkeeper_logs as log_place
 
 LEDGER_BYTES = int(os.environ.get("SARIT_TEST_LEDGER_BYTES", str(1 << 20)))
 DELETION_SECONDS = 5.0

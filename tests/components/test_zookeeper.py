@@ -5,6 +5,8 @@ from contextlib import suppress
 
 import pytest
 
+from sarit.cluster.member import Member
+from sarit.cluster.release import check_clock
 from sarit.coordination.container_map import StoreAddress, decode_store
 from sarit.coordination.map_register import STORES
 from sarit.coordination.port import MemberState
@@ -13,8 +15,6 @@ from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
-from sarit.node.cluster_release import check_clock
-from sarit.node.member import Member
 from tests.components.zookeeper import Gate, ZooKeeperServer
 from tests.contract.test_coordination import States
 

@@ -11,10 +11,10 @@ from sarit.admin.console import Console
 from sarit.client import aio
 from sarit.controller.times import Times
 from sarit.env.real import real_env
-from sarit.node.console_view import StandaloneView
-from sarit.node.health import Health
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.observation.console_view import StandaloneView
+from sarit.process.observation.health import Health
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 
 if TYPE_CHECKING:
     from pathlib import Path

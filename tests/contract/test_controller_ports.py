@@ -15,9 +15,9 @@ from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES, ScalingTimes
 from sarit.core.names import transaction_segment
 from sarit.env.real import RealNetwork
-from sarit.node.controller_adapter import InProcessSegments, InProcessTables
-from sarit.node.remote_adapter import FixedRouter, RemoteSegments, RemoteTables, StoreConnections
-from sarit.store.flow_control.load_meters import LoadMeters
+from sarit.process.store_calls.in_process import InProcessSegments, InProcessTables
+from sarit.process.store_calls.remote import FixedRouter, RemoteSegments, RemoteTables, StoreConnections
+from sarit.store.metering.load_meters import LoadMeters
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from tests.limits import HANG_SECONDS

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 import slatedb.uniffi as slatedb
 
-from sarit.backup.indexes import SlateIndexes
 from sarit.core.errors import Unavailable
 from sarit.env.real import RealThreads, real_env
 from sarit.index import keys, slate_snapshot
@@ -15,6 +14,7 @@ from sarit.index.sealing import unseal
 from sarit.index.slate import SlateIndex, open_in_memory
 from sarit.index.slate_snapshot import SlateSnapshot, take_snapshot
 from sarit.index.sqlite import SqliteIndexProvider
+from sarit.ops.backup.indexes import SlateIndexes
 from tests.unit.log.world import simulate
 
 

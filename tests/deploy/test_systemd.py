@@ -14,7 +14,7 @@ import pytest
 
 from sarit.cli.dev_ca import make_certificates
 from sarit.cli.security_options import security_of
-from sarit.node.security import Security
+from sarit.process.security import Security
 from tests.deploy.commands import expand, parse
 from tests.nodes import SARIT, RunningNode
 from tests.security.running import write_files

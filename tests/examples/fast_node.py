@@ -10,8 +10,8 @@ from sarit.client.blocking.loop_thread import LoopThread
 from sarit.controller.times import Times, WatermarkTimes
 from sarit.core.metering import ScalingTimes
 from sarit.env.real import real_env
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from tests.limits import HANG_SECONDS
 
 if TYPE_CHECKING:

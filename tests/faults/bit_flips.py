@@ -40,8 +40,8 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import SaritError
 from sarit.env.real import real_env
-from sarit.verify.directory import open_directory, verify
-from sarit.verify.repair import apply, plan_repair
+from sarit.ops.verify.directory import open_directory, verify
+from sarit.ops.verify.repair import apply, plan_repair
 from simulation.crashes.machine import DirectThreads
 from tests.faults import small_data
 

@@ -4,11 +4,11 @@ Run `python node_with_all_lines.py standalone …`."""
 
 from __future__ import annotations
 
-import sarit.node.logs
+import sarit.process.observation.logs
 from sarit.cli.main import main
 
 ALL_LINES = 1 << 30
 
 if __name__ == "__main__":
-    sarit.node.logs.MAX_ALIKE_LOG_LINES = ALL_LINES
+    sarit.process.observation.logs.MAX_ALIKE_LOG_LINES = ALL_LINES
     main()

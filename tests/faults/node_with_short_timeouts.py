@@ -4,8 +4,8 @@ Run `python node_with_short_timeouts.py standalone …`."""
 
 from __future__ import annotations
 
-import sarit.node.logs
-import sarit.node.standalone
+import sarit.process.observation.logs
+import sarit.process.standalone
 from sarit.cli.main import main
 from sarit.rpc import grpc_server, request_limiter
 from sarit.store.server import listener as server
@@ -23,6 +23,6 @@ if __name__ == "__main__":
     server.REAP_INTERVAL_SECONDS = 0.5
     grpc_server.GRPC_STALL_SECONDS = TIMEOUT_SECONDS
     request_limiter.RequestLimiter.__init__.__kwdefaults__["timeout_seconds"] = TIMEOUT_SECONDS
-    sarit.node.standalone.StoreListener = listener
-    sarit.node.logs.MAX_ALIKE_LOG_LINES = ALL_LINES
+    sarit.process.standalone.StoreListener = listener
+    sarit.process.observation.logs.MAX_ALIKE_LOG_LINES = ALL_LINES
     main()

@@ -17,8 +17,8 @@ from sarit.core.limits import NO_VERSION
 from sarit.env.real import real_env
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.log.local import LocalLogProvider
-from sarit.node.ownership import claim_directory, claim_long_term_storage
-from sarit.node.settings import NodeConfig
+from sarit.process.ownership.claims import claim_directory, claim_long_term_storage
+from sarit.process.settings import NodeConfig
 from sarit.storage.open import open_storage
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.store import SegmentStore, StoreLimits

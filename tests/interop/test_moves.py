@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sarit.controller.server import Controller
+from sarit.controller.assembly import Controller
 from sarit.core.errors import Moved
 from sarit.env.real import real_env
-from sarit.node.controller_adapter import InProcessSegments, InProcessTables
+from sarit.process.store_calls.in_process import InProcessSegments, InProcessTables
 from sarit.rpc.grpc_server import GrpcListener, client_is_known
-from sarit.store.health import HealthState, Opening
+from sarit.store.hosting.health import HealthState, Opening
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
 from sarit.store.tiering.checkpoint import FlushLimits

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 import sarit
-from sarit.backup.place import open_place
 from sarit.env.real import real_env
+from sarit.ops.backup.place import open_place
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.nodes import RunningNode, consecutive_ports
 from tests.observability.prometheus import MISSING, PROMETHEUS, Prometheus

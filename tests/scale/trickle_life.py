@@ -16,8 +16,8 @@ from typing import Any, Final
 from sarit.core.limits import MIB
 from sarit.env.real import real_env
 from sarit.env.real_limits import machine_memory
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from tests.scale.node import held_by
 from tests.unit.store.harness import Writer
 

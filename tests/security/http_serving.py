@@ -9,9 +9,9 @@ from dataclasses import replace
 import httpx
 
 from sarit.cli.dev_ca import make_certificates
-from sarit.node.admin import admin_port
-from sarit.node.console_view import StandaloneView
-from sarit.node.health import Health
+from sarit.process.admin import admin_port
+from sarit.process.observation.console_view import StandaloneView
+from sarit.process.observation.health import Health
 from sarit.security.users import User, format_users, hash_password, parse_users
 from tests.security.running import PASSWORD, Secured, secured, write_files
 

@@ -11,9 +11,9 @@ from sarit.client import aio
 from sarit.client.core.login import Tls, UserPassword
 from sarit.client.core.rules import change_rules
 from sarit.env.real import real_env
-from sarit.node.security import Security, SecurityConfig
-from sarit.node.settings import Advertised, NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.security import Security, SecurityConfig
+from sarit.process.settings import Advertised, NodeConfig
+from sarit.process.standalone import open_node
 from sarit.security.permissions import Rule
 from sarit.security.users import User, format_users, hash_password
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sarit.client.aio import Client
-    from sarit.node.standalone import Node
+    from sarit.process.standalone import Node
 
 PASSWORD = "correct horse"
 USERS = {"root": {"admin"}, "alice": set(), "bob": {"analyst"}}

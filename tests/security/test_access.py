@@ -13,8 +13,8 @@ import sarit
 from sarit.client import aio
 from sarit.client.core.login import BearerToken, default_credentials
 from sarit.core.errors import Unauthenticated
-from sarit.node.logs import current_logs
-from sarit.node.reload import LiveSettings
+from sarit.process.observation.logs import current_logs
+from sarit.process.reload import LiveSettings
 from sarit.security.oidc import OidcConfig
 from tests.security.running import USERS, secured, write_files
 from tests.unit.security.provider import AUDIENCE, ISSUER, document, published, token
@@ -153,7 +153,7 @@ def test_token_of_a_provider_logs_in_with_its_roles_and_a_file_of_it_is_read_aga
 
 
 def test_new_user_is_known_once_a_process_has_reloaded(tmp_path, monkeypatch):
-    monkeypatch.setattr("sarit.node.security.SECURITY_FILES_INTERVAL_SECONDS", 3600)
+    monkeypatch.setattr("sarit.process.security.SECURITY_FILES_INTERVAL_SECONDS", 3600)
 
     async def main() -> None:
         async with secured(tmp_path, write_files(tmp_path)) as node:

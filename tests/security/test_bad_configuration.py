@@ -15,14 +15,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from sarit.cli.config import check
 from sarit.cli.dev_ca import make_certificates
 from sarit.cli.user import user
+from sarit.cluster import processes as cluster
+from sarit.cluster.process_config import ProcessConfig
 from sarit.core.errors import Invalid, Unauthenticated
 from sarit.env.real import real_env
 from sarit.env.tls import ServerTls, TlsFiles
-from sarit.node import cluster, processes, standalone
-from sarit.node.process_config import ProcessConfig
-from sarit.node.security import Security, SecurityConfig
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import refuse_plain_passwords
+from sarit.process import standalone
+from sarit.process import supervisor as processes
+from sarit.process.security import Security, SecurityConfig
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import refuse_plain_passwords
 from sarit.security.oidc import OidcConfig
 from sarit.security.users import parse_users
 from tests.security.running import secured, write_files
@@ -210,7 +212,7 @@ def _server_only(files):
 
 
 def test_reload_of_a_foreign_ca_keeps_the_old_one_and_says_so(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("sarit.node.security.SECURITY_FILES_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("sarit.process.security.SECURITY_FILES_INTERVAL_SECONDS", 0.01)
     ours, other = make_certificates(tmp_path / "ours", (), 1), make_certificates(tmp_path / "other", (), 1)
     security = Security(_tls(ours, ours["ca"]))
     before = security.server_tls.context, security.client_tls()()

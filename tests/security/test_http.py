@@ -8,7 +8,7 @@ import logging
 import httpx
 import pytest
 
-from sarit.node.logs import current_logs
+from sarit.process.observation.logs import current_logs
 from tests.security.http_serving import serving
 from tests.security.running import PASSWORD
 

@@ -12,7 +12,7 @@ import pytest
 
 from sarit.cli.dev_ca import make_certificates
 from sarit.core.errors import Invalid
-from sarit.node.security import Security
+from sarit.process.security import Security
 from tests.limits import HANG_SECONDS
 from tests.security.running import PASSWORD, secured, write_files
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sarit.cli.top import scrape
-from sarit.node.doctor import FAIL, GRPC, HTTP, OK, WIRE, Port, check_port
+from sarit.ops.doctor import FAIL, GRPC, HTTP, OK, WIRE, Port, check_port
 from tests.security.http_serving import serving
 from tests.security.running import PASSWORD
 

@@ -22,7 +22,7 @@ from sarit.client.core.login import Tls, UserPassword
 from sarit.env.real import real_env
 from sarit.env.tls import ServerTls, TlsFiles
 from sarit.env.tls_server import Handshakes, serve_tls
-from sarit.node.security import Security, SecurityConfig
+from sarit.process.security import Security, SecurityConfig
 from tests.limits import HANG_SECONDS
 from tests.security.running import PASSWORD, secured, write_files
 from tests.unit.client.world import until

@@ -42,8 +42,8 @@ from sarit.client.blocking.loop_thread import LoopThread
 from sarit.controller import keys
 from sarit.core.limits import SPARK_FIRST_LEASE_SECONDS
 from sarit.env.real import real_env
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from tests.nodes import RunningNode
 from tests.spark.chain_ends import STUCK_SECONDS, Feeder, Follower
 from tests.spark.micro_batches import query_names, under_way

@@ -6,20 +6,20 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import MAX_METRIC_SCOPES
-from sarit.store.flow_control.stream_rates import OTHERS
-from sarit.store.health import HealthState
+from sarit.store.hosting.health import HealthState
+from sarit.store.metering.stream_rates import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.admin.exposition import Sample
-    from sarit.controller.server import Controller
+    from sarit.controller.assembly import Controller
     from sarit.index.statistics import IndexStatistics
     from sarit.log.statistics import LogStatistics
     from sarit.rpc.grpc_server import GrpcListener
     from sarit.storage.metered import StorageStatistics
-    from sarit.store.flow_control.load_meters import LoadMeters
-    from sarit.store.flow_control.tenant_quotas import TenantQuotas
+    from sarit.store.metering.load_meters import LoadMeters
+    from sarit.store.metering.tenant_quotas import TenantQuotas
     from sarit.store.server.listener import StoreListener
     from sarit.store.statistics import StoreStatistics
     from sarit.store.store import SegmentStore

@@ -19,6 +19,12 @@ class Reason:
     ready: bool = False
 
 
+def container_of_part(part: str) -> int | None:
+    """Return the number of the container that a reason is about; None: it is about something else."""
+    word, _, number = part.rpartition(" ")
+    return int(number) if word.endswith("container") and number.isdecimal() else None
+
+
 class HealthPort(Protocol):
     """What a process knows of its health.  It answers at once, from memory."""
 

@@ -4,7 +4,7 @@ It runs on the event loop of the node, and opens before anything is recovered, s
 Routes are starlette's.  To add some:
 
 1. Write `routes(...) -> list[BaseRoute]` in a module of this package.
-2. Add them in one line of `node/admin.py`: to `open` what works at once, to `serve` what needs the controller.
+2. Add them in one line of `process/admin.py`: to `open` what works at once, to `serve` what needs the controller.
 
 Paths that are added by `serve` are answered 503 until then.  A handler runs on the loop that serves appends: it may
 compute for some milliseconds at most between two awaits.  A streaming response may last for ever

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sarit.backup.limits import BACKUP_WAIT_SECONDS, MAX_BACKUP_WAIT_SECONDS
 from sarit.cli.option_types import CLUSTER_URL, STORAGE_URL, Memory, Name
 from sarit.cli.options import Commands, count_of, format_option, show
 from sarit.cli.process_options import zookeeper_option
 from sarit.cli.progress import Bar
+from sarit.ops.backup.limits import BACKUP_WAIT_SECONDS, MAX_BACKUP_WAIT_SECONDS
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
     from typing import TypeVar
 
-    from sarit.backup.manifest import Manifest
-    from sarit.backup.place import Place
     from sarit.env.ports import Env
+    from sarit.ops.backup.manifest import Manifest
+    from sarit.ops.backup.place import Place
 
     T = TypeVar("T")
 
@@ -94,8 +94,8 @@ def create(
     Chunks that BACKUP has already are not copied again.  A backup that was interrupted is not listed; the next one goes
     on with what it has copied.
     """
-    from sarit.backup.create import create as make
-    from sarit.backup.create import create_from
+    from sarit.ops.backup.create import create as make
+    from sarit.ops.backup.create import create_from
 
     _one_of(data_dir, cluster)
     path = None if data_dir is None else str(data_dir.absolute())
@@ -105,8 +105,8 @@ def create(
     async def back_up(env: Env, bar: Bar) -> Manifest:
         if path is not None:
             return await make(env, path, place, rate, bar, wait)
-        from sarit.backup.cluster import describe_cluster
-        from sarit.node.cluster_settings import parse_cluster
+        from sarit.cluster.settings import parse_cluster
+        from sarit.ops.backup.cluster import describe_cluster
 
         source = await describe_cluster(env, parse_cluster(str(cluster)), machine, folder, _advice_on_tls())
         return await create_from(env, source, place, rate, bar, wait)
@@ -125,7 +125,7 @@ def create(
 @format_option
 def list_backups(place: str, output: str) -> None:
     """List the backups in a place, oldest first."""
-    from sarit.backup.check import read_manifests
+    from sarit.ops.backup.check import read_manifests
 
     async def work(env: Env, bar: Bar) -> list[Manifest]:
         async with _opened(env, place) as found:
@@ -148,9 +148,9 @@ def verify(place: str, rate: int, output: str) -> None:
 
     Exit codes: 0 everything is whole, 1 something is damaged, 2 the check could not run.
     """
-    from sarit.backup.check import CheckReport, verify_place
-    from sarit.backup.pacing import Pacer
     from sarit.core.errors import SaritError
+    from sarit.ops.backup.check import CheckReport, verify_place
+    from sarit.ops.backup.pacing import Pacer
 
     async def work(env: Env, bar: Bar) -> CheckReport:
         async with _opened(env, place) as found:
@@ -177,8 +177,8 @@ def verify(place: str, rate: int, output: str) -> None:
 @format_option
 def prune(place: str, keep: int, force: bool, output: str) -> None:
     """Delete all backups but the newest, and what only they need."""
-    from sarit.backup.check import Pruned
-    from sarit.backup.check import prune as drop
+    from sarit.ops.backup.check import Pruned
+    from sarit.ops.backup.check import prune as drop
 
     async def work(env: Env, bar: Bar) -> Pruned:
         async with _opened(env, place) as found:
@@ -213,9 +213,9 @@ def restore(
     the --containers of the old one.  A cluster is made by `sarit cluster init` with as many --containers before; start
     its stores afterwards.  A restore that was interrupted goes on when the command is given again.
     """
-    from sarit.backup.pacing import Pacer
-    from sarit.backup.restore import restore as make
     from sarit.core.errors import Invalid
+    from sarit.ops.backup.pacing import Pacer
+    from sarit.ops.backup.restore import restore as make
 
     _one_of(data_dir, cluster)
     if cluster is not None and storage is not None:
@@ -233,8 +233,8 @@ def restore(
             pacer = Pacer(env.clock, rate)
             if cluster is None:
                 return manifest, await make(env, found, manifest, path, storage, pacer, bar)
-            from sarit.backup.restore_cluster import restore_cluster
-            from sarit.node.cluster_settings import parse_cluster
+            from sarit.cluster.settings import parse_cluster
+            from sarit.ops.backup.restore_cluster import restore_cluster
 
             address = parse_cluster(cluster)
             return manifest, await restore_cluster(env, found, manifest, address, machine, folder, pacer, bar)
@@ -309,7 +309,7 @@ def _monotonic() -> float:
 
 @asynccontextmanager
 async def _opened(env: Env, name: str) -> AsyncIterator[Place]:
-    from sarit.backup.place import open_place
+    from sarit.ops.backup.place import open_place
 
     place = await open_place(env, name)
     try:

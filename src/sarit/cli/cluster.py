@@ -19,9 +19,9 @@ from sarit.core import limits
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from sarit.node.cluster_status import ClusterStatus, ClusterView
-    from sarit.node.cluster_verdict import Verdict
-    from sarit.node.object_requests import Counts
+    from sarit.cluster.object_requests import Counts
+    from sarit.cluster.status import ClusterStatus, ClusterView
+    from sarit.cluster.verdict import Verdict
 
     Rows = Sequence[Mapping[str, object]]
 
@@ -82,10 +82,10 @@ def cluster() -> None:
 @machine_option
 def init(cluster: str, containers: int, log: str, index: str | None, storage: str, lease: float, machine: str) -> None:
     """Make a new cluster: write what all its processes share, once.  Then start stores and controllers."""
+    from sarit.cluster.creation import init_cluster
+    from sarit.cluster.places import default_index, open_cluster_logs
+    from sarit.cluster.settings import ClusterMeta, parse_cluster
     from sarit.env.real import real_env
-    from sarit.node.cluster_init import init_cluster
-    from sarit.node.cluster_places import default_index, open_cluster_logs
-    from sarit.node.cluster_settings import ClusterMeta, parse_cluster
     from sarit.storage.open import open_storage
 
     address = parse_cluster(cluster)
@@ -117,7 +117,7 @@ def status(cluster: str, output: str, as_json: bool) -> None:
     the requests of each store in the last 5 minutes, and what as many cost in a day at the prices of S3 Standard: PUTs
     (and lists) $5 a million, GETs $0.40 a million.
     """
-    from sarit.node.cluster_verdict import FAILED
+    from sarit.cluster.verdict import FAILED
 
     output = "json" if as_json else output
 
@@ -190,7 +190,7 @@ def _tables(found: ClusterStatus, verdict: Verdict) -> list[tuple[str, Rows, Seq
 
 def _requests(found: ClusterStatus) -> list[dict[str, object]]:
     """Requests to object storage: a row for each store and one for all; none if nothing is on an object store."""
-    from sarit.node.object_requests import Counts, on_object_store
+    from sarit.cluster.object_requests import Counts, on_object_store
 
     if not on_object_store(found.meta):
         return []
@@ -236,9 +236,9 @@ def drain(store: str, undo: bool, cluster: str) -> None:
 
 
 def _run(url: str, work: Callable[[ClusterView], Awaitable[T]]) -> T:
+    from sarit.cluster.settings import parse_cluster
+    from sarit.cluster.status import view_cluster
     from sarit.env.real import real_env
-    from sarit.node.cluster_settings import parse_cluster
-    from sarit.node.cluster_status import view_cluster
 
     async def main() -> T:
         async with view_cluster(parse_cluster(url), real_env()) as view:

@@ -24,8 +24,8 @@ from sarit.cli.trace_options import trace_options
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
-    from sarit.node.security import SecurityConfig
-    from sarit.node.settings import Advertised
+    from sarit.process.security import SecurityConfig
+    from sarit.process.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -66,8 +66,8 @@ def controller(
 
     Prints a line with "sarit is ready" when it serves: it waits for the stores of its tables.
     """
-    from sarit.node.cluster import ProcessConfig, run_controller
-    from sarit.node.cluster_settings import parse_cluster
+    from sarit.cluster.processes import ProcessConfig, run_controller
+    from sarit.cluster.settings import parse_cluster
 
     config = ProcessConfig(
         parse_cluster(cluster),

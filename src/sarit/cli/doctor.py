@@ -18,7 +18,7 @@ from sarit.cli.process_options import log_in_at_zookeeper
 from sarit.cli.security_options import security_of
 
 if TYPE_CHECKING:
-    from sarit.node.doctor import Finding, Plan
+    from sarit.ops.doctor import Finding, Plan
 
 _COLORS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
 
@@ -48,7 +48,7 @@ def doctor(command: str | None, as_json: bool, options: tuple[str, ...]) -> None
 
 async def _examine(plan: Plan, *, as_json: bool) -> list[Finding]:
     from sarit.env.real import real_env
-    from sarit.node.doctor import examine
+    from sarit.ops.doctor import examine
 
     found = []
     async for finding in examine(plan, real_env()):
@@ -61,8 +61,8 @@ async def _examine(plan: Plan, *, as_json: bool) -> list[Finding]:
 
 
 def _plan_of_node(given: dict[str, Any]) -> Plan:
-    from sarit.node.doctor import Plan, ports_of
-    from sarit.node.settings import NodeConfig, default_processes
+    from sarit.ops.doctor import Plan, ports_of
+    from sarit.process.settings import NodeConfig, default_processes
 
     config = NodeConfig(
         data_dir=str(Path(given["data_dir"])),
@@ -84,9 +84,9 @@ def _plan_of_node(given: dict[str, Any]) -> Plan:
 
 
 def _plan_of_cluster(name: str, given: dict[str, Any]) -> Plan:
-    from sarit.node.cluster_settings import parse_cluster
-    from sarit.node.doctor import GRPC, HTTP, WIRE, Plan, Port
-    from sarit.node.settings import NodeConfig
+    from sarit.cluster.settings import parse_cluster
+    from sarit.ops.doctor import GRPC, HTTP, WIRE, Plan, Port
+    from sarit.process.settings import NodeConfig
 
     http = http_port_of(given["http_port"])
     memory, security = given.get("memory"), security_of(given)

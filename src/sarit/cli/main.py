@@ -103,7 +103,7 @@ class _ToStandardError(logging.Handler):
 
 def _print_error(error: Exception) -> None:
     """One line; a JSON line for a process that logs these."""
-    logs = sys.modules.get("sarit.node.logs")
+    logs = sys.modules.get("sarit.process.observation.logs")
     if logs is not None and logs.logs_json():
         logging.getLogger("sarit").critical("%s", error)
     else:
@@ -113,7 +113,7 @@ def _print_error(error: Exception) -> None:
 def main() -> NoReturn:
     """The entry point of the console script."""
     open_standard_files()
-    for name in ("sarit.client", "sarit.backup"):
+    for name in ("sarit.client", "sarit.ops.backup"):
         log = logging.getLogger(name)
         log.addHandler(_ToStandardError(logging.WARNING))
         log.propagate = False

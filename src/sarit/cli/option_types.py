@@ -13,7 +13,7 @@ from sarit.core.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sarit.node.settings import Advertised
+    from sarit.process.settings import Advertised
 
 
 class Memory(click.ParamType[int]):
@@ -93,7 +93,7 @@ class Advertise(click.ParamType["Advertised | None"]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Advertised | None:
         """Host and ports; None for an empty text; see `click.ParamType`."""
-        from sarit.node.settings import Advertised
+        from sarit.process.settings import Advertised
 
         if isinstance(value, Advertised):
             return value
@@ -149,13 +149,13 @@ class Name(click.ParamType[str]):
 
 
 def _cluster_check() -> Callable[[str], object]:
-    from sarit.node.cluster_settings import parse_cluster
+    from sarit.cluster.settings import parse_cluster
 
     return parse_cluster
 
 
 def _log_check() -> Callable[[str], object]:
-    from sarit.node.log_place import parse_log_url
+    from sarit.process.places.bookkeeper_logs import parse_log_url
 
     return parse_log_url
 
@@ -173,19 +173,19 @@ def _s3_check() -> Callable[[str], object]:
 
 
 def _cluster_log_check() -> Callable[[str], object]:
-    from sarit.node.cluster_settings import check_log_url
+    from sarit.cluster.settings import check_log_url
 
     return check_log_url
 
 
 def _cluster_index_check() -> Callable[[str], object]:
-    from sarit.node.cluster_settings import check_index_url
+    from sarit.cluster.settings import check_index_url
 
     return check_index_url
 
 
 def _cluster_storage_check() -> Callable[[str], object]:
-    from sarit.node.cluster_settings import check_storage_url
+    from sarit.cluster.settings import check_storage_url
 
     return check_storage_url
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.cli.options import Command
-    from sarit.node.reload import Reload
-    from sarit.node.shown_option import ShownOption
+    from sarit.process.reload import Reload
+    from sarit.process.shown_option import ShownOption
 
 
 def log_in_at_zookeeper(path: Path | None) -> None:
@@ -123,7 +123,7 @@ def address_options(port: int, what: str) -> Callable[[Command], Command]:
 
 def start_logs(level: str, form: str) -> None:
     """Log as the processes of a node do; variables that are like options are warned of."""
-    from sarit.node.logs import LogSettings, set_up_logs
+    from sarit.process.observation.logs import LogSettings, set_up_logs
 
     set_up_logs(LogSettings(level, form))
     for text in unknown_variables(os.environ):
@@ -133,7 +133,7 @@ def start_logs(level: str, form: str) -> None:
 def shown_options() -> tuple[ShownOption, ...]:
     """The options of the command that runs, without secrets."""
     from sarit.cli.config_report import effective
-    from sarit.node.shown_option import ShownOption
+    from sarit.process.shown_option import ShownOption
 
     rows = effective(click.get_current_context(), os.environ)
     return tuple(ShownOption(row.option, row.text, row.origin) for row in rows)
@@ -143,8 +143,8 @@ def reload_of(options: tuple[ShownOption, ...]) -> Reload:
     """What the command that runs does at SIGHUP; `options`: its own."""
     from sarit.cli.time_options import times_of
     from sarit.core.errors import Invalid
-    from sarit.node.logs import LogSettings
-    from sarit.node.reload import LiveSettings, ReadOptions, Reload
+    from sarit.process.observation.logs import LogSettings
+    from sarit.process.reload import LiveSettings, ReadOptions, Reload
 
     ctx = click.get_current_context()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.cli.options import Command
-    from sarit.node.security import SecurityConfig
+    from sarit.process.security import SecurityConfig
     from sarit.security.oidc import OidcConfig
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -143,7 +143,7 @@ def security_options(command: Command) -> Command:
 
 def security_of(given: Mapping[str, Any]) -> SecurityConfig:
     """What the options of a command say.  Raises Invalid."""
-    from sarit.node.security import SecurityConfig
+    from sarit.process.security import SecurityConfig
 
     def path(name: str) -> str | None:
         return None if given[name] is None else str(given[name].absolute())

@@ -19,8 +19,8 @@ from sarit.core import limits
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
-    from sarit.node.security import SecurityConfig
-    from sarit.node.settings import Advertised
+    from sarit.process.security import SecurityConfig
+    from sarit.process.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -147,7 +147,7 @@ def standalone(
     Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop; a second one, at least a
     second later, does not wait for the flush.  Acknowledged data is always on disk, so kill -9 loses nothing.
     """
-    from sarit.node.settings import NodeConfig, default_processes
+    from sarit.process.settings import NodeConfig, default_processes
 
     processes = processes or default_processes(os.cpu_count() or 1, containers)
     config = NodeConfig(
@@ -176,9 +176,9 @@ def standalone(
         config.check()
         return
     if processes == 1:
-        from sarit.node.standalone import run
+        from sarit.process.standalone import run
     else:
-        from sarit.node.processes import run
+        from sarit.process.supervisor import run
 
     start_logs(log_level, log_format)
     run(config, reload_of(config.options))

@@ -26,8 +26,8 @@ from sarit.core import limits
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
-    from sarit.node.security import SecurityConfig
-    from sarit.node.settings import Advertised
+    from sarit.process.security import SecurityConfig
+    from sarit.process.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -90,8 +90,8 @@ def store(
     Prints a line with "sarit is ready" when it is a member.  SIGTERM and Ctrl-C move its containers to the other stores
     (a minute at most) and stop; a second one, at least a second later, stops at once.  kill -9 loses nothing.
     """
-    from sarit.node.cluster import ProcessConfig, run_store
-    from sarit.node.cluster_settings import parse_cluster
+    from sarit.cluster.processes import ProcessConfig, run_store
+    from sarit.cluster.settings import parse_cluster
 
     config = ProcessConfig(
         parse_cluster(cluster),

@@ -15,8 +15,8 @@ from sarit.cli.progress import Bar
 from sarit.core.errors import SaritError
 
 if TYPE_CHECKING:
-    from sarit.verify.directory import Directory
-    from sarit.verify.findings import Report
+    from sarit.ops.verify.directory import Directory
+    from sarit.ops.verify.findings import Report
 
 _DAMAGED, _FAILED = 1, 2
 
@@ -35,8 +35,8 @@ def verify(data: Path, output: str) -> None:
     import asyncio
 
     from sarit.env.real import real_env
-    from sarit.verify.directory import open_directory
-    from sarit.verify.directory import verify as check
+    from sarit.ops.verify.directory import open_directory
+    from sarit.ops.verify.directory import verify as check
 
     path = str(data.absolute())
 
@@ -88,7 +88,7 @@ def repair(data: Path, *, yes: bool) -> None:
     Exit codes: 0 nothing is left to repair, 1 something is, 2 the repair could not run.
     """
     from sarit.env.real import real_env
-    from sarit.verify.directory import open_directory
+    from sarit.ops.verify.directory import open_directory
 
     try:
         directory = open_directory(real_env(), str(data.absolute()))
@@ -111,7 +111,7 @@ def repair(data: Path, *, yes: bool) -> None:
 def _repair(directory: Directory, *, yes: bool) -> bool:
     """Whether something is left."""
     from sarit.env.real import real_env
-    from sarit.verify.repair import apply, plan_repair
+    from sarit.ops.verify.repair import apply, plan_repair
 
     env, waiting, left, bar = real_env(), 0, 0, Bar()
     for number in range(directory.description.containers):

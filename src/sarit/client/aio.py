@@ -22,15 +22,15 @@ from sarit.client.core.addresses import default_address, default_traces, parse_a
 from sarit.client.core.call_traces import CallTraces
 from sarit.client.core.connection import first_request_id
 from sarit.client.core.controller import ControllerClient
-from sarit.client.core.guard import check_call, guarded
 from sarit.client.core.iteration import Items, Mapped, Resumed
 from sarit.client.core.login import Credentials, Tls, default_credentials, default_tls, refuse_plain
 from sarit.client.core.retry import RetryPolicy
-from sarit.client.core.session import Session
 from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
 from sarit.client.groups.group import ReaderGroups
 from sarit.client.limits import CONTROLLER_KEEP_ALIVE_SECONDS
 from sarit.client.reader.reader import EventReader
+from sarit.client.session.guard import check_call, guarded
+from sarit.client.session.session import Session
 from sarit.client.streams.byte_streams import ByteReader, ByteWriter
 from sarit.client.streams.segment_batches import segment_batches
 from sarit.client.streams.stream import Stream

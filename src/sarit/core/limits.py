@@ -1,7 +1,7 @@
 """Every fixed bound, interval and size of the system, by name, unit last.
 
 Those of the index, of the log on BookKeeper, and of processes are in `limits.py` of their packages.  Settings that an
-operator chooses are in `node/settings.py`.
+operator chooses are in `process/settings.py`.
 """
 
 from __future__ import annotations

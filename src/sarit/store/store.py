@@ -37,13 +37,13 @@ from sarit.store.container.reads import ChunkReader, Reads
 from sarit.store.flow_control.free_space import FreeSpace, reserve_bytes
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
-from sarit.store.flow_control.tenant_quotas import TenantQuotas
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
-from sarit.store.health import ContainerHealth, HealthState, refusal
-from sarit.store.hosted import HostedContainer, SharedParts, cancel, close
-from sarit.store.hosting import Event, State
-from sarit.store.open_slots import OpenSlots
-from sarit.store.scope_use import TablesOfClients
+from sarit.store.hosting.health import ContainerHealth, HealthState, refusal
+from sarit.store.hosting.hosted_container import HostedContainer, SharedParts, cancel, close
+from sarit.store.hosting.open_slots import OpenSlots
+from sarit.store.hosting.states import Event, State
+from sarit.store.metering.scope_use import TablesOfClients
+from sarit.store.metering.tenant_quotas import TenantQuotas
 from sarit.store.statistics import StoreStatistics
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.store.tiering.scrub import ScrubRateLimiter
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
     from sarit.store.container.tables import Tables
-    from sarit.store.hosted import Placement
-    from sarit.store.opening import Opened
+    from sarit.store.hosting.hosted_container import Placement
+    from sarit.store.hosting.opening import Opened
 
 _log = logging.getLogger("sarit.store")
 

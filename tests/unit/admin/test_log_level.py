@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from sarit.admin.log_level import PATH, routes
-from sarit.node.logs import LEVELS
+from sarit.process.observation.logs import LEVELS
 
 
 class Log:

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sarit.backup import create
-from sarit.backup.create import create_from
-from sarit.backup.node_connection import Refused, TryAgain
-from sarit.backup.place import open_place
 from sarit.core.errors import Unavailable
 from sarit.env.real import real_env
+from sarit.ops.backup import create
+from sarit.ops.backup.create import create_from
+from sarit.ops.backup.node_connection import Refused, TryAgain
+from sarit.ops.backup.place import open_place
 
 CONTAINERS = 3
 

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from sarit.backup import index_copy
-from sarit.backup.index_copy import IndexSnapshot
 from sarit.core.errors import Unavailable
 from sarit.env.real import real_env
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.index.sqlite import SqliteIndexProvider
+from sarit.ops.backup import index_copy
+from sarit.ops.backup.index_copy import IndexSnapshot
 
 FRAME = 7
 ROWS = 2000

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.backup.manifest import (
+from sarit.core.errors import Corrupt, Invalid
+from sarit.ops.backup.manifest import (
     ContainerBackup,
     Manifest,
     Piece,
@@ -18,7 +19,6 @@ from sarit.backup.manifest import (
     manifest_number,
     piece_of,
 )
-from sarit.core.errors import Corrupt, Invalid
 
 NODE = "00112233445566778899aabbccddeeff"
 PART = Piece("", "ab" * 20, 4096)

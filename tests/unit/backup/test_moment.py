@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.backup.cluster import addresses_of
-from sarit.backup.moment import Stores, check_whole
-from sarit.backup.node_connection import TryAgain
 from sarit.coordination.container_map import ContainerMap, StoreAddress
 from sarit.core.errors import Invalid
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider, StoredLog
+from sarit.ops.backup.cluster import addresses_of
+from sarit.ops.backup.moment import Stores, check_whole
+from sarit.ops.backup.node_connection import TryAgain
 from sarit.storage.memory import MemoryChunks
 from sarit.store.backup_session import BackupEnded, Backups
 from sarit.store.container.group_commit import GroupCommit

@@ -15,7 +15,9 @@ from sarit.cli import configured
 from sarit.cli.configured import Configured, allowed_values, key_of, settable, unknown_variables, variable_of
 from sarit.cli.main import cli
 from sarit.cli.option_types import Memory, Text
-from sarit.node import cluster, processes, standalone
+from sarit.cluster import processes as cluster
+from sarit.process import standalone
+from sarit.process import supervisor as processes
 
 CLUSTER = "zookeeper://127.0.0.1:1/c"
 COMMANDS = ("standalone", "store", "controller")

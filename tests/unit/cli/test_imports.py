@@ -18,7 +18,7 @@ try:
 finally:
     print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
-NODES_ALONE = {"sarit.node.standalone", "sarit.store", "starlette", "uvicorn", "prometheus_client", "sqlite3"}
+NODES_ALONE = {"sarit.process.standalone", "sarit.store", "starlette", "uvicorn", "prometheus_client", "sqlite3"}
 DATA = {"numpy", "pyarrow", "pandas", "pyspark", "obstore", "kazoo"}
 
 

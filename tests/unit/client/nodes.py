@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from sarit.client import aio
 from sarit.core.policies import ScaleType, ScalingPolicy
 from sarit.env.real import real_env
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from tests.limits import HANG_SECONDS
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import sarit
 from sarit.client import aio
-from sarit.client.core.guard import MARK
+from sarit.client.session.guard import MARK
 from sarit.client.writer.writer import _wake_here
 from sarit.core.errors import Invalid
 from sarit.core.names import StreamName

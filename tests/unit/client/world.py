@@ -7,7 +7,7 @@ from functools import wraps
 
 from sarit.client.aio import Client
 from sarit.client.core.framing import split_events
-from sarit.client.core.session import Session
+from sarit.client.session.session import Session
 from sarit.env.real import real_env
 from tests.limits import HANG_SECONDS
 from tests.unit.client.fake_store import FakeController, FakeStore

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sarit.controller import keys
-from sarit.controller.server import Controller
+from sarit.controller.assembly import Controller
 from sarit.core.errors import Corrupt
 from sarit.core.names import StreamName
 from tests.unit.controller.world import STREAM, World, config, run, stream_with

@@ -9,9 +9,9 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.testing import ChannelFor
 
-from sarit.controller.server import Controller
+from sarit.controller.assembly import Controller
 from sarit.core.names import SegmentId
-from sarit.node.controller_adapter import InProcessSegments, InProcessTables
+from sarit.process.store_calls.in_process import InProcessSegments, InProcessTables
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 from tests.unit.store.harness import World, Writer, memory_env

@@ -9,11 +9,11 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from sarit.controller import keys
+from sarit.controller.assembly import Controller
 from sarit.controller.model import codec, groups, streams
 from sarit.controller.model.cuts import segments_before
 from sarit.controller.model.epochs import check_epoch, known_segments
 from sarit.controller.model.records import State, TxnState, WorkKind
-from sarit.controller.server import Controller
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName, segment_name, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig

@@ -25,8 +25,8 @@ from sarit.env.limits import MAX_TRACED_APPENDS
 from sarit.env.otlp import OtlpSpans
 from sarit.env.real import real_env
 from sarit.env.traces import Traces, parse_traces
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode
 

@@ -11,8 +11,8 @@ from sarit.core.metering import ScalingTimes
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 from sarit.env.real import real_env
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import in_keys
 

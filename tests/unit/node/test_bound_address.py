@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from sarit.env.real import real_env
-from sarit.node.security import SecurityConfig
-from sarit.node.settings import Advertised, NodeConfig
-from sarit.node.standalone import open_node, warn_of_addresses
+from sarit.process.security import SecurityConfig
+from sarit.process.settings import Advertised, NodeConfig
+from sarit.process.standalone import open_node, warn_of_addresses
 
 
 @pytest.mark.parametrize("order", [(socket.AF_INET6, socket.AF_INET), (socket.AF_INET, socket.AF_INET6)])

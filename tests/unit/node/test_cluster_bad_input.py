@@ -8,14 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from sarit.cluster import creation as cluster_init
+from sarit.cluster.creation import check_storage, init_cluster
+from sarit.cluster.release import check_clock, check_release, raise_release
+from sarit.cluster.settings import META
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
-from sarit.node import cluster_init, log_place
-from sarit.node.cluster_init import check_storage, init_cluster
-from sarit.node.cluster_release import check_clock, check_release, raise_release
-from sarit.node.cluster_settings import META
-from sarit.node.ownership import storage_owner
+from sarit.process.ownership.claims import storage_owner
+from sarit.process.places import bookkeeper_logs as log_place
 from sarit.storage.open import open_storage
 from tests.contract.s3 import binary_of, s3_server
 from tests.limits import HANG_SECONDS

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from sarit.cluster.controller import ClusterController
+from sarit.cluster.controller_members import CONTROLLERS, ControllerMembers, decode
+from sarit.cluster.member import ConfirmedLogs, Member
 from sarit.coordination.container_map import StoreAddress
 from sarit.coordination.map_register import STORES, change_map
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Exists, Invalid
 from sarit.env.real import RealNetwork
-from sarit.node.cluster_controller import ClusterController
-from sarit.node.controller_members import CONTROLLERS, ControllerMembers, decode
-from sarit.node.member import ConfirmedLogs, Member
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from sarit.cluster.creation import check_log, check_storage, init_cluster, read_meta, read_meta_and_version
+from sarit.cluster.settings import META, ClusterMeta, decode_meta, parse_cluster
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Exists, Invalid, Unavailable
 from sarit.env.real import real_env
-from sarit.node.cluster_init import check_log, check_storage, init_cluster, read_meta, read_meta_and_version
-from sarit.node.cluster_settings import META, ClusterMeta, decode_meta, parse_cluster
 from sarit.storage.open import open_storage
 
 

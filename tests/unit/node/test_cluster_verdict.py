@@ -9,16 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from sarit.admin.reasons import Reason
-from sarit.coordination.container_map import ContainerMap, StoreAddress
-from sarit.coordination.memory import MemoryCoordination
-from sarit.core.errors import Invalid, Unavailable
-from sarit.log.statistics import BookieCounts, LogStatistics
-from sarit.node import store_report
-from sarit.node.cluster_verdict import Received, judge
-from sarit.node.health import Health, reasons_of_bookies
-from sarit.node.limits import HEALTH_OLD_SECONDS, HEALTH_REPORT_SECONDS, OPENING_SECONDS
-from sarit.node.report_watch import ReportWatch
-from sarit.node.store_report import (
+from sarit.cluster import store_report
+from sarit.cluster.report_watch import ReportWatch
+from sarit.cluster.store_report import (
     HEALTH,
     StoreReport,
     StoreReporter,
@@ -26,7 +19,14 @@ from sarit.node.store_report import (
     decode_store_report,
     read_store_report,
 )
-from sarit.store.health import ContainerHealth, HealthState
+from sarit.cluster.verdict import Received, judge
+from sarit.coordination.container_map import ContainerMap, StoreAddress
+from sarit.coordination.memory import MemoryCoordination
+from sarit.core.errors import Invalid, Unavailable
+from sarit.log.statistics import BookieCounts, LogStatistics
+from sarit.process.limits import HEALTH_OLD_SECONDS, HEALTH_REPORT_SECONDS, OPENING_SECONDS
+from sarit.process.observation.health import Health, reasons_of_bookies
+from sarit.store.hosting.health import ContainerHealth, HealthState
 
 STORES = {"a": StoreAddress("10.0.0.1", 1, "m", 7), "b": StoreAddress("10.0.0.2", 2, "n", 8)}
 MAP = ContainerMap(3, STORES, ("a", "a", "b", "b"))

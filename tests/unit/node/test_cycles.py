@@ -16,7 +16,16 @@ from tests.unit.client.nodes import on_node
 ROUNDS = 5
 MOST_PASSES = 10
 KINDS = (StoreConnection, AppendHandler, ReadHandler)
-SERVER = ("sarit.store", "sarit.controller", "sarit.node", "sarit.log", "sarit.index", "sarit.storage", "uvloop")
+SERVER = (
+    "sarit.store",
+    "sarit.controller",
+    "sarit.process",
+    "sarit.cluster",
+    "sarit.log",
+    "sarit.index",
+    "sarit.storage",
+    "uvloop",
+)
 
 
 def alive(kind: type) -> int:

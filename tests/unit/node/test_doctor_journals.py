@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sarit.node.doctor import check_auto_recovery, check_journals
+from sarit.ops.doctor import check_auto_recovery, check_journals
 
 SYNCS = ("a:1", {"journalDirectories": "/j", "journalSyncData": "true"})
 DEFAULT = ("b:1", {"bookiePort": "1"})

@@ -19,9 +19,9 @@ import pytest
 from sarit.client import aio
 from sarit.core.errors import Corrupt
 from sarit.env.real import real_env
-from sarit.node.ownership import META_VERSION, claim_directory, claim_long_term_storage
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.ownership.claims import META_VERSION, claim_directory, claim_long_term_storage
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from tests.limits import HANG_SECONDS
 
 if TYPE_CHECKING:

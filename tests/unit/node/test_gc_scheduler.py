@@ -9,9 +9,7 @@ import pytest
 
 from sarit.env.real import RealClock
 from sarit.env.real_limits import resident_memory
-from sarit.node import gc_scheduler
-from sarit.node.gc_scheduler import GcScheduler
-from sarit.node.limits import (
+from sarit.process.limits import (
     FULL_GC_OBJECTS,
     GC_INTERVAL_FACTOR,
     GC_INTERVAL_SECONDS,
@@ -21,6 +19,8 @@ from sarit.node.limits import (
     QUIET_SECONDS,
     QUIET_SHARE,
 )
+from sarit.process.observation import gc_scheduler
+from sarit.process.observation.gc_scheduler import GcScheduler
 from tests.limits import HANG_SECONDS
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sarit.node import health
+from sarit.process.observation import health
 from tests.unit.store.harness import World, Writer
 
 NAME = "s/t/0.#epoch.0"

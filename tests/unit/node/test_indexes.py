@@ -9,12 +9,12 @@ from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
 from sarit.index.slate import SlateIndexProvider
 from sarit.index.sqlite import SqliteIndexProvider
-from sarit.node import indexes
-from sarit.node.indexes import claim_index_storage, open_indexes
-from sarit.node.ownership import claim_directory
-from sarit.node.settings import NodeConfig
+from sarit.ops.verify.directory import describe
+from sarit.process.ownership.claims import claim_directory
+from sarit.process.places import indexes
+from sarit.process.places.indexes import claim_index_storage, open_indexes
+from sarit.process.settings import NodeConfig
 from sarit.storage.memory import MemoryChunks
-from sarit.verify.directory import describe
 
 URL = "s3://bucket/indexes"
 

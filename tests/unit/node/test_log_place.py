@@ -9,10 +9,10 @@ import pytest
 from sarit.core.errors import Invalid
 from sarit.env.real import real_env
 from sarit.log.bookkeeper.log import LedgerSettings
-from sarit.node.log_place import parse_log_url
-from sarit.node.ownership import claim_directory
-from sarit.node.pieces import LAST_START, OWNER_CHUNK_WRITTEN
-from sarit.node.settings import NodeConfig
+from sarit.process.ownership.claims import claim_directory
+from sarit.process.ownership.directory_content import LAST_START, OWNER_CHUNK_WRITTEN
+from sarit.process.places.bookkeeper_logs import parse_log_url
+from sarit.process.settings import NodeConfig
 
 URL = "bookkeeper://zk1:2181,zk2/ledgers"
 

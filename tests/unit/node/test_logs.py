@@ -13,16 +13,16 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.core.limits import MAX_REQUEST_ID_CHARACTERS, REPEATED_LOG_SECONDS
 from sarit.core.request_ids import current_request_id
-from sarit.node.limits import (
+from sarit.process.limits import (
     MAX_ALIKE_LOG_LINES,
     MAX_LOG_ERROR_CHARACTERS,
     MAX_LOG_FIELD_CHARACTERS,
     MAX_LOG_LINE_CHARACTERS,
 )
-from sarit.node.logs import FloodFilter, LogSettings, set_up_logs
-from sarit.node.settings import NodeConfig
-from sarit.node.shown_option import ShownOption
-from sarit.node.start_line import StartLine, limit_fact, recovery_fact
+from sarit.process.observation.logs import FloodFilter, LogSettings, set_up_logs
+from sarit.process.observation.start_line import StartLine, limit_fact, recovery_fact
+from sarit.process.settings import NodeConfig
+from sarit.process.shown_option import ShownOption
 from sarit.rpc.handlers import rpc_handler
 from sarit.rpc.request_limiter import RequestLimiter
 

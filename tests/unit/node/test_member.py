@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from sarit.cluster import member as member_module
+from sarit.cluster.map_watch import MapWatch
+from sarit.cluster.member import ConfirmedLogs, Member
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
 from sarit.coordination.map_register import STORES, change_map, read_map, write_map
 from sarit.coordination.memory import MemoryCoordination
 from sarit.coordination.port import MemberState
 from sarit.core.errors import Exists, Fenced, Unavailable
 from sarit.env.real import real_env
-from sarit.node import member as member_module
-from sarit.node.map_watch import MapWatch
-from sarit.node.member import ConfirmedLogs, Member
 
 HANG_SECONDS = 60
 LEASE_SECONDS = 3.0

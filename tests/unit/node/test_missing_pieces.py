@@ -17,8 +17,8 @@ from sarit.core.errors import Corrupt, Invalid
 from sarit.env.real import real_env
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.log.local import LocalLogProvider
-from sarit.node.ownership import claim_directory, claim_long_term_storage
-from sarit.node.settings import NodeConfig
+from sarit.process.ownership.claims import claim_directory, claim_long_term_storage
+from sarit.process.settings import NodeConfig
 from sarit.storage.open import open_storage
 from sarit.store.store import SegmentStore, StartPolicy, StoreLimits, container_of
 from sarit.store.tiering.checkpoint import FlushLimits

@@ -10,14 +10,8 @@ from contextlib import suppress
 import pytest
 
 from sarit.cli.cluster import _requests
-from sarit.coordination.memory import MemoryCoordination
-from sarit.core.errors import Invalid, Unavailable
-from sarit.index.statistics import IndexStatistics
-from sarit.node import object_requests
-from sarit.node.cluster_settings import ClusterMeta
-from sarit.node.cluster_status import ClusterStatus
-from sarit.node.limits import REQUEST_REPORT_SECONDS, REQUEST_WINDOW_SECONDS
-from sarit.node.object_requests import (
+from sarit.cluster import object_requests
+from sarit.cluster.object_requests import (
     REQUESTS,
     Counts,
     RequestReport,
@@ -27,6 +21,12 @@ from sarit.node.object_requests import (
     keep_reporting,
     read_report,
 )
+from sarit.cluster.settings import ClusterMeta
+from sarit.cluster.status import ClusterStatus
+from sarit.coordination.memory import MemoryCoordination
+from sarit.core.errors import Invalid, Unavailable
+from sarit.index.statistics import IndexStatistics
+from sarit.process.limits import REQUEST_REPORT_SECONDS, REQUEST_WINDOW_SECONDS
 from sarit.storage.metered import StorageStatistics
 
 GOLDEN = (

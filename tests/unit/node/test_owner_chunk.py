@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.node.ownership import OWNER_CHUNK, claim_owner_chunk
+from sarit.process.ownership.claims import OWNER_CHUNK, claim_owner_chunk
 from sarit.storage.memory import MemoryChunks
 
 MINE, OTHER = "1" * 32, "2" * 32

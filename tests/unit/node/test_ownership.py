@@ -8,11 +8,11 @@ import pytest
 from sarit.core.errors import Invalid, Unavailable
 from sarit.core.limits import RETAINED_OWNERSHIP_TOKENS
 from sarit.env.real import real_env
-from sarit.node.guarded_storage import GuardedStorage
-from sarit.node.limits import OWNERSHIP_CHECK_SECONDS
-from sarit.node.ownership import DirectoryClaim, claim_directory, claim_long_term_storage, own_token
-from sarit.node.pieces import LAST_START, OWNER_CHUNK_WRITTEN
-from sarit.node.settings import NodeConfig
+from sarit.process.limits import OWNERSHIP_CHECK_SECONDS
+from sarit.process.ownership.claims import DirectoryClaim, claim_directory, claim_long_term_storage, own_token
+from sarit.process.ownership.directory_content import LAST_START, OWNER_CHUNK_WRITTEN
+from sarit.process.ownership.guarded_storage import GuardedStorage
+from sarit.process.settings import NodeConfig
 from sarit.storage.memory import MemoryChunks
 from sarit.storage.open import open_storage
 
@@ -238,7 +238,7 @@ def test_running_original_asks_once_a_minute_and_deletes_nothing_while_storage_i
 
 
 def test_running_original_watches_without_deleting(tmp_path, monkeypatch):
-    monkeypatch.setattr("sarit.node.guarded_storage.OWNERSHIP_CHECK_SECONDS", 0.001)
+    monkeypatch.setattr("sarit.process.ownership.guarded_storage.OWNERSHIP_CHECK_SECONDS", 0.001)
     storage = MemoryChunks()
     original = tmp_path / "original"
     guarded, clock, _ = running(original, storage)

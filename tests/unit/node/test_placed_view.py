@@ -2,8 +2,8 @@
 
 from sarit.admin.reasons import Reason
 from sarit.coordination.container_map import ContainerMap, StoreAddress
-from sarit.node.console_view import HIDDEN, hidden_in
-from sarit.node.placed_view import Placement, fixed, mapped, states_by_reasons, summary
+from sarit.process.observation.console_view import HIDDEN, hidden_in
+from sarit.process.observation.placed_view import Placement, fixed, mapped, states_by_reasons, summary
 
 
 def test_containers_of_processes_are_placed_by_number() -> None:

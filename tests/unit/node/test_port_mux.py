@@ -8,9 +8,9 @@ import pytest
 import sarit.client.aio as aio
 from sarit.core.limits import SMALL_RECEIVE_WINDOW_BYTES
 from sarit.env.real import real_env
-from sarit.node.port_mux import feed
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.port_mux import feed
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from sarit.wire import commands as wire
 from tests.limits import HANG_SECONDS
 from tests.unit.store.server.test_connection import Client
@@ -106,7 +106,7 @@ def test_bytes_after_a_protocol_error_are_ignored():
 
 
 def test_silent_connection_is_closed_after_first_byte_timeout(tmp_path, monkeypatch):
-    monkeypatch.setattr("sarit.node.port_mux.GRPC_FIRST_BYTES_SECONDS", 0.05)
+    monkeypatch.setattr("sarit.process.port_mux.GRPC_FIRST_BYTES_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(tmp_path) as port:

@@ -6,8 +6,8 @@ import asyncio
 import json
 
 from sarit.admin.reasons import Reason
-from sarit.node.limits import CHILD_HEARTBEAT_SECONDS, MAX_HEARTBEAT_BYTES, MISSED_HEARTBEATS
-from sarit.node.process_health import ProcessHealth, StoresReport, decode_reasons, encode_reasons
+from sarit.process.limits import CHILD_HEARTBEAT_SECONDS, MAX_HEARTBEAT_BYTES, MISSED_HEARTBEATS
+from sarit.process.observation.process_health import ProcessHealth, StoresReport, decode_reasons, encode_reasons
 
 RECOVERS = Reason("recovering", "container 3", "its index is opened")
 DRAINS = Reason("draining", "store-0", "its containers move", ready=True)

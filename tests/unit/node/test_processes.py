@@ -12,13 +12,13 @@ import pytest
 from sarit.core.errors import Corrupt, Invalid, Unavailable
 from sarit.core.limits import MIB
 from sarit.env.real import real_env
-from sarit.node import processes
-from sarit.node.child import ChildSpec, Parent, owned_by, read_line
-from sarit.node.health import Health
-from sarit.node.logs import LogSettings
-from sarit.node.process_health import describe_exit
-from sarit.node.processes import Child
-from sarit.node.settings import NodeConfig, default_processes
+from sarit.process import supervisor as processes
+from sarit.process.child import ChildSpec, Parent, owned_by, read_line
+from sarit.process.observation.health import Health
+from sarit.process.observation.logs import LogSettings
+from sarit.process.observation.process_health import describe_exit
+from sarit.process.settings import NodeConfig, default_processes
+from sarit.process.supervisor import Child
 from tests.limits import HANG_SECONDS
 
 

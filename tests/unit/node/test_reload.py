@@ -15,12 +15,12 @@ from sarit.cli import configured
 from sarit.cli.main import cli
 from sarit.controller.times import RetentionTimes, Times
 from sarit.core.errors import Invalid
-from sarit.node import reload as reload_module
-from sarit.node import standalone
-from sarit.node.child import LIVE_COMMAND, Parent
-from sarit.node.logs import LogSettings
-from sarit.node.reload import LIVE_OPTIONS, LiveSettings, ReadOptions, Reload, compare_options, decode_live
-from sarit.node.shown_option import ShownOption
+from sarit.process import reload as reload_module
+from sarit.process import standalone
+from sarit.process.child import LIVE_COMMAND, Parent
+from sarit.process.observation.logs import LogSettings
+from sarit.process.reload import LIVE_OPTIONS, LiveSettings, ReadOptions, Reload, compare_options, decode_live
+from sarit.process.shown_option import ShownOption
 
 LIVE = LiveSettings(LogSettings("debug", "json"), Times(retention=RetentionTimes(7.0)), 0)
 

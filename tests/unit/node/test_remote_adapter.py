@@ -13,7 +13,7 @@ from sarit.core.errors import Conflict, Unavailable
 from sarit.core.limits import NO_VERSION
 from sarit.core.metering import ScaleAdvice
 from sarit.env.real import RealNetwork
-from sarit.node.remote_adapter import (
+from sarit.process.store_calls.remote import (
     FixedRouter,
     RemoteSegments,
     RemoteTables,

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-import sarit.node.standalone
+import sarit.process.standalone
 from sarit.cli.standalone import standalone
 from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
 from sarit.core.errors import Invalid
 from sarit.core.limits import INLINE_BELOW_BYTES, MIB
 from sarit.env.real_limits import cgroup_limit_files, machine_memory
-from sarit.node.settings import NodeConfig, choose_memory, divide_memory, min_memory
+from sarit.process.settings import NodeConfig, choose_memory, divide_memory, min_memory
 from sarit.store.store import StoreLimits
 
 
@@ -44,7 +44,7 @@ def test_invalid_intervals_are_refused(times):
 
 def test_command_line_options_reach_the_node(monkeypatch):
     started = []
-    monkeypatch.setattr(sarit.node.standalone, "run", lambda config, reload: started.append(config))
+    monkeypatch.setattr(sarit.process.standalone, "run", lambda config, reload: started.append(config))
     options = ["--scaling-windows", "1", "2", "3", "4", "--scaling-cool-down", "7", "--watermark-interval", "0.5"]
     assert CliRunner().invoke(standalone, options).exit_code == 0
     assert CliRunner().invoke(standalone, []).exit_code == 0
@@ -55,7 +55,7 @@ def test_command_line_options_reach_the_node(monkeypatch):
 
 def test_rate_of_the_scrub_reaches_the_store(monkeypatch):
     started = []
-    monkeypatch.setattr(sarit.node.standalone, "run", lambda config, reload: started.append(config))
+    monkeypatch.setattr(sarit.process.standalone, "run", lambda config, reload: started.append(config))
     for options in ([], ["--scrub", "0"], ["--scrub", "64M"]):
         assert CliRunner().invoke(standalone, options).exit_code == 0
     rates = [config.validated().on_machine(4096 * MIB).limits.scrub_bytes_per_second for config in started]
@@ -126,7 +126,7 @@ def test_memory_that_does_not_fit_is_refused(asked, machine, error):
 )
 def test_memory_is_given_as_size(monkeypatch, text, expected):
     started = []
-    monkeypatch.setattr(sarit.node.standalone, "run", lambda config, reload: started.append(config))
+    monkeypatch.setattr(sarit.process.standalone, "run", lambda config, reload: started.append(config))
     assert CliRunner().invoke(standalone, ["--memory", text]).exit_code == 0
     assert started[0].memory_bytes == expected
 

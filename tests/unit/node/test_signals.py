@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.core.limits import REPEATED_SIGNAL_SECONDS
-from sarit.node.signals import StopSignals, run_unless, serve_until_stopped
+from sarit.process.signals import StopSignals, run_unless, serve_until_stopped
 from tests.limits import HANG_SECONDS
 
 

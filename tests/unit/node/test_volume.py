@@ -7,8 +7,8 @@ import pytest
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import LOG_FILE_BYTES, MIB, MIN_LOG_FILE_BYTES, REPEATED_LOG_SECONDS
-from sarit.node.settings import NodeConfig
-from sarit.node.volume import fit_to_volume, storage_directory
+from sarit.process.places.volume import fit_to_volume, storage_directory
+from sarit.process.settings import NodeConfig
 from sarit.store.flow_control.free_space import FreeSpace, log_file_bytes
 
 

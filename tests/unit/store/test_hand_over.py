@@ -10,8 +10,8 @@ import pytest
 from sarit.core.errors import Fenced, Moved, Unavailable
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.real import RealNetwork
-from sarit.store import hosted
-from sarit.store.health import HealthState
+from sarit.store.hosting import hosted_container as hosted
+from sarit.store.hosting.health import HealthState
 from sarit.store.server import held_requests
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener

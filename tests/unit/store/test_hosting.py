@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.core.errors import Corrupt, Unavailable
-from sarit.store import hosted as hosted_module
-from sarit.store.health import HealthState
-from sarit.store.hosting import SERVES, TRANSITIONS, WORK, Effect, Event, Hosting, State, Work
-from sarit.store.open_slots import OpenSlots
+from sarit.store.hosting import hosted_container as hosted_module
+from sarit.store.hosting.health import HealthState
+from sarit.store.hosting.open_slots import OpenSlots
+from sarit.store.hosting.states import SERVES, TRANSITIONS, WORK, Effect, Event, Hosting, State, Work
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World
 from tests.unit.store.test_ownership import store_of

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Moved
-from sarit.store.health import HealthState
+from sarit.store.hosting.health import HealthState
 from sarit.store.store import SegmentStore, container_of
 from sarit.wire import commands as wire
 from tests.limits import HANG_SECONDS

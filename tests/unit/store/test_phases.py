@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sarit.store.phases import Phases
+from sarit.store.hosting.phases import Phases
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World
 from tests.unit.store.test_ownership import store_of

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
-from sarit.store import hosted as hosted_module
-from sarit.store import opening as opening_module
-from sarit.store.health import HealthState
+from sarit.store.hosting import hosted_container as hosted_module
+from sarit.store.hosting import opening as opening_module
+from sarit.store.hosting.health import HealthState
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer, read_all
 

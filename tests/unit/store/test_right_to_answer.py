@@ -8,7 +8,7 @@ import pytest
 from sarit.core.errors import Conflict, Unavailable
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import FRAME_HEADER
-from sarit.store.health import HealthState
+from sarit.store.hosting.health import HealthState
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, World, Writer
 from tests.unit.store.server.test_connection import WRITER

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import NO_VERSION
-from sarit.store import scope_use as module
-from sarit.store.scope_use import scope_use
+from sarit.store.metering import scope_use as module
+from sarit.store.metering.scope_use import scope_use
 from sarit.store.tiering.checkpoint import FlushLimits
 from tests.unit.store.harness import SMALL, World, Writer
 

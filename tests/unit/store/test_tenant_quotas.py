@@ -8,7 +8,7 @@ import pytest
 
 from sarit.security.limits import MAX_CHARGED, QUOTA_BURST_SECONDS, QUOTA_MEASURE_SECONDS
 from sarit.security.quotas import Quota, Quotas
-from sarit.store.flow_control.tenant_quotas import TenantQuotas
+from sarit.store.metering.tenant_quotas import TenantQuotas
 
 RATE = 1_000_000
 QUOTAS = Quotas({"scope:a": Quota(bytes_in=RATE, bytes_out=RATE), "user:u": Quota(bytes_in=RATE // 2, connections=2)})

@@ -1,4 +1,4 @@
-"""What the node reports about itself to the console: values, and the port that `sarit.node` fills.  Pure."""
+"""What the node reports about itself to the console: values, and the port that a process fills.  Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from sarit.client.blocking.overrides import ClientOverrides
 from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking.tables import Table, Tables
 from sarit.client.blocking.transactions import TransactionalWriter
-from sarit.client.core.guard import guarded
+from sarit.client.session.guard import guarded
 from sarit.core.limits import DEFAULT_TRANSACTION_LEASE_SECONDS, DEFAULT_WRITER_BUFFER_BYTES
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sarit.client import aio
 from sarit.client.blocking.client import Client
 from sarit.client.blocking.loop_thread import LoopThread
-from sarit.client.core.guard import check_call
+from sarit.client.session.guard import check_call
 from sarit.core.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client.core.guard import guarded
+from sarit.client.session.guard import guarded
 from sarit.core.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:

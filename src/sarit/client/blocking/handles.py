@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client.core.guard import guarded
 from sarit.client.reader import batch
+from sarit.client.session.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

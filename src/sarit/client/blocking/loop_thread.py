@@ -24,7 +24,7 @@ from sarit.env.event_loop import new_event_loop
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sarit.client.blocking.overrides import ByteWriterOverrides, EventWriterOverrides
 from sarit.client.core.deadline import within
-from sarit.client.core.guard import guarded
 from sarit.client.reader.cursor import check_most
+from sarit.client.session.guard import guarded
 from sarit.client.streams.byte_streams import ContiguousParts
 from sarit.core.limits import MIB
 

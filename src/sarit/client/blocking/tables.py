@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client.core.guard import guarded
+from sarit.client.session.guard import guarded
 from sarit.client.tables.scans import PAGE_ENTRIES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from sarit.client.core.controller import UnknownCall
 from sarit.rpc.generated import sarit_pb2
 
 if TYPE_CHECKING:
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
 
 
 async def creation_id(

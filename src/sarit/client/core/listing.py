@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from sarit.client.core.controller import Token
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.core.names import StreamName
 
 T = TypeVar("T")

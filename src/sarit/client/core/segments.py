@@ -17,8 +17,8 @@ from sarit.wire.commands import GetStreamSegmentInfo, SegmentTruncated, StreamSe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import Cut
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 

@@ -15,8 +15,8 @@ from sarit.rpc.generated import sarit_pb2
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sarit.client.core.session import Session
     from sarit.client.groups.values import Cut
+    from sarit.client.session.session import Session
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
 

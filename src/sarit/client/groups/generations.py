@@ -24,9 +24,9 @@ from sarit.core.names import is_user_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sarit.client.core.session import Session
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Cut, Offsets
+    from sarit.client.session.session import Session
     from sarit.core.names import StreamName
 
     CutLike = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None

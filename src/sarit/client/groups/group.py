@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sarit.client.core import listing
-from sarit.client.core.guard import guarded
 from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Items, Mapped, Pulled
 from sarit.client.groups import calls, generations, progress, stream_cuts
@@ -29,6 +28,7 @@ from sarit.client.groups.state import (
     UpdatingConfig,
 )
 from sarit.client.groups.values import GroupConfig, Retention
+from sarit.client.session.guard import guarded
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS, GROUP_POLL_SECONDS, MIN_DEATH_TIMEOUT_SECONDS
@@ -37,11 +37,11 @@ from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from sarit.client.core.session import Session
     from sarit.client.groups.generations import CutLike
     from sarit.client.groups.progress import SegmentProgress
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
+    from sarit.client.session.session import Session
     from sarit.core.cuts import StreamCut
 
 

@@ -28,9 +28,9 @@ from sarit.core.limits import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sarit.client.core.session import Session
     from sarit.client.groups.shared import SharedState
     from sarit.client.groups.state import GroupState
+    from sarit.client.session.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Mapping
 
-    from sarit.client.core.session import Session
     from sarit.client.groups.shared import SharedState
     from sarit.client.groups.sources import Sources
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Offsets
+    from sarit.client.session.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from sarit.client.groups.values import GroupSegment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sarit.client.core.session import Session
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Offsets
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 

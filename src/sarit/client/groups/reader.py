@@ -18,9 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sarit.client.core.guard import guarded
 from sarit.client.core.iteration import Pulled
-from sarit.client.core.parts import watch, weakly
 from sarit.client.groups import state as group_state
 from sarit.client.groups.member import Member
 from sarit.client.groups.position import Position
@@ -29,6 +27,8 @@ from sarit.client.groups.state import AddReader, Update
 from sarit.client.groups.stream_cuts import GroupTimeWindows
 from sarit.client.reader.cursor import Events, arrow_schema, check_most
 from sarit.client.reader.pointers import EventPointer
+from sarit.client.session.guard import guarded
+from sarit.client.session.parts import watch, weakly
 from sarit.core.errors import Conflict, Corrupt, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.core.session import Session
     from sarit.client.groups.shared import SharedState
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets, Ranges
+    from sarit.client.session.session import Session
     from sarit.client.streams.event_time import TimeWindow
 
 

@@ -15,7 +15,7 @@ from sarit.core.names import READER_GROUP_PREFIX, StreamName
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
 
 
 class GroupName(NamedTuple):

@@ -16,8 +16,8 @@ from sarit.core.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGME
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sarit.client.core.session import Session
     from sarit.client.groups.values import GroupSegment
+    from sarit.client.session.session import Session
     from sarit.env.ports import Buffer
 
 

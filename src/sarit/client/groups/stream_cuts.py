@@ -22,10 +22,10 @@ from sarit.core.names import SegmentId
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import Successor
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
+    from sarit.client.session.session import Session
     from sarit.core.names import StreamName
 
 MAX_STEPS = 10_000  # of the walk: a bound for a damaged history

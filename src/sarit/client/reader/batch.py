@@ -18,13 +18,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from sarit.client.core.guard import guarded
 from sarit.client.core.iteration import Items, Resumed
 from sarit.client.core.segments import segment_infos
 from sarit.client.reader.boundaries import locate
 from sarit.client.reader.cursor import BoundaryWalk, EventCursor, arrow_schema
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.reader.progress import Progress
+from sarit.client.session.guard import guarded
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentInfo, Successor
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
     from sarit.env.ports import Buffer
 

@@ -21,7 +21,7 @@ from sarit.env.background import gather
 from sarit.wire.commands import LocateOffset, OffsetLocated, ReadSegment, SegmentRead
 
 if TYPE_CHECKING:
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 # Requests in flight at once.

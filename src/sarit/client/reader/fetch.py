@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.client.core.connection import Place
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
     from sarit.env.ports import Buffer
 

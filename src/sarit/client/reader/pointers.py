@@ -21,7 +21,7 @@ from sarit.core.names import parse_segment_name
 from sarit.core.versioned import Cursor, pack_int, pack_long, pack_single, pack_text
 
 if TYPE_CHECKING:
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 _TEXT: Final = re.compile(r"(.+):(\d+)-(\d+)")

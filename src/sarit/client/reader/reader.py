@@ -16,12 +16,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.client.core.deadline import within
-from sarit.client.core.guard import guarded
 from sarit.client.core.iteration import Items, Mapped, Pulled
-from sarit.client.core.parts import watch, weakly
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.reader.progress import Progress
+from sarit.client.session.guard import guarded
+from sarit.client.session.parts import watch, weakly
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
     Bounds = Callable[[], Awaitable[tuple[StreamCut, StreamCut | None]]]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from sarit.client.core import segments
 from sarit.client.core.deadline import within
 from sarit.client.core.framing import Chunk
-from sarit.client.core.guard import guarded
-from sarit.client.core.parts import Hooks, Unacknowledged, warn_of_loss, watch
 from sarit.client.reader.fetch import SegmentFetch
+from sarit.client.session.guard import guarded
+from sarit.client.session.parts import Hooks, Unacknowledged, warn_of_loss, watch
 from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.segment_appender import FlushBarrier
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
@@ -24,8 +24,8 @@ from sarit.env.background import shielded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentInfo
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 

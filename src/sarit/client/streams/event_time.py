@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import segments
-from sarit.client.core.guard import guarded
 from sarit.client.reader.reader import EventReader
+from sarit.client.session.guard import guarded
 from sarit.client.streams import watermarks
 from sarit.client.streams.history import Ranges
 from sarit.core.errors import Invalid
@@ -28,7 +28,7 @@ from sarit.rpc.generated import controller_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.client.streams.watermarks import Watermark
     from sarit.core.cuts import StreamCut
     from sarit.core.keyspace import KeyRange

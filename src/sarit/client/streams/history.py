@@ -15,7 +15,7 @@ from sarit.rpc.generated import controller_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
 

@@ -11,7 +11,7 @@ from sarit.rpc.generated import sarit_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.core.names import StreamName
 
 

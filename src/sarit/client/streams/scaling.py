@@ -14,8 +14,8 @@ from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentRange
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 

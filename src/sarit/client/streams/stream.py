@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sarit.client.core.guard import guarded
 from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Resumed
 from sarit.client.core.segments import resolve_cut
 from sarit.client.groups import calls
 from sarit.client.reader import batch, boundaries, pointers
+from sarit.client.session.guard import guarded
 from sarit.client.streams import history, properties, scaling
 from sarit.client.streams.event_time import TimeWindows
 from sarit.core.cuts import StreamCut
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import Cut, SegmentRange
     from sarit.client.reader.batch import BatchReader, Slice
     from sarit.client.reader.pointers import EventPointer
+    from sarit.client.session.session import Session
     from sarit.client.streams.history import Epoch
     from sarit.core.names import SegmentId, StreamName
 

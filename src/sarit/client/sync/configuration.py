@@ -14,8 +14,8 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.core.guard import guarded
 from sarit.client.core.iteration import Pulled
+from sarit.client.session.guard import guarded
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Corrupt, Invalid, SaritError
@@ -24,7 +24,7 @@ from sarit.core.limits import MAX_CONFIGURATION_BYTES
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.client.sync.revisioned import Revision
     from sarit.client.sync.synchronizer import StateSynchronizer
 

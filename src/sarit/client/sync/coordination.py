@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sarit.client.core.guard import guarded
+from sarit.client.session.guard import guarded
 from sarit.client.sync import configuration, membership_list
 from sarit.client.sync.configuration import SharedConfiguration
 from sarit.client.sync.membership import LeaderElection, Membership, initialize_group
@@ -19,7 +19,7 @@ from sarit.core.names import StreamName
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
 
 S = TypeVar("S")
 

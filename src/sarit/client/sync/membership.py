@@ -23,7 +23,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from sarit.client.core.guard import guarded
+from sarit.client.session.guard import guarded
 from sarit.client.sync import membership_list
 from sarit.client.sync.failure_detector import FailureDetector
 from sarit.client.sync.synchronizer import StateFollower
@@ -40,7 +40,7 @@ from sarit.core.limits import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.client.sync.membership_list import Member, MembershipList
     from sarit.client.sync.synchronizer import StateSynchronizer
 

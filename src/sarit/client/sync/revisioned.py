@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from sarit.client.core.connection import APPENDS, Connection
-from sarit.client.core.guard import guarded
 from sarit.client.core.iteration import Items, Pulled
 from sarit.client.core.replies import error_of, expect
 from sarit.client.core.segments import ask_store, segment_info, truncate_segment
+from sarit.client.session.guard import guarded
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated, Unavailable
 from sarit.core.limits import (
     EVENT_HEADER_BYTES,
@@ -55,7 +55,7 @@ from sarit.wire.commands import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from sarit.client.core.session import Backoff, Session
+    from sarit.client.session.session import Backoff, Session
     from sarit.core.names import SegmentId, StreamName
 
 MARK_ATTRIBUTE: Final = UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5").bytes

@@ -29,7 +29,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from sarit.client.core.guard import guarded
+from sarit.client.session.guard import guarded
 from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Conflict, Corrupt, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import (

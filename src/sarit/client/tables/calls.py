@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from sarit.client.core.controller import ControllerClient, Token
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
 
 
 async def create(controller: ControllerClient, table: StreamName, config: TableConfig) -> bool:

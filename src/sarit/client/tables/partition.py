@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.client.core.connection import Connection
-    from sarit.client.core.session import Backoff, Session
+    from sarit.client.session.session import Backoff, Session
     from sarit.client.tables.changes import Batch
     from sarit.core.names import SegmentId, StreamName
 

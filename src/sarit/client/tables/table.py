@@ -14,9 +14,9 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from sarit.client.core.guard import guarded
 from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Items, Resumed
+from sarit.client.session.guard import guarded
 from sarit.client.tables import calls
 from sarit.client.tables.changes import (
     MAX_BATCH_KEYS,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
     from typing import Any, TypeVar
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.client.tables.changes import Batch, Change
     from sarit.client.tables.layout import Key, Layout, Part
 

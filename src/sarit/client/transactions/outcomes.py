@@ -16,7 +16,7 @@ from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import FIRST_OUTCOME_POLL_SECONDS, MAX_OUTCOME_POLL_SECONDS
 
 if TYPE_CHECKING:
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.client.transactions.calls import TransactionCalls
 
 _TRANSIENT: Final = (TransactionStatus.COMMITTING, TransactionStatus.ABORTING)

@@ -24,9 +24,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from sarit.client.core.guard import guarded
 from sarit.client.core.iteration import Items, Pulled
 from sarit.client.core.values import TransactionStatus
+from sarit.client.session.guard import guarded
 from sarit.client.transactions.calls import TransactionCalls
 from sarit.client.transactions.outcomes import TransactionOutcomes
 from sarit.client.writer.targets import TransactionTarget
@@ -43,8 +43,8 @@ from sarit.core.names import is_user_name
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentRange
+    from sarit.client.session.session import Session
     from sarit.core.names import StreamName
 
 log = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ from sarit.wire.commands import (
 
 if TYPE_CHECKING:
     from sarit.client.core.framing import Chunk
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.client.writer.segment_appender import Block
     from sarit.core.names import SegmentId, StreamName
 

@@ -31,8 +31,8 @@ from sarit.core.limits import MAX_CACHED_KEYS, STICKY_BYTES, STICKY_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentRange, Successor
+    from sarit.client.session.session import Session
     from sarit.client.writer.targets import Target
     from sarit.core.errors import SaritError
     from sarit.core.names import SegmentId

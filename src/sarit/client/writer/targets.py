@@ -14,8 +14,8 @@ from sarit.core.names import transaction_segment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentRange, Successor
+    from sarit.client.session.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 

@@ -24,8 +24,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sarit.client.core.guard import guarded
-from sarit.client.core.parts import Hooks, Unacknowledged, warn_of_loss
+from sarit.client.session.guard import guarded
+from sarit.client.session.parts import Hooks, Unacknowledged, warn_of_loss
 from sarit.client.streams import event_time as times
 from sarit.client.writer.bulk import Bulk, as_event, as_key
 from sarit.client.writer.partitioner import Partitioner
@@ -43,7 +43,7 @@ from sarit.core.limits import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sarit.client.core.session import Session
+    from sarit.client.session.session import Session
     from sarit.client.writer.targets import Target
     from sarit.core.names import StreamName
 

@@ -35,7 +35,7 @@ from sarit.core.limits import (
     WIRE_VERSION,
 )
 from sarit.core.request_ids import current_request_id
-from sarit.store.health import Opening
+from sarit.store.hosting.health import Opening
 from sarit.store.server.access import NO_TOKENS
 from sarit.store.server.append_handler import AppendHandler
 from sarit.store.server.connection_budget import ConnectionBudget, SharedBudgets

@@ -21,7 +21,7 @@ from sarit.wire.commands import encode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from sarit.store.flow_control.tenant_quotas import TenantQuotas
+    from sarit.store.metering.tenant_quotas import TenantQuotas
 
 _REFUSED: Final = 0  # no new token mends it
 

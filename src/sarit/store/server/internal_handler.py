@@ -23,8 +23,8 @@ from sarit.core.metering import NO_RATES, ScaleAdvice
 from sarit.security.quotas import Quotas
 from sarit.store.backup_session import BackupEnded, Backups
 from sarit.store.container.writer_session import WriterSession
-from sarit.store.flow_control.growth import GrowthMonitor
-from sarit.store.scope_use import scope_use
+from sarit.store.metering.growth import GrowthMonitor
+from sarit.store.metering.scope_use import scope_use
 from sarit.store.server.held_requests import answer_request
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from sarit.core.metering import Rates
     from sarit.store.backup_session import BackupSession
-    from sarit.store.flow_control.load_meters import LoadMeters
+    from sarit.store.metering.load_meters import LoadMeters
     from sarit.store.server.held_requests import Handler
     from sarit.store.store import SegmentStore
 

@@ -27,7 +27,7 @@ from sarit.core.limits import (
     ZERO_COPY_READ_BYTES,
 )
 from sarit.store.container.reads import ReadResult
-from sarit.store.health import Opening
+from sarit.store.hosting.health import Opening
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.read_traces import ReadTraces
 from sarit.store.server.replies import error_reply

@@ -8,7 +8,7 @@ import pytest
 
 from sarit.client.aio import Client
 from sarit.client.core.retry import RetryPolicy
-from sarit.client.core.session import Session
+from sarit.client.session.session import Session
 from sarit.core.errors import NotFound, Unavailable
 from sarit.core.names import StreamName
 from sarit.env.real import real_env

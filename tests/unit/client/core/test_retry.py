@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sarit.client.core.retry import Attempts, NotSent, RetryPolicy, Silent
-from sarit.client.core.session import Backoff, Session
+from sarit.client.session.session import Backoff, Session
 from sarit.core.errors import NotFound, Unavailable
 from sarit.env.real import real_env
 from tests.limits import HANG_SECONDS

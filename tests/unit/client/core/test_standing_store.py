@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sarit.client.core import connection as connections
-from sarit.client.core import segments, session
+from sarit.client.core import segments
+from sarit.client.session import session
 from sarit.core.errors import Unavailable
 from sarit.core.names import SegmentId
 from tests.unit.client.fake_store import FakeStore

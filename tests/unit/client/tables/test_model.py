@@ -18,8 +18,8 @@ from hypothesis.stateful import (
 import sarit
 from sarit.client.blocking.loop_thread import LoopThread
 from sarit.env.real import real_env
-from sarit.node.settings import NodeConfig
-from sarit.node.standalone import open_node
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 from sarit.store.store import StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
 from tests.limits import HANG_SECONDS

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.client.core.retry import RetryPolicy
-from sarit.client.core.session import Backoff, background
+from sarit.client.session.session import Backoff, background
 from sarit.client.tables.changes import Insert, Put, Remove, Replace, batch_of
 from sarit.client.tables.partition import Partition
 from sarit.core.errors import Conflict, Unavailable

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import NotFound, Unavailable
-from sarit.store import hosted as stores
+from sarit.store.hosting import hosted_container as stores
 from tests.limits import HANG_SECONDS
 from tests.unit.store.container.test_encoding_limits import SOURCE, TARGET, World, opened, recovered, serves
 from tests.unit.store.flow_control.test_append_gate import LIMITS

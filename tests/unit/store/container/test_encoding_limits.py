@@ -7,8 +7,8 @@ import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.core.limits import MAX_MERGE_ATTRIBUTES, NULL_ATTRIBUTE_VALUE
-from sarit.store import hosted
 from sarit.store.container.operations import SetAttributes
+from sarit.store.hosting import hosted_container as hosted
 from sarit.store.server.control_handler import ControlHandler
 from sarit.wire import commands as wire
 from sarit.wire.commands.segment import AttributeUpdate

@@ -8,7 +8,7 @@ from typing import Any
 
 from sarit.core.limits import GROWTH_SLACK_MS
 from sarit.core.names import transaction_segment, transient_segment
-from sarit.store.flow_control.growth import GrowthMonitor
+from sarit.store.metering.growth import GrowthMonitor
 
 NAME = "s/t/{}.#epoch.0"
 NOW = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.metering import ScaleAdvice, ScalingTimes
 from sarit.core.names import transaction_segment
-from sarit.store.flow_control.load_meters import LoadMeters
+from sarit.store.metering.load_meters import LoadMeters
 from sarit.wire.frames import Append
 from tests.unit.store.harness import World, Writer
 

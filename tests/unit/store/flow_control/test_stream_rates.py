@@ -14,8 +14,8 @@ from sarit.admin.collectors import rate_samples
 from sarit.admin.exposition import Exposition
 from sarit.core.limits import MAX_METRIC_SCOPES, MAX_METRIC_STREAMS
 from sarit.core.metering import ScalingTimes
-from sarit.store.flow_control.load_meters import LoadMeters
-from sarit.store.flow_control.stream_rates import OTHERS, Busiest
+from sarit.store.metering.load_meters import LoadMeters
+from sarit.store.metering.stream_rates import OTHERS, Busiest
 
 STREAMS, SCOPES = 100_000, 400
 

@@ -226,7 +226,7 @@ def test_compaction_cancelled_on_stop_leaves_no_chunk(monkeypatch) -> None:
 
 def test_undeletable_orphan_does_not_block_others(monkeypatch, caplog) -> None:
     """The failure is logged once, and the orphan deleted once that succeeds."""
-    monkeypatch.setattr("sarit.store.hosted.ORPHAN_SWEEP_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sarit.store.hosting.hosted_container.ORPHAN_SWEEP_RETRY_SECONDS", 0.01)
 
     async def main():
         world = _world()

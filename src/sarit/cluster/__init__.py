@@ -1,0 +1,1 @@
+"""The processes of a cluster, which ZooKeeper coordinates."""

@@ -1,0 +1,55 @@
+"""What bookies say of their own configuration, over their HTTP admin."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from sarit.process.limits import BOOKIE_SETTINGS_BYTES, DOCTOR_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.coordination.zookeeper import ZooKeeper
+    from sarit.env.ports import Env
+
+# A bookie, and what its configuration sets; None: it does not say.
+BookieSettings: TypeAlias = "tuple[str, dict[str, object] | None]"
+
+_PATH: Final = "/api/v1/config/server_config"
+
+
+async def ask_settings(zookeeper: ZooKeeper, root: str, bookies: Sequence[str], env: Env) -> list[BookieSettings]:
+    """Ask each of these bookies that has an HTTP admin for its configuration."""
+    from sarit.log.bookkeeper.registration import admin_address
+
+    found: dict[str, dict[str, object] | None] = dict.fromkeys(bookies)
+    worker = env.threads.worker("doctor")
+    try:
+        for bookie in bookies:
+            registered = await zookeeper.get(f"{root}/available/{bookie}")
+            address = None if registered is None else admin_address(registered.value)
+            if address is not None:
+                with suppress(OSError, HTTPException, ValueError):
+                    answer = await worker.run(partial(_get_json, address, _PATH))
+                    found[bookie] = answer if isinstance(answer, dict) else None
+    finally:
+        await worker.close()
+    return list(found.items())
+
+
+def bookies_with(bookies: Sequence[BookieSettings], key: str, value: str) -> list[str]:
+    """The bookies whose configuration sets a key to a value."""
+    return [name for name, values in bookies if str((values or {}).get(key)).lower() == value]
+
+
+def _get_json(address: tuple[str, int], path: str) -> object:
+    http = HTTPConnection(*address, timeout=DOCTOR_SECONDS)
+    try:
+        http.request("GET", path)
+        return json.loads(http.getresponse().read(BOOKIE_SETTINGS_BYTES))
+    finally:
+        http.close()

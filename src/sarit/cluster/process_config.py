@@ -1,0 +1,78 @@
+"""The settings of one process of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sarit.controller.times import Times
+from sarit.core.errors import Invalid
+from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND
+from sarit.process.security import SecurityConfig
+from sarit.process.settings import DEFAULT_STORE_PORT, NodeConfig
+
+if TYPE_CHECKING:
+    from sarit.cluster.settings import ClusterAddress, ClusterMeta
+    from sarit.env.traces import TraceSettings
+    from sarit.process.settings import Advertised
+    from sarit.process.shown_option import ShownOption
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessConfig:
+    """One process of a cluster.  Port 0 picks a free one.
+
+    `name`: of a store, its id; None is `machine` and the port.  `given`: options that the cluster was made with, to
+    compare.  `machine`: what fails together.  `weight`: this store's part of the containers in relation to others.
+    `expected`: the first map waits for so many stores.  The rest: see `NodeConfig`."""
+
+    cluster: ClusterAddress
+    machine: str
+    port: int = DEFAULT_STORE_PORT
+    host: str = "127.0.0.1"
+    name: str | None = None
+    advertised: Advertised | None = None
+    weight: int = 1
+    memory_bytes: int | None = None
+    expected: int | None = None
+    given: dict[str, object] = field(default_factory=dict)
+    times: Times = field(default_factory=Times)
+    max_connections: int = MAX_CONNECTIONS
+    max_api_connections: int = MAX_API_CONNECTIONS
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    http_port: int | None = None
+    options: tuple[ShownOption, ...] = ()
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+    traces: TraceSettings | None = None
+
+    @property
+    def advertised_host(self) -> str | None:
+        """The name or address that clients get; None is `host`."""
+        return self.advertised.host if self.advertised is not None else None
+
+    def check(self) -> ProcessConfig:
+        """Itself.  Raises Invalid: options contradict each other."""
+        if self.http_port and self.http_port == self.port:
+            raise Invalid(f"--http-port and --port are both {self.port}: choose another --http-port, or off")
+        self.times.check()
+        self.security.check()
+        return self
+
+    def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
+        """The configuration of a node that could serve all containers.  Raises Invalid."""
+        config = NodeConfig(
+            meta.log_directory or "/",
+            self.host,
+            controller_port=0,
+            store_port=self.port,
+            containers=meta.containers,
+            storage_url=meta.storage,
+            advertised=self.advertised,
+            memory_bytes=self.memory_bytes,
+            max_connections=self.max_connections,
+            max_api_connections=self.max_api_connections,
+            scrub_bytes_per_second=self.scrub_bytes_per_second,
+            times=self.times,
+            security=self.security,
+        )
+        return config.validated().on_machine(machine_bytes).within(descriptors)

@@ -1,0 +1,178 @@
+"""What a cluster is made of: where it coordinates, and its description there.
+
+The description is written once, by `sarit cluster init`, to the register META.  Each store and each controller reads it
+when it starts, and compares it with the options that it was given.  All else of a process is its own choice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from sarit.core.errors import Invalid
+from sarit.core.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
+from sarit.process.limits import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECONDS
+from sarit.process.places.bookkeeper_logs import parse_log_url
+from sarit.storage.open import parse_s3
+
+META: Final = "meta"
+META_VERSION: Final = 1
+DEFAULT_CLUSTER_CONTAINERS: Final = 16
+
+_EXAMPLE: Final = "zookeeper://HOST:PORT,HOST:PORT/NAME"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+_MAX_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """Where a cluster coordinates: `hosts` of ZooKeeper with commas, and the cluster's name."""
+
+    hosts: str
+    name: str
+
+    @property
+    def root(self) -> str:
+        """The node of ZooKeeper that everything of the cluster is below."""
+        return f"/sarit/{self.name}"
+
+    def __str__(self) -> str:
+        return f"zookeeper://{self.hosts}/{self.name}"
+
+
+def parse_cluster(url: str) -> ClusterAddress:
+    """The address that a URL names.  Raises Invalid with an example."""
+    scheme, found, rest = url.strip().partition("://")
+    hosts, _, name = rest.partition("/")
+    if not found or scheme != "zookeeper":
+        raise Invalid(f"{url!r} names no cluster: write {_EXAMPLE}")
+    for host in hosts.split(","):
+        matched = _HOST.fullmatch(host)
+        if matched is None or not 0 < int(matched[2]) <= _MAX_PORT:
+            raise Invalid(f"{url!r}: {host!r} is no HOST:PORT of ZooKeeper; write {_EXAMPLE}")
+    if not _NAME.fullmatch(name):
+        raise Invalid(f"{url!r}: the name of the cluster comes last, of letters, digits, '.', '_', '-': {_EXAMPLE}")
+    return ClusterAddress(hosts, name)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMeta:
+    """The description of a cluster.
+
+    `cluster`: its id, 32 hexadecimal digits.  `secret`: with it, controllers introduce themselves to stores.
+    `log`, `index`, `storage`: URLs.  `machine`: the one that has the directories of log and index, if they have some.
+    `lease_seconds`: a store that was not heard of for so long is gone.
+    `complete`: log and storage are marked as this cluster's.  `restoring`: of which node, and which backup of it, a
+    restore has begun and not ended."""
+
+    cluster: str
+    secret: str
+    containers: int
+    log: str
+    index: str
+    storage: str
+    machine: str
+    lease_seconds: float = STORE_LEASE_SECONDS
+    complete: bool = False
+    restoring: str = ""
+
+    def encode(self) -> bytes:
+        """The value of the register: JSON."""
+        fields = asdict(self)
+        if not self.restoring:  # earlier releases do not know it
+            del fields["restoring"]
+        return json.dumps({"version": META_VERSION, **fields}, indent=1).encode()
+
+    def finished(self) -> ClusterMeta:
+        """With everything marked."""
+        return replace(self, complete=True)
+
+    @property
+    def log_directory(self) -> str | None:
+        """The directory of the log; None: it is elsewhere."""
+        return directory_of(self.log, "--log") if _is_file(self.log) else None
+
+    @property
+    def index_directory(self) -> str | None:
+        """The directory of the index; None: it is on an object store."""
+        return directory_of(self.index, "--index") if _is_file(self.index) else None
+
+    @property
+    def on_one_machine(self) -> bool:
+        """Whether stores share a directory in which locks on files keep them apart."""
+        return _is_file(self.log) or _is_file(self.index)
+
+    def checked(self) -> ClusterMeta:
+        """Itself.  Raises Invalid when a setting cannot be."""
+        if not 1 <= self.containers <= MAX_CONTAINERS:
+            raise Invalid(f"a cluster has 1 to {MAX_CONTAINERS} containers, not {self.containers} (--containers)")
+        if not MIN_STORE_LEASE_SECONDS <= self.lease_seconds <= MAX_STORE_LEASE_SECONDS:
+            raise Invalid(
+                f"--lease takes {MIN_STORE_LEASE_SECONDS:g} to {MAX_STORE_LEASE_SECONDS:g} seconds, not "
+                f"{self.lease_seconds:g}"
+            )
+        check_log_url(self.log)
+        check_index_url(self.index)
+        check_storage_url(self.storage)
+        return self
+
+    def compare(self, given: dict[str, object]) -> None:
+        """Raises Invalid when options that a process was given differ; None: not given."""
+        for name, value in given.items():
+            actual = getattr(self, name)
+            if value is not None and value != actual:
+                raise Invalid(f"this cluster was made with --{name} {actual}, not {value}: give that, or leave it out")
+
+
+def decode_meta(data: bytes) -> ClusterMeta:
+    """The inverse of `encode`.  Raises Invalid: a newer version, or not a description."""
+    try:
+        fields = dict(json.loads(data))
+        version = fields.pop("version")
+        if isinstance(version, int) and version > META_VERSION:
+            raise Invalid(f"this cluster is of format {version}, and this version of Sarit reads {META_VERSION}")
+        return ClusterMeta(**fields)
+    except (ValueError, TypeError, KeyError) as error:
+        raise Invalid(f"the description of this cluster cannot be read: {error}") from None
+
+
+def check_log_url(url: str) -> None:
+    """Raises Invalid: a cluster cannot have its durable log there."""
+    if urlsplit(url).scheme == "bookkeeper":
+        parse_log_url(url)
+    else:
+        directory_of(url, "--log")
+
+
+def check_index_url(url: str) -> None:
+    """Raises Invalid: a cluster cannot have its index there."""
+    if _is_file(url):
+        directory_of(url, "--index")
+    else:
+        parse_s3(url)
+
+
+def check_storage_url(url: str) -> None:
+    """Raises Invalid: a cluster cannot have long-term storage there."""
+    if urlsplit(url).scheme not in ("file", "s3", "hdfs"):
+        raise Invalid(f"--storage {url}: use file:///absolute/path, s3://bucket/prefix or hdfs://namenode:port/folder")
+
+
+def _is_file(url: str) -> bool:
+    return urlsplit(url).scheme == "file"
+
+
+def directory_of(url: str, option: str) -> str:
+    """The directory that a file URL names.  Raises Invalid."""
+    parts = urlsplit(url)
+    directory = unquote(parts.path).rstrip("/")
+    others = ", or bookkeeper://zk1:2181,zk2:2181/ledgers" if option == "--log" else ", or s3://bucket/prefix"
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not directory.startswith("/"):
+        raise Invalid(
+            f"{option} {url}: write file:///absolute/path, a directory that all stores of the cluster share{others}"
+        )
+    return directory

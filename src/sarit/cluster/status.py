@@ -1,0 +1,129 @@
+"""What the members of a cluster are, and which store has which container; and draining a store."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sarit.cluster.controller_members import CONTROLLERS, decode
+from sarit.cluster.creation import read_meta
+from sarit.cluster.object_requests import on_object_store, read_report
+from sarit.cluster.processes import DRAINED
+from sarit.cluster.store_report import read_store_report
+from sarit.cluster.verdict import Received, judge
+from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
+from sarit.coordination.map_register import STORES, read_map
+from sarit.coordination.zookeeper import ZooKeeper
+from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
+from sarit.core.errors import Exists, NotFound
+from sarit.core.limits import STORE_LEASE_SECONDS
+from sarit.env.background import gather
+from sarit.process.limits import DRAIN_POLL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+    from sarit.cluster.object_requests import RequestReport
+    from sarit.cluster.settings import ClusterAddress, ClusterMeta
+    from sarit.cluster.verdict import Verdict
+    from sarit.env.ports import Clock, Env
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """A cluster at one moment.  `map`: None before the first one.
+
+    `requests`: of the stores to object storage; None of a store that has reported none for a while.  Empty where
+    nothing is on an object store.  `received`: what the stores report of their health.  Both are empty where reports
+    were not asked for."""
+
+    meta: ClusterMeta
+    stores: Mapping[str, StoreAddress]
+    controllers: tuple[tuple[str, int], ...]
+    map: ContainerMap | None
+    requests: Mapping[str, RequestReport | None]
+    received: Mapping[str, Received | None] = field(default_factory=dict)
+
+    def verdict(self) -> Verdict:
+        """Return whether the cluster serves; only where reports were asked for."""
+        return judge(self.map, self.received, controllers=len(self.controllers))
+
+    def containers_of(self, store: str) -> list[int]:
+        """What a store has open, also what moves away from it."""
+        found = self.map
+        return [] if found is None else [n for n in range(len(found.owners)) if found.serving(n) == store]
+
+
+class ClusterView:
+    """A cluster, seen by an operator."""
+
+    def __init__(self, zookeeper: ZooKeeper, cluster: ClusterAddress, clock: Clock) -> None:
+        self._clock = clock
+        self.registers = ZooKeeperRegisters(zookeeper, cluster.root)
+        self._cluster = cluster
+        self._stores = ZooKeeperMembers(zookeeper, f"{cluster.root}/{STORES}")
+        self._controllers = ZooKeeperMembers(zookeeper, f"{cluster.root}/{CONTROLLERS}")
+
+    def __repr__(self) -> str:
+        return f"<ClusterView {self._cluster}>"
+
+    async def status(self, *, with_reports: bool = False) -> ClusterStatus:
+        """Now; what stores report of their requests and their health only when asked for.
+
+        Raises Invalid (there is no such cluster), Unavailable."""
+        meta = await read_meta(self.registers, self._cluster)
+        stores = {name: decode_store(value) for name, value in (await self._stores.list()).items()}
+        controllers = tuple(sorted(decode(value) for value in (await self._controllers.list()).values()))
+        found = await read_map(self.registers)
+        record = None if found is None else found[0]
+        requests = await self._requests(stores) if with_reports and on_object_store(meta) else {}
+        received = await self._received(record.stores) if with_reports and record is not None else {}
+        return ClusterStatus(meta, stores, controllers, record, requests, received)
+
+    async def _received(self, stores: Iterable[str]) -> dict[str, Received | None]:
+        reports = await gather(*(read_store_report(self.registers, name) for name in stores))
+        now = self._clock.wall_ms()
+        # A report of the future says nothing, either: the clocks differ.
+        return {
+            name: None if report is None else Received(report, abs(now - report.at_ms) / 1000)
+            for name, report in zip(stores, reports, strict=True)
+        }
+
+    async def _requests(self, stores: Iterable[str]) -> dict[str, RequestReport | None]:
+        now = self._clock.wall_ms()
+        reports = await gather(*(read_report(self.registers, name, now) for name in stores))
+        return dict(zip(stores, reports, strict=True))
+
+    async def drain(self, store: str, report: Callable[[int], None]) -> None:
+        """Have all containers moved away from a store; `report` is called with the number of those that are left.
+
+        Raises NotFound (no such store), Unavailable."""
+        if store not in (await self.status()).stores:
+            raise NotFound(f"the cluster has no store {store}: `sarit cluster status` names them")
+        with suppress(Exists):
+            await self.registers.create(f"{DRAINED}/{store}", b"")
+        before = None
+        while left := len((await self.status()).containers_of(store)):
+            if left != before:
+                report(left)
+                before = left
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+
+    async def undrain(self, store: str) -> None:
+        """Let a store have containers again.  Raises NotFound, Unavailable."""
+        found = await self.registers.get(f"{DRAINED}/{store}")
+        if found is None:
+            raise NotFound(f"the store {store} is not drained")
+        await self.registers.delete(f"{DRAINED}/{store}", found.version)
+
+
+@asynccontextmanager
+async def view_cluster(cluster: ClusterAddress, env: Env) -> AsyncIterator[ClusterView]:
+    """A view, until the end of the block.  Raises Unavailable."""
+    zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env)
+    try:
+        yield ClusterView(zookeeper, cluster, env.clock)
+    finally:
+        await zookeeper.close()

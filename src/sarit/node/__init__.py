@@ -1,1 +1,0 @@
-"""A node: its composition, its settings, who owns its directories."""

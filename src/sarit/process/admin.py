@@ -1,0 +1,159 @@
+"""The HTTP port of a process: here its routes come together.
+
+To add routes, write `routes(...)` in `sarit.admin` (see `admin/server.py`) and call it in `open` if it works while the
+process starts, or in `serve` if it needs the controller.  Import it inside the method: a process without the port, of
+which tests start hundreds, does not pay for it."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sarit.process.limits import HTTP_RETRY_SECONDS
+from sarit.process.listening import naming_port
+from sarit.process.observation.health import reasons_of_bookies
+from sarit.process.observation.logs import LEVELS, change_log_level, current_logs
+from sarit.process.observation.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sarit.admin.callers import Callers, Gate
+    from sarit.admin.console import Console
+    from sarit.admin.console.view import NodeView
+    from sarit.admin.server import AdminServer
+    from sarit.client.aio import Client
+    from sarit.client.core.login import Credentials
+    from sarit.env.ports import Env
+    from sarit.process.observation.health import Health
+    from sarit.process.security import Security
+
+
+class Admin:
+    """The HTTP port of one process; without a port it does nothing."""
+
+    def __init__(
+        self, health: Health, host: str, port: int | None, security: Security, env: Env, advertised: str | None = None
+    ) -> None:
+        """`port`: 0 picks a free one; None: no HTTP.  `advertised`: the name that clients get, if it is another one."""
+        self.health = health
+        self.metrics = Metrics(health.clock)
+        health.others.append(partial(reasons_of_bookies, self.metrics.log))
+        self._host = host
+        self._names = host_names(host, advertised, *security.config.http_names)
+        self._port = port
+        self._security = security
+        self._env = env
+        self._server: AdminServer | None = None
+        self._gate: Gate | None = None
+        self._client: Client | None = None
+        self._callers: Callers | None = None
+        self._console: Console | None = None
+
+    def __repr__(self) -> str:
+        return f"<Admin {self._server!r}>"
+
+    def where(self) -> str:
+        """Where it listens, as the end of a text; empty: nowhere."""
+        return "" if self._server is None else f", HTTP {self._host}:{self._server.port}"
+
+    @property
+    def port(self) -> int | None:
+        """The port; None: it does not listen."""
+        return None if self._server is None else self._server.port
+
+    async def open(self) -> None:
+        """Listen, before anything else is open.  Raises Unavailable, OSError (the port is taken)."""
+        if self._port is None:
+            return
+        from sarit.admin import health, log_level, metrics
+        from sarit.admin.callers import Gate
+        from sarit.admin.exposition import Exposition
+        from sarit.admin.rest.routes import health_routes
+        from sarit.admin.server import AdminServer
+
+        scrape = Exposition(self.metrics.samples).scrape
+        security = self._security
+        gate = self._gate = Gate(security.logins(self._env), open_metrics=security.config.open_metrics)
+        levels = log_level.routes(LEVELS, lambda: current_logs().level, change_log_level, anywhere=gate.has_users)
+        self._server = AdminServer([
+            *health.routes(self.health, gate),
+            *gate.behind(health_routes(self.health), gate.sees_health),
+            *gate.behind(levels, gate.is_admin),
+            *gate.behind(metrics.routes(scrape), gate.sees_metrics),
+        ], None if gate.has_users else self._names)  # fmt: skip
+        self.metrics.start()
+        with naming_port("--http-port", self._host, self._port):
+            await self._server.start(self._host, self._port, security.server_tls)
+
+    async def serve(self, controller: str | None = None, view: NodeView | None = None) -> None:
+        """The process serves: answer everything.
+
+        `controller`: HOST:PORT of this process's, whose answers routes give; None: it has none.  `view`: for the
+        console."""
+        if self._server is not None and controller is not None:
+            await self._serve_api(self._server, controller, view)
+        # Last: whoever learns of it may ask for everything.
+        self.health.ready()
+        if self._server is not None:
+            self._server.complete = True
+
+    async def _serve_api(self, server: AdminServer, controller: str, view: NodeView | None) -> None:
+        from sarit.admin.callers import Callers
+        from sarit.admin.rest.routes import routes
+        from sarit.client.core.login import BearerToken
+
+        assert self._gate is not None
+        logins = self._security.logins(self._env)
+        own = None if logins is None else BearerToken(logins.own_token())
+        self._client = await self._connect(controller, own)
+        self.metrics.serve(self._client)
+        self._callers = Callers(self._gate, self._client, lambda credentials: self._connect(controller, credentials))
+        server.add(routes(self._callers))
+        if view is not None and self._security.config.console != "off":
+            from sarit.admin.console import Console
+
+            writes = self._security.config.console != "read-only"
+            self._console = Console(self._callers, view, self._env, self._names, writes=writes)
+            server.add(self._console.routes())
+
+    async def _connect(self, controller: str, credentials: Credentials | None) -> Client:
+        from sarit.client import aio
+
+        if credentials is not None:
+            credentials = replace(credentials, plain=True)  # to this process itself, at the address that it listens on
+        return await aio.connect(
+            controller, retry_timeout=HTTP_RETRY_SECONDS, wait=HTTP_RETRY_SECONDS, credentials=credentials,
+            tls=self._security.own_tls(),
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Close the port; last, so that probes are answered while the process stops."""
+        if self._server is not None:
+            await self._server.stop()
+        await self.metrics.stop()
+        if self._callers is not None:
+            await self._callers.close()
+        if self._client is not None:
+            await self._client.close()
+
+
+def host_names(*hosts: str | None) -> frozenset[str]:
+    """Return the names under which the HTTP port may be asked: these hosts, and the names of this machine."""
+    return frozenset(name.lower().rstrip(".") for name in (*hosts, socket.gethostname(), socket.getfqdn()) if name)
+
+
+@asynccontextmanager
+async def admin_port(
+    health: Health, host: str, port: int | None, security: Security, env: Env, advertised: str | None = None
+) -> AsyncIterator[Admin]:
+    """The HTTP port of a process, as long as the block lasts.  Raises as `Admin.open`."""
+    admin = Admin(health, host, port, security, env, advertised)
+    try:
+        await admin.open()
+        yield admin
+    finally:
+        await admin.close()

@@ -1,0 +1,1 @@
+"""Which process a data directory and its long-term storage belong to."""

@@ -1,0 +1,1 @@
+"""Where log, index and chunks of a process are."""

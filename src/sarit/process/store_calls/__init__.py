@@ -1,0 +1,1 @@
+"""What a controller asks of the stores: in its own process, or over connections."""

@@ -1,0 +1,154 @@
+"""Implements the controller's ports with calls to a segment store of the same process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
+from sarit.core.metering import NO_RATES
+from sarit.store.metering.growth import GrowthMonitor
+from sarit.store.metering.scope_use import scope_use
+from sarit.store.server.control_handler import merge_batch
+from sarit.store.server.internal_handler import append_at, create_fresh, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.core.metering import Rates
+    from sarit.store.metering.load_meters import LoadMeters
+    from sarit.store.store import SegmentStore
+
+
+class InProcessTables:
+    """`controller.ports.Tables`."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+
+    async def create(self, table: str) -> None:
+        """Create a table; Exists when it exists."""
+        await self._store.tables(table).create(table, 0)
+
+    async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
+        """Current values, None where absent."""
+        entries = await self._store.tables(table).get(table, keys)
+        return [None if entry is None else TableValue(entry.value or b"", entry.version) for entry in entries]
+
+    async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
+        """Apply all updates atomically; Conflict when an expectation does not hold."""
+        changes = [(update.key, update.value, update.expected) for update in updates]
+        fresh = {update.key for update in updates if update.fresh}
+        return await self._store.tables(table).update(table, changes, fresh=fresh)
+
+    async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
+        """Up to `limit` entries with start <= key (< end), ascending."""
+        entries = await self._store.tables(table).scan(table, start, end, limit)
+        return [(entry.key, TableValue(entry.value or b"", entry.version)) for entry in entries]
+
+    async def position(self, table: str) -> int:
+        """Where the table's next entry begins; NotFound."""
+        return (await self._store.tables(table).info(table)).length
+
+    async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
+        """Remove the table; NotFound, Exists (it must be empty and is not), Conflict (it was changed)."""
+        await self._store.tables(table).delete(table, must_be_empty, unchanged_since)
+
+
+class InProcessSegments:
+    """`controller.ports.Segments`."""
+
+    def __init__(self, store: SegmentStore, host: str, meters: LoadMeters | None = None) -> None:
+        self._store = store
+        self._host = host
+        self._meters = meters
+        self._growth = GrowthMonitor(store, store.env.clock)
+        self.port = 0
+
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
+        """Create an empty segment; Exists when it exists."""
+        await self._store.container(segment).create(
+            segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes
+        )
+
+    async def create_fresh(self, segments: Sequence[str]) -> None:
+        """Create empty segments that never existed."""
+        await create_fresh(self._store, segments)
+
+    async def create_table(self, segment: str, *, key_length: int) -> None:
+        """Create a table segment; Exists when it exists, Conflict when its keys have another length."""
+        tables = self._store.tables(segment)
+        try:
+            await tables.create(segment, key_length)
+        except Exists:
+            if (await tables.info(segment)).key_length != key_length:
+                raise Conflict(f"segment {segment} is a table with keys of another length") from None
+            raise
+
+    async def seal(self, segment: str) -> None:
+        """Seal; succeeds when sealed already; NotFound."""
+        try:
+            await self._store.container(segment).seal(segment)
+        except Sealed:
+            return
+
+    async def delete(self, segment: str) -> None:
+        """Delete; NotFound."""
+        await self._store.container(segment).delete(segment)
+
+    async def truncate(self, segment: str, offset: int) -> None:
+        """Raise the start offset; succeeds when it is there or above; NotFound, Invalid."""
+        try:
+            await self._store.container(segment).truncate(segment, offset)
+        except Truncated as error:
+            # A repeated request of the controller finds the offset truncated already.
+            if offset > error.start_offset:
+                raise Invalid(f"segment {segment} cannot be truncated at {offset}: {error}") from None
+
+    async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
+        """Merge sources into target in order; the target's length after each."""
+        return await merge_batch(self._store, target, list(sources))
+
+    async def info(self, segment: str) -> SegmentInfo:
+        """Length, start and state; NotFound."""
+        info = await self._store.container(segment).info(segment)
+        return SegmentInfo(info.length, info.start_offset, info.sealed, info.modified_ms)
+
+    async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
+        """Record the scaling policy; NotFound."""
+        await self._store.container(segment).set_policy(segment, scale_type, target_rate)
+
+    async def rates(self, segments: Sequence[str]) -> list[Rates]:
+        """The rates of each segment; zero without a meter."""
+        return [NO_RATES if self._meters is None else self._meters.rates(segment) for segment in segments]
+
+    async def grown(self) -> list[str]:
+        """Segments that may have grown since the last call."""
+        return await self._growth.grown()
+
+    async def scope_bytes(self, scope: str) -> int:
+        """The bytes of all segments of a scope."""
+        return (await scope_use(self._store, scope)).bytes
+
+    async def read(self, segment: str, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; NotFound, Truncated, Invalid."""
+        return await read_bytes(self._store, segment, offset, limit)
+
+    async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
+        """Append one event at an offset; Conflict, NotFound, Sealed."""
+        await append_at(self._store, segment, data, expected_offset)
+
+    async def get_attribute(self, segment: str, key: bytes) -> int:
+        """The value of an attribute, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+        return await self._store.container(segment).get_attribute(segment, key)
+
+    async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
+        """Compare and set; NotFound."""
+        return await self._store.container(segment).update_attribute(segment, key, value, expected)
+
+    def endpoint(self, segment: str) -> tuple[str, int]:
+        """Host and port of this node's store."""
+        return self._host, self.port
+
+
+__all__ = ["InProcessSegments", "InProcessTables", "NotFound"]

@@ -1,0 +1,487 @@
+"""Implements the controller's ports with requests to segment stores of other processes.
+
+*Where a segment is* says a router, without I/O: its container is a hash of its name, and the router knows the store of
+each container.  A store that does not own the container (any more) answers WrongHost; the router is asked again.
+
+*Outcomes.*  A request that no store has taken is repeated, for REMOTE_RETRY_SECONDS.  So is one that changes nothing.
+Of any other, an answer that does not come leaves the outcome unknown: Unavailable, and the caller decides
+(`controller/ports.py`).
+
+*Connections.*  All connections introduce themselves (`wire/commands/internal.py`).  Per store there are those for
+tables, segments, creations, and requests that wait.  A store reads no more from a connection with many requests in
+progress; creations wait while memory is short, and must not stop the requests that free memory.  What stores of an
+earlier version do not know has a connection of its own, too: they end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from sarit.client.core.connection import ConnectionPool, first_request_id
+from sarit.client.core.replies import error_of
+from sarit.client.core.retry import NotSent, RetryPolicy
+from sarit.client.session.session import Backoff, Pauses, background
+from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
+from sarit.controller.runner import gather_all
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Truncated, Unavailable
+from sarit.core.limits import NOT_EXISTS, REMOTE_RETRY_SECONDS, STORES_POLL_SECONDS
+from sarit.core.metering import NO_RATES, Rates, ScaleAdvice
+from sarit.core.repeated_log import RepeatedLog
+from sarit.process.limits import EARLIER_STORE_SECONDS
+from sarit.store.store import container_of
+from sarit.wire import commands as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sarit.client.core.connection import Connection
+    from sarit.env.ports import Env
+    from sarit.security.quotas import Quotas
+
+_log = logging.getLogger("sarit.node")
+
+Address = tuple[str, int]
+
+_TABLES: Final = "tables"
+_SEGMENTS: Final = "segments"
+_CREATIONS: Final = "creations"
+_WAITING: Final = "waiting"
+# Connections of their own: a store of an earlier version ends them, because it does not know the request.
+_QUOTAS: Final = "quotas"
+_FRESH: Final = "fresh creations"
+
+_NO_POSITION: Final = -1
+_ADVICE: Final = {1: ScaleAdvice.SPLIT, 2: ScaleAdvice.MERGE}
+
+
+class Router(Protocol):
+    """Which store serves which container, as far as this process knows."""
+
+    @property
+    def containers(self) -> int:
+        """How many containers there are."""
+
+    def address(self, container: int) -> Address:
+        """Host and port of the store of a container.  Without I/O.  Raises Unavailable: nobody owns it now."""
+
+
+class FixedRouter:
+    """Container c is served by store c mod N, for ever."""
+
+    def __init__(self, containers: int, stores: Sequence[Address]) -> None:
+        self.containers = containers
+        self.stores = list(stores)
+
+    def __repr__(self) -> str:
+        return f"<FixedRouter, {self.containers} containers on {len(self.stores)} stores>"
+
+    def address(self, container: int) -> Address:
+        """Host and port.  Raises Unavailable: the stores do not serve yet."""
+        if not self.stores:
+            raise Unavailable("the stores of the node do not serve yet")
+        return self.stores[container % len(self.stores)]
+
+
+class StoreConnections:
+    """Connections to all stores, and requests over them."""
+
+    def __init__(self, env: Env, router: Router, secret: bytes, retry_seconds: float = REMOTE_RETRY_SECONDS) -> None:
+        """`retry_seconds`: for how long requests are repeated that no store has taken."""
+        self.router = router
+        self._env = env
+        self._secret = secret
+        self._policy = RetryPolicy(timeout=retry_seconds)
+        self._pauses = Pauses()
+        self._closed = False
+        self._pool = ConnectionPool(env.network, self._policy, self._introduce)
+        self._pool.first_request_id = lambda: first_request_id(env.random)  # which differ in the log of a store
+
+    def __repr__(self) -> str:
+        return f"<StoreConnections by {self.router!r}>"
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._env.clock.monotonic()
+
+    def addresses(self) -> list[Address]:
+        """The stores that serve a container, in order of their containers."""
+        found: dict[Address, None] = {}
+        for container in range(self.router.containers):
+            try:
+                found[self.router.address(container)] = None
+            except Unavailable:
+                continue
+        return list(found)
+
+    def address_of(self, segment: str) -> Address:
+        """Host and port of the store of a segment.  Raises Unavailable."""
+        return self.router.address(container_of(segment, self.router.containers))
+
+    async def ask(self, segment: str, make: Callable[[int], Any], purpose: str, *, repeatable: bool = False) -> Any:
+        """The reply of the segment's store to `make(request_id)`; `repeatable`: asking twice does no harm.
+
+        Raises Unavailable (with an unknown outcome, unless it is repeatable)."""
+        backoff = Backoff(self._env, self._policy, pauses=self._pauses).begin()
+        while True:
+            try:
+                try:
+                    address = self.address_of(segment)
+                except Unavailable as error:  # nobody owns it now: its next owner will take the request
+                    raise NotSent(str(error)) from None
+                return await self._attempt(address, segment, make, purpose)
+            except NotSent as error:
+                await backoff.wait(error)
+            except Unavailable as error:
+                if self._closed or not repeatable:
+                    raise
+                await backoff.wait(error)
+
+    async def ask_at(self, address: Address, make: Callable[[int], Any], purpose: str) -> Any:
+        """The reply of one store; one attempt.  Raises Unavailable."""
+        return await self._attempt(address, "", make, purpose)
+
+    async def _attempt(self, address: Address, segment: str, make: Callable[[int], Any], purpose: str) -> Any:
+        if self._closed:  # a call that was under way: its client asks another controller, or the next start of this one
+            raise Unavailable("this controller stops")
+        try:
+            connection = await self._pool.to(address, purpose)
+        except Unavailable as error:
+            raise NotSent(str(error)) from None
+        try:
+            reply = await connection.ask(make)
+        except wire.ProtocolError as error:
+            raise Invalid(f"segment {segment}: {error}") from None
+        if type(reply) is wire.WrongHost:
+            raise NotSent(f"segment {segment} is served by another store now")
+        if type(reply) is wire.OutcomeUnknown:
+            raise Unavailable(f"segment {segment}: {reply.message}")
+        return reply
+
+    async def _introduce(self, connection: Connection) -> None:
+        try:
+            reply = await connection.ask(lambda request_id: wire.Introduce(request_id, self._secret))
+            if type(reply) is not wire.Introduced:
+                text = reply.stack if type(reply) is wire.AuthTokenCheckFailed else type(reply).__name__
+                raise Unavailable(f"{connection.name} does not take internal requests: {text}")
+        except BaseException:
+            connection.abort("it could not be introduced")
+            raise
+
+    async def use_quotas(self, quotas: Quotas) -> None:
+        """Give all stores these quotas.  Raises Unavailable: not all of them have them."""
+        addresses, lines = self.addresses(), tuple(quotas.encode())
+        request = partial(wire.UseQuotas, stores=len(addresses), quotas=lines)
+        answers = await asyncio.gather(
+            *(self.ask_at(address, request, _QUOTAS) for address in addresses), return_exceptions=True
+        )
+        for address, answer in zip(addresses, answers, strict=True):
+            if not isinstance(answer, wire.QuotasUsed):
+                raise Unavailable(f"the store at {address[0]}:{address[1]} does not know the newest quotas: {answer}")
+
+    async def close(self) -> None:
+        """End all connections; who asks now is answered Unavailable."""
+        self._closed = True
+        await self._pool.close()
+
+
+def _expect(reply: Any, kind: type[Any], segment: str) -> Any:
+    """`reply` when it is a `kind`; raises the error that it stands for otherwise."""
+    if type(reply) is kind:
+        return reply
+    if type(reply) is wire.ConditionFailed:
+        raise Conflict(reply.message)
+    if type(reply) is wire.TableSegmentNotEmpty:
+        raise Exists(f"table {segment} is not empty")
+    raise error_of(reply, segment)
+
+
+class RemoteTables:
+    """`controller.ports.Tables`."""
+
+    def __init__(self, stores: StoreConnections) -> None:
+        self._stores = stores
+
+    async def _ask(self, table: str, make: Callable[[int], Any], kind: type[Any], *, repeatable: bool = False) -> Any:
+        return _expect(await self._stores.ask(table, make, _TABLES, repeatable=repeatable), kind, table)
+
+    async def create(self, table: str) -> None:
+        """Create a table; Exists when it exists."""
+        await self._ask(table, lambda i: wire.CreateTableSegment(i, table, ""), wire.SegmentCreated)
+
+    async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
+        """Current values, None where absent."""
+        wanted = tuple(wire.TableKey(key) for key in keys)
+        try:
+            reply = await self._ask(
+                table, lambda i: wire.ReadTable(i, table, "", wanted), wire.TableRead, repeatable=True
+            )
+        except Invalid:
+            if len(keys) < 2:
+                raise
+            # The values do not fit in one reply.
+            half = len(keys) // 2
+            return [*await self.get(table, keys[:half]), *await self.get(table, keys[half:])]
+        return [
+            None if entry.version == NOT_EXISTS else TableValue(bytes(entry.value), entry.version)
+            for entry in reply.entries
+        ]
+
+    async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
+        """Apply all updates atomically; Conflict when an expectation does not hold."""
+        changes = tuple(
+            wire.TableChange(update.key, update.expected, update.fresh, update.value is None, update.value or b"")
+            for update in updates
+        )
+        reply = await self._ask(table, lambda i: wire.ChangeTable(i, table, changes), wire.TableEntriesUpdated)
+        return list(reply.versions)
+
+    async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
+        """Up to `limit` entries with start <= key (< end), ascending."""
+
+        def make(request_id: int) -> Any:
+            return wire.ScanTable(request_id, table, start, end is not None, end or b"", limit)
+
+        reply = await self._ask(table, make, wire.TableEntriesRead, repeatable=True)
+        return [(bytes(entry.key), TableValue(bytes(entry.value), entry.version)) for entry in reply.entries]
+
+    async def position(self, table: str) -> int:
+        """Where the table's next entry begins; NotFound."""
+        reply = await self._ask(
+            table, lambda i: wire.GetTableSegmentInfo(i, table, ""), wire.TableSegmentInfo, repeatable=True
+        )
+        return int(reply.length)
+
+    async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
+        """Remove the table; NotFound, Exists (it must be empty and is not), Conflict (it was changed)."""
+        position = _NO_POSITION if unchanged_since is None else unchanged_since
+        await self._ask(table, lambda i: wire.DeleteTable(i, table, must_be_empty, position), wire.SegmentDeleted)
+
+
+class RemoteSegments:
+    """`controller.ports.Segments`."""
+
+    def __init__(self, stores: StoreConnections, advertised: Callable[[Address], Address] = lambda own: own) -> None:
+        """`advertised`: what clients get instead of an address that the router has."""
+        self._stores = stores
+        self._advertised = advertised
+        # Stores that did not answer it, as one of an earlier version; when each may be asked again.
+        self._without_fresh: dict[Address, float] = {}
+
+    async def _ask(self, segment: str, make: Callable[[int], Any], kind: type[Any], *, repeatable: bool = False) -> Any:
+        return _expect(await self._stores.ask(segment, make, _SEGMENTS, repeatable=repeatable), kind, segment)
+
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
+        """Create an empty segment; Exists when it exists."""
+
+        def make(request_id: int) -> Any:
+            return wire.CreateSegment(request_id, segment, target_rate, scale_type, "", rollover_bytes)
+
+        _expect(await self._stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
+
+    async def create_fresh(self, segments: Sequence[str]) -> None:
+        """Create empty segments that never existed, by one request to each store."""
+        by_store: dict[Address | None, list[str]] = {}
+        for segment in segments:
+            try:
+                by_store.setdefault(self._stores.address_of(segment), []).append(segment)
+            except Unavailable:  # nobody owns it now
+                by_store.setdefault(None, []).append(segment)
+        await gather_all([self._create_fresh_at(address, names) for address, names in by_store.items()])
+
+    async def _create_fresh_at(self, address: Address | None, segments: Sequence[str]) -> None:
+        if address is not None and self._stores.now() >= self._without_fresh.get(address, 0.0):
+            request = partial(wire.CreateFreshSegments, segments=tuple(segments))
+            try:
+                _expect(await self._stores.ask_at(address, request, _FRESH), wire.SegmentsCreated, segments[0])
+                return
+            except NotSent:
+                pass
+            except Unavailable as error:
+                _log.info("the store at %s:%d creates segments one by one for a while: %s", *address, error)
+                self._without_fresh[address] = self._stores.now() + EARLIER_STORE_SECONDS
+        # A container has no owner, or another one by now, or one that does not know the request.  Some may have been
+        # created before, so that the others' owners have to look them up.
+        for segment in segments:
+            with suppress(Exists):
+                await self.create(segment)
+
+    async def create_table(self, segment: str, *, key_length: int) -> None:
+        """Create a table segment; Exists when it exists, Conflict when its keys have another length."""
+
+        def make(request_id: int) -> Any:
+            return wire.CreateTableSegment(request_id, segment, "", key_length=key_length)
+
+        try:
+            _expect(await self._stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
+        except Exists:
+            info = await self._ask(
+                segment, lambda i: wire.GetTableSegmentInfo(i, segment, ""), wire.TableSegmentInfo, repeatable=True
+            )
+            if info.key_length != key_length:
+                raise Conflict(f"segment {segment} is a table with keys of another length") from None
+            raise
+
+    async def seal(self, segment: str) -> None:
+        """Seal; succeeds when sealed already; NotFound."""
+        await self._ask(segment, lambda i: wire.SealSegment(i, segment, ""), wire.SegmentSealed, repeatable=True)
+
+    async def delete(self, segment: str) -> None:
+        """Delete; NotFound."""
+        await self._ask(segment, lambda i: wire.DeleteSegment(i, segment, ""), wire.SegmentDeleted)
+
+    async def truncate(self, segment: str, offset: int) -> None:
+        """Raise the start offset; succeeds when it is there or above; NotFound, Invalid."""
+        try:
+            await self._ask(
+                segment, lambda i: wire.TruncateSegment(i, segment, offset, ""), wire.SegmentTruncated, repeatable=True
+            )
+        except Truncated as error:
+            # A repeated request finds the offset truncated already.
+            if offset > error.start_offset:
+                raise Invalid(f"segment {segment} cannot be truncated at {offset}: {error}") from None
+
+    async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
+        """Merge sources into target in order; the target's length after each."""
+        names = tuple(sources)
+        reply = await self._ask(
+            target, lambda i: wire.MergeSegmentsBatch(i, target, names, ""), wire.SegmentsBatchMerged
+        )
+        return [length for _, length in reply.merged]
+
+    async def info(self, segment: str) -> SegmentInfo:
+        """Length, start and state; NotFound."""
+        reply = await self._ask(
+            segment, lambda i: wire.GetStreamSegmentInfo(i, segment, ""), wire.StreamSegmentInfo, repeatable=True
+        )
+        if not reply.exists or reply.is_deleted:
+            raise NotFound(f"segment {segment} does not exist (any more)")
+        return SegmentInfo(reply.write_offset, reply.start_offset, reply.is_sealed, reply.last_modified)
+
+    async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
+        """Record the scaling policy; NotFound."""
+
+        def make(request_id: int) -> Any:
+            return wire.UpdateSegmentPolicy(request_id, segment, target_rate, scale_type, "")
+
+        await self._ask(segment, make, wire.SegmentPolicyUpdated, repeatable=True)
+
+    async def rates(self, segments: Sequence[str]) -> list[Rates]:
+        """The rates of each segment as its store measured them; zero for a missing segment."""
+        by_store: dict[Address, list[int]] = {}
+        for place, segment in enumerate(segments):
+            by_store.setdefault(self._stores.address_of(segment), []).append(place)
+        found = [NO_RATES] * len(segments)
+        for address, places in by_store.items():
+            names = tuple(segments[place] for place in places)
+            reply = await self._stores.ask_at(address, partial(wire.GetRates, segments=names), _SEGMENTS)
+            measured = _expect(reply, wire.RatesMeasured, names[0]).rates
+            for place, rate in zip(places, measured, strict=True):
+                found[place] = Rates(tuple(rate[:4]), tuple(rate[4:8]), rate.age)
+        return found
+
+    async def grown(self) -> list[str]:
+        """Segments that may have grown since the last call; those of a store that does not answer come later."""
+        answers = await asyncio.gather(*map(self._grown_at, self._stores.addresses()), return_exceptions=True)
+        found: list[str] = []
+        for answer in answers:
+            if isinstance(answer, list):
+                found += answer
+            elif not isinstance(answer, Unavailable):
+                raise answer
+        return found
+
+    async def _grown_at(self, address: Address) -> list[str]:
+        found: list[str] = []
+        while True:
+            reply = await self._stores.ask_at(address, wire.GetGrown, _SEGMENTS)
+            page = _expect(reply, wire.SegmentsGrown, "")
+            found += page.segments
+            if not page.more:
+                return found
+
+    async def scope_bytes(self, scope: str) -> int:
+        """The bytes of all segments of a scope.  Raises Unavailable: not all stores have counted theirs."""
+        request = partial(wire.MeasureScope, scope=scope)
+        asked = (self._stores.ask_at(address, request, _QUOTAS) for address in self._stores.addresses())
+        found = [_expect(reply, wire.ScopeMeasured, scope) for reply in await gather_all(list(asked))]
+        counted, all_of_them = sum(reply.containers for reply in found), self._stores.router.containers
+        if counted != all_of_them:
+            raise Unavailable(f"the bytes of scope {scope} are known in {counted} of {all_of_them} containers")
+        return sum(reply.bytes for reply in found)
+
+    async def read(self, segment: str, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`, possibly fewer; none only at the end.  NotFound, Truncated, Invalid."""
+        reply = await self._ask(
+            segment, lambda i: wire.ReadBytes(i, segment, offset, limit), wire.BytesRead, repeatable=True
+        )
+        return bytes(reply.data)
+
+    async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
+        """Append one event at an offset; Conflict, NotFound, Sealed."""
+        await self._ask(segment, lambda i: wire.AppendAt(i, segment, expected_offset, data), wire.AppendedAt)
+
+    async def get_attribute(self, segment: str, key: bytes) -> int:
+        """The value of an attribute, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+        reply = await self._ask(
+            segment, lambda i: wire.GetSegmentAttribute(i, segment, key, ""), wire.SegmentAttribute, repeatable=True
+        )
+        return int(reply.value)
+
+    async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
+        """Compare and set; NotFound."""
+
+        def make(request_id: int) -> Any:
+            return wire.UpdateSegmentAttribute(request_id, segment, key, value, expected, "")
+
+        return bool((await self._ask(segment, make, wire.SegmentAttributeUpdated)).success)
+
+    def endpoint(self, segment: str) -> Address:
+        """Host and port of the store that owns the segment.  Raises Unavailable."""
+        return self._advertised(self._stores.address_of(segment))
+
+
+class ScaleRequestWatch:
+    """Waits at every store for segments whose rates require scaling, and reports them to the controller."""
+
+    def __init__(self, stores: StoreConnections, env: Env, report: Callable[[str, ScaleAdvice], None]) -> None:
+        self._stores = stores
+        self._report = report
+        self._repeated = RepeatedLog(_log, env.clock.monotonic)
+        self._waiting: dict[Address, asyncio.Task[None]] = {}
+        self._background = background()
+
+    def __repr__(self) -> str:
+        return f"<ScaleRequestWatch at {len(self._waiting)} stores>"
+
+    async def run(self) -> None:
+        """Wait for ever."""
+        try:
+            while True:
+                self._follow(self._stores.addresses())
+                await asyncio.sleep(STORES_POLL_SECONDS)
+        finally:
+            await self._background.close()
+
+    def _follow(self, addresses: Iterable[Address]) -> None:
+        current = dict.fromkeys(addresses)
+        for address in [address for address in self._waiting if address not in current]:
+            self._waiting.pop(address).cancel()
+        for address in current:
+            if address not in self._waiting:
+                name = f"scale requests of {address[0]}:{address[1]}"
+                self._waiting[address] = self._background.spawn(self._wait_at(address), name)
+
+    async def _wait_at(self, address: Address) -> None:
+        while True:
+            try:
+                reply = await self._stores.ask_at(address, wire.AwaitScaleRequests, _WAITING)
+                for segment, advice in _expect(reply, wire.ScaleRequests, "").requests:
+                    self._report(segment, _ADVICE.get(advice, ScaleAdvice.NONE))
+            except SaritError as error:
+                # Stores repeat what is lost.
+                self._repeated.info(str(address), f"no requests to scale come from {address[0]}:{address[1]}: {error}")
+                await asyncio.sleep(STORES_POLL_SECONDS)

@@ -1,0 +1,1 @@
+"""Which containers a store has open, and how it opens and closes them."""

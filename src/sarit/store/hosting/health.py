@@ -1,0 +1,99 @@
+"""Where a container is in its life in this store, and what its clients are answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Corrupt, Moved, SaritError, Unavailable
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from sarit.store.hosting.phases import Phases
+
+
+class Opening(Unavailable):
+    """The container of this segment may serve here soon; nothing was done."""
+
+    def __init__(self, message: str, decided: asyncio.Event) -> None:
+        super().__init__(message)
+        self._decided = decided
+
+    async def wait(self) -> None:
+        """Until it serves here, or it is known that it will not."""
+        await self._decided.wait()
+
+
+class HealthState(Enum):
+    """`ABSENT`: another store owns it.  `OPENING`, `DRAINING` end by themselves; `FAILED` lasts until a new start."""
+
+    ABSENT = "absent"
+    OPENING = "opening"
+    SERVING = "serving"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class ContainerHealth:
+    """The state of one container.  `reason`: why it does not serve.  `attempts`: failed attempts to recover it."""
+
+    number: int
+    state: HealthState = HealthState.OPENING
+    reason: str = "the node starts"
+    attempts: int = 0
+    # Of the attempt under way, if there is one.
+    phases: Phases | None = None
+
+    def __str__(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"container {self.number} {self.state.value}{reason}"
+
+    def progress(self) -> str:
+        """What its opening does now, and how far it is; empty: nothing of it is under way."""
+        return "" if self.phases is None or self.state is not HealthState.OPENING else self.phases.now()
+
+    @property
+    def opening_seconds(self) -> float:
+        """Return how long the attempt to open it has taken; 0 while there is none."""
+        return 0.0 if self.phases is None or self.state is not HealthState.OPENING else self.phases.seconds
+
+    def serve(self) -> None:
+        """It serves."""
+        self.state, self.reason, self.attempts, self.phases = HealthState.SERVING, "", 0, None
+
+    def recover(self, reason: str) -> None:
+        """It is to be opened; it stopped serving; or an attempt to open it failed, and another one follows."""
+        self.attempts += self.state is HealthState.OPENING
+        self.state, self.reason = HealthState.OPENING, reason
+
+    def leave(self, state: HealthState, reason: str) -> None:
+        """It is ABSENT or DRAINING."""
+        self.state, self.reason, self.attempts, self.phases = state, reason, 0, None
+
+    def fail(self, reason: str) -> None:
+        """It cannot be recovered."""
+        self.state, self.reason = HealthState.FAILED, reason
+
+    def error(self) -> SaritError:
+        """What a request for one of its segments gets.
+
+        Corrupt when a retry cannot help, Moved when another store owns it, otherwise Unavailable."""
+        if self.state is HealthState.FAILED:
+            return Corrupt(f"{self}; see the log of the node")
+        if self.state is HealthState.ABSENT:
+            return Moved(f"container {self.number} of this segment is owned by another store")
+        return Unavailable(f"the container of this segment is recovering, try again ({self.reason})")
+
+
+def refusal(failed: Sequence[ContainerHealth], containers: int) -> str:
+    """Why a node does not start with these containers, and what to do."""
+    found = "; ".join(str(health) for health in failed)
+    others = "" if len(failed) == containers else "--allow-damaged serves the other containers; "
+    return (
+        f"{found}.  Put back what is missing or damaged, from its disk or a backup.  `sarit verify` says what is "
+        f"damaged; {others}--accept-data-loss goes on without what is lost, for good"
+    )

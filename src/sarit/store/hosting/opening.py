@@ -1,0 +1,117 @@
+"""Opening a container: fence its earlier owner, recover it, let it serve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sarit.storage.names import container_prefix
+from sarit.store.container.container import Container, ContainerLimits
+from sarit.store.container.recovery import delete_transients, read_checkpoint, record_log, replay_log
+from sarit.store.hosting.phases import Phases
+from sarit.store.tiering.flusher import Flusher
+from sarit.store.tiering.orphan_sweep import OrphanSweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.env.ports import Env
+    from sarit.index.port import IndexProvider
+    from sarit.log.port import LogProvider
+    from sarit.storage.port import ChunkStorage
+    from sarit.store.flow_control.memory_budget import MemoryBudget
+    from sarit.store.flow_control.write_limiter import RateLimiters
+    from sarit.store.statistics import StoreStatistics
+    from sarit.store.tiering.checkpoint import FlushLimits
+
+
+_log = logging.getLogger("sarit.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A container that serves, and the background work that its owner must run."""
+
+    container: Container
+    flusher: Flusher
+    orphan_sweep: OrphanSweep
+
+
+def _ignore() -> None:
+    """Nobody asks."""
+
+
+async def open_container(
+    number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: MemoryBudget,
+    rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
+    on_failure: Callable[[Container, BaseException], None], *, accept_loss: bool = False,
+    claimed: Callable[[], None] = _ignore, phases: Phases | None = None, statistics: StoreStatistics | None = None,
+) -> Opened:  # fmt: skip
+    """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.  `claimed` is called
+    before anything is changed, and may raise.  `phases`: gets the time of each phase.
+
+    Raises Corrupt, Invalid (a newer format), Unavailable, Fenced."""
+    # The log first: the claim fences every earlier owner before anything is read.  Then the index, which says what the
+    # log must hold.  Only then is the log changed.
+    phases = phases or Phases(env.clock)
+    with phases.phase("fence the log"):
+        claim = await logs.claim(number)
+    index = log = recording = None
+    try:
+        claimed()
+        with phases.phase("open the index"):
+            index = await indexes.open(number)
+        with phases.phase("read the checkpoint"):
+            checkpoint = await read_checkpoint(index)
+        history = checkpoint.history
+        if accept_loss and history.identity is None:
+            # Its epochs must be above those of the chunks: a name is never used twice.
+            history = replace(history, epoch=await newest_chunk_epoch(storage, number))
+        with phases.phase("begin the epoch"):
+            log = await claim.open(history, accept_loss=accept_loss)
+        # Beside the replay, since it may be a request to an object store; before the first operation.
+        recording = asyncio.ensure_future(record_log(index, log))
+        parts = number, env, log, index, storage, budget, rate_limiters, limits, on_failure
+        container = Container(*parts, statistics)
+        # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
+        with phases.phase("replay"):
+            state, to_do = container.state, log.backlog_bytes() / 1e6
+            phases.progress = lambda: f"{state.applied_frame - checkpoint.frame:,} frames of {to_do:,.1f} MB done"
+            await replay_log(container, checkpoint)
+        with phases.phase("record the epoch"):
+            await recording
+        replayed = container.state.applied_frame - checkpoint.frame
+        container.statistics.replayed_frames += replayed
+        container.statistics.replayed_bytes += container.state.dirty.append_bytes
+        container.serve()
+        flusher = Flusher(container, flush, checkpoint.chunk_sequence)
+        # The flusher does not run yet: the owner starts it when this returns.
+        container.wake_flusher = flusher.wake
+        flusher.checkpoint_frame = checkpoint.frame
+        # After `serve`: deletions go through the log.
+        with phases.phase("delete transient segments"):
+            await delete_transients(container)
+        _log.info("container %d: opened in %s; epoch %d, %d frames replayed, %d bytes not flushed", number, phases,
+                  log.epoch, replayed, container.state.dirty.append_bytes)  # fmt: skip
+        return Opened(container, flusher, OrphanSweep(container, checkpoint))
+    # Cancellation, too: files that stay open would make the next attempt fail.
+    except BaseException:
+        if recording is not None:
+            recording.cancel()
+            await asyncio.gather(recording, return_exceptions=True)
+        await (claim.release() if log is None else log.close())
+        if index is not None:
+            await index.close()
+        budget.forget(number)  # a container that had served had reported its charge
+        raise
+
+
+async def newest_chunk_epoch(storage: ChunkStorage, container: int) -> int:
+    """The highest epoch that wrote a chunk of the container; 0 when there is none.  Raises Unavailable."""
+    prefix = f"{container_prefix(container)}/e"
+    epochs = [
+        name.removeprefix(prefix).partition("/")[0] async for name, _ in storage.list(container_prefix(container))
+    ]
+    return max((int(epoch) for epoch in epochs if epoch.isdecimal()), default=0)

@@ -1,0 +1,1 @@
+"""What segments, scopes and users are measured and charged."""

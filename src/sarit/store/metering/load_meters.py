@@ -1,0 +1,262 @@
+"""The load of each segment: events and bytes per second, as moving averages over four windows (`core.metering`).
+
+Theory of operation.  Segments count their events and bytes anyway, so an append pays nothing for being metered.
+Every few seconds the meters read the counters of all segments in memory, and add what is new to the averages
+(EWMA).  Transactions count when they are merged.  A segment that is not in memory has no writer connected, so its
+load is 0; when it is loaded, its meter starts again, and with it the cool-down.
+
+    average += (1 - e^(-elapsed/window)) (rate - average)        read as  average / (1 - e^(-age/window))
+
+The division corrects the bias of an average that starts at 0.
+
+A segment whose scaling policy is by rate, and whose rates ask for a split or a merge, is reported through
+`request_scaling`.  The node binds that to a controller, which decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from math import exp
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sarit.core.errors import Unavailable
+from sarit.core.limits import MAX_METRIC_SCOPES, MAX_METRIC_STREAMS
+from sarit.core.metering import NO_RATES, Rates, ScaleAdvice, scale_advice
+from sarit.core.names import is_transaction, is_transient
+from sarit.core.policies import ScaleType, ScalingPolicy
+from sarit.store.metering.stream_rates import Busiest, add_rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sarit.core.metering import ScalingTimes
+    from sarit.env.ports import Clock
+    from sarit.store.metering.stream_rates import Rate
+
+# Measured in one turn of the event loop: less than 1 ms of work.
+_SEGMENTS_PER_TURN: Final = 100
+# A meter with averages below this many events and bytes per second is idle.
+_IDLE_BELOW: Final = 1e-6
+
+_BY_RATE: Final = frozenset((ScaleType.KILOBYTES_PER_SECOND, ScaleType.EVENTS_PER_SECOND))
+_ZERO: Final = (0.0, 0.0, 0.0, 0.0)
+_NOTHING: Final = (0.0, 0.0)
+
+
+class MeteredSegment(Protocol):
+    """The counters of a segment that a meter reads; offsets in bytes."""
+
+    id: int
+    name: str
+    length: int
+    events: int
+    created: bool
+    sealed: bool
+    deleted: bool
+    scale_type: int
+    target_rate: int
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds entries: tables are not metered."""
+
+
+class MeteredState(Protocol):
+    """The segments of a container that are in memory, by id and by name."""
+
+    @property
+    def segments(self) -> Mapping[int, MeteredSegment]: ...
+
+    @property
+    def names(self) -> Mapping[str, MeteredSegment]: ...
+
+
+class MeteredContainer(Protocol):
+    """A container that serves."""
+
+    number: int
+
+    @property
+    def state(self) -> MeteredState: ...
+
+
+class MeteredStore(Protocol):
+    """The store whose segments are metered."""
+
+    def serving(self) -> Sequence[MeteredContainer]:
+        """The containers that serve now."""
+
+    def container(self, segment: str) -> MeteredContainer:
+        """The container of a segment.  Raises Unavailable while it recovers."""
+
+
+class LoadMeter:
+    """The averages of one segment."""
+
+    __slots__ = ("averages", "bytes", "events", "idle", "latest", "requested_at", "since")
+
+    def __init__(self, segment: MeteredSegment, now: float) -> None:
+        # What is in the segment already is not load: the counters begin here.
+        self.events = segment.events
+        self.bytes = segment.length
+        self.since = now
+        self.requested_at: float | None = None
+        # Events per second over the four windows, then bytes per second over the same.
+        self.averages = [0.0] * 8
+        # Events and bytes per second between the last two measurements.
+        self.latest = _NOTHING
+        self.idle = True
+
+    def add(self, segment: MeteredSegment, elapsed: float, weights: tuple[float, ...]) -> None:
+        """Add what was appended in the last `elapsed` seconds."""
+        events, size = segment.events, segment.length
+        # Nothing is new, and the averages have nothing left to decay.
+        if self.idle and events == self.events and size == self.bytes:
+            self.latest = _NOTHING
+            return
+        event_rate, byte_rate = (events - self.events) / elapsed, (size - self.bytes) / elapsed
+        self.latest = (event_rate, byte_rate) if event_rate or byte_rate else _NOTHING
+        self.events, self.bytes = events, size
+        old = self.averages
+        self.averages = [a + w * (event_rate - a) for a, w in zip(old[:4], weights, strict=True)]
+        self.averages += [a + w * (byte_rate - a) for a, w in zip(old[4:], weights, strict=True)]
+        self.idle = max(self.averages) < _IDLE_BELOW
+
+
+class LoadMeters:
+    """Meters of all segments of a store that are in memory."""
+
+    def __init__(self, store: MeteredStore, clock: Clock, times: ScalingTimes) -> None:
+        self._store = store
+        self._clock = clock
+        self._times = times
+        self._meters: dict[tuple[int, int], LoadMeter] = {}
+        self._began = self._measured_at = clock.monotonic()
+        # Of the whole store, between the last two measurements; events and bytes per second.
+        self.event_rate = self.byte_rate = 0.0
+        self._new_events = self._new_bytes = 0
+        self.request_scaling: Callable[[str, ScaleAdvice], None] = _no_controller
+        # Of the last measurement.
+        self.busiest_streams, self.busiest_scopes = Busiest(MAX_METRIC_STREAMS), Busiest(MAX_METRIC_SCOPES)
+
+    def change_times(self, times: ScalingTimes) -> None:
+        """Other windows, from the next measurement on; the averages go on from what they are."""
+        self._times = times
+
+    def __repr__(self) -> str:
+        return f"<LoadMeters of {len(self._meters)} segments>"
+
+    async def run(self) -> None:
+        """Measure for ever."""
+        while True:
+            await asyncio.sleep(self._times.interval)
+            await self.measure()
+
+    async def measure(self) -> None:
+        """Measure once."""
+        now = self._clock.monotonic()
+        elapsed, self._measured_at = now - self._measured_at, now
+        # Rates divide by it.
+        if elapsed <= 0:
+            return
+        weights = tuple(1 - exp(-elapsed / window) for window in self._times.windows)
+        # A new dict each time: the meters of segments that have left memory go with the old one.
+        measured: dict[tuple[int, int], LoadMeter] = {}
+        totals: dict[str, Rate] = {}  # by stream
+        for container in self._store.serving():
+            number = container.number
+            # A copy: other turns of the loop create and evict segments.
+            segments = iter(list(container.state.segments.values()))
+            while batch := list(itertools.islice(segments, _SEGMENTS_PER_TURN)):
+                for segment in batch:
+                    self._measure(number, segment, now, elapsed, weights, measured)
+                    meter = measured.get((number, segment.id))
+                    if meter is not None and meter.latest is not _NOTHING:
+                        add_rates(totals, ((segment.name.rpartition("/")[0], meter.latest),))
+                await asyncio.sleep(0)
+        self._meters = measured
+        self.event_rate, self.byte_rate = self._new_events / elapsed, self._new_bytes / elapsed
+        self._new_events = self._new_bytes = 0
+        await self._find_busiest(totals)
+
+    async def _find_busiest(self, totals: dict[str, Rate]) -> None:
+        streams, scopes = Busiest(MAX_METRIC_STREAMS), Busiest(MAX_METRIC_SCOPES)
+        by_scope: dict[str, Rate] = {}
+        left = iter(totals.items())
+        while batch := list(itertools.islice(left, _SEGMENTS_PER_TURN)):
+            for name, rate in batch:
+                streams.add(name, rate)
+            add_rates(by_scope, ((name.partition("/")[0], rate) for name, rate in batch))
+            await asyncio.sleep(0)
+        for name, rate in by_scope.items():
+            scopes.add(name, rate)
+        self.busiest_streams, self.busiest_scopes = streams, scopes
+
+    def _measure(
+        self, container: int, segment: MeteredSegment, now: float, elapsed: float, weights: tuple[float, ...],
+        measured: dict[tuple[int, int], LoadMeter],
+    ) -> None:  # fmt: skip
+        if segment.is_table or segment.sealed or segment.deleted or not segment.created:
+            return
+        key = container, segment.id
+        meter = self._meters.get(key)
+        if meter is None:
+            # The target gets its bytes and events in one step, at the merge.
+            if not _is_merged_later(segment.name):
+                measured[key] = LoadMeter(segment, now)
+            return
+        measured[key] = meter
+        self._new_events += segment.events - meter.events
+        self._new_bytes += segment.length - meter.bytes
+        meter.add(segment, elapsed, weights)
+        times = self._times
+        # A young average says little; and the controller needs time to act on the last request.
+        if now - meter.since < times.cool_down or (
+            meter.requested_at is not None and now - meter.requested_at < times.mute
+        ):
+            return
+        if segment.scale_type in _BY_RATE:
+            policy = ScalingPolicy(ScaleType(segment.scale_type), segment.target_rate)
+            advice = scale_advice(policy, self._rates(meter, now), times)
+            if advice is not ScaleAdvice.NONE:
+                # Whether or not a controller acts on it: the request is repeated after the mute time, if it is due
+                # then.
+                meter.requested_at = now
+                self.request_scaling(segment.name, advice)
+
+    def rates(self, name: str) -> Rates:
+        """The rates of a segment of this store; 0 since the store started for one that is not in memory."""
+        now = self._clock.monotonic()
+        try:
+            container = self._store.container(name)
+        except Unavailable:
+            return NO_RATES
+        segment = container.state.names.get(name)
+        if segment is None:
+            return Rates(_ZERO, _ZERO, now - self._began)
+        meter = self._meters.get((container.number, segment.id))
+        # In memory, but not measured yet, or of a kind that is never metered.
+        return NO_RATES if meter is None else self._rates(meter, now)
+
+    def _rates(self, meter: LoadMeter, now: float) -> Rates:
+        # Age of the averages, which stand still since the last measurement.
+        age = self._measured_at - meter.since
+        if age <= 0:
+            return Rates(_ZERO, _ZERO, now - meter.since)
+        two, five, ten, twenty = (1 / (1 - exp(-age / window)) for window in self._times.windows)
+        a = meter.averages
+        return Rates(
+            (a[0] * two, a[1] * five, a[2] * ten, a[3] * twenty),
+            (a[4] * two, a[5] * five, a[6] * ten, a[7] * twenty),
+            now - meter.since,
+        )
+
+
+def _is_merged_later(name: str) -> bool:
+    """Whether a segment exists to be merged into another: its load counts when that happens."""
+    return is_transaction(name) or is_transient(name)
+
+
+def _no_controller(segment: str, advice: ScaleAdvice) -> None:
+    """No controller is bound."""
