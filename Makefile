@@ -1,16 +1,25 @@
-# The verbs of this project, in one place.  `make help` lists them.
+# The verbs of this project, in one place.  `make help` lists those of every day, `make help-all` all of them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: runbooks observability help setup demo test prove interop-processes interop-security security-scan soak scale trickle bit-flips spark-kills spark-cluster cluster cluster-failover cluster-rolling cluster-upgrade cluster-components backups models console-browser bookkeeper-kills spark-matrix rest-fuzz lint format generate bench docs trace wheel clean
+.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills runbooks interop-processes interop-security spark-cluster spark-kills spark-matrix security-scan deploy-check wheel-matrix
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
+# Prints the groups (##@) and verbs (##) of this file; `upto` ends at the group of that name.
+LIST := awk -F ':.*\#\# ' -v upto="$(1)" '/^\#\#@ / { if (upto && substr($$0, 5) == upto) exit; print substr($$0, 5) } \
+	/^[a-z-]+:.*\#\# / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
 
-help:  ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help:
+	@$(call LIST,The simulation)
+	@echo "make help-all lists what takes longer: more of the simulation, clusters, Spark, security, releases"
+
+help-all:
+	@$(call LIST)
+
+##@ Every day
 
 $(STAMP): pyproject.toml uv.lock tools/setup.sh
 	@tools/setup.sh
@@ -21,28 +30,80 @@ setup: $(STAMP)  ## install everything into .venv (needs Python >= 3.11; Java >=
 demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 	@$(BIN)/python examples/flights/demo.py
 
+# Not in check: the tests that start a process, a node or a Java, and those of the simulation.
+check: setup  ## what is cheap to know, in a minute: lint, and the tests that start nothing; runs before each push
+	@$(MAKE) --no-print-directory lint
+	@$(BIN)/pytest -n 2 --dist loadfile --cost pure
+
 # Beside lint, which uses one processor, the tests of a fresh clone are compiled: four workers would each do all of it.
 test: setup  ## what CI runs: lint, types, imports, and every test
-	@$(MAKE) --no-print-directory --jobs=2 lint tests/__pycache__
+	@$(MAKE) --no-print-directory --jobs=2 lint traced tests/__pycache__
 	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 tests/__pycache__:
 	@$(BIN)/pytest --collect-only -qq > /dev/null || true  # the run itself says what is wrong
 
+lint: setup  ## ruff, formatting, mypy --strict, import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tools.generate_blocking --check
+	@$(BIN)/python -m tools.grafana_dashboard --check
+
+traced: setup
+	@$(BIN)/python -m tools.trace --check --repeats 2
+
+format: setup  ## put the code in order: ruff's fixes and formatting
+	@$(BIN)/ruff check --fix --unsafe-fixes --quiet . || true
+	@$(BIN)/ruff format .
+
+generate: setup  ## write again what is made from code: the blocking client, tables of documents, the dashboard
+	@$(BIN)/python -m tools.generate_blocking
+	@$(BIN)/python -m tools.generate_options
+	@$(BIN)/python -m tools.spark_options
+	@$(BIN)/python -m tools.metrics_page
+	@$(BIN)/python -m tools.access_page
+	@$(BIN)/python -m tools.architecture_page
+	@$(BIN)/python -m tools.grafana_dashboard
+
+docs: setup  ## build the documentation into site/; a broken link is an error
+	@$(BIN)/python -m tools.docs_site
+
+clean:  ## remove everything that was built, and the demo's data
+	rm -rf .venv .cache dist build site demo-data pipelines-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+##@ Before a release
+
 prove: setup  ## 500 fresh seeds, one in four with several stores, 200,000 crash states, a line in benchmarks/results/reliability.jsonl (about 15 minutes)
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
 
-interop-processes: setup  ## the tests with the official clients, on nodes of three store processes (10 minutes)
-	@SARIT_TEST_PROCESSES=3 $(BIN)/pytest -m "long or not long" tests/interop
+bench: setup  ## the headline figures, beside peers where they can be started
+	@$(BIN)/python -m benchmarks $(BENCH)
 
-interop-security: setup  ## the tests with the official clients, on nodes with users, delegation tokens of 30 s and TLS (5 minutes)
-	@SARIT_TEST_SECURITY=1 $(BIN)/pytest -m "long or not long" tests/interop tests/test_processes.py
+trace: setup  ## how many modules a write, a read and a scale go through, and levels of imports, beside the goals
+	@$(BIN)/python -m tools.trace $(TRACE)
+
+cluster: setup  ## a whole cluster: the flights pipeline with Spark, a store is killed, nothing is missing (3 minutes; needs Java, Maven)
+	@$(BIN)/python -m tests.cluster
+
+wheel: setup  ## build dist/*.whl
+	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
+
+##@ The simulation
 
 soak: setup  ## 2,000 fresh seeds, 200,000 crash states and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (about an hour)
 	@broken=0; \
 	nice $(BIN)/python -m simulation prove --seeds 2000 --states 200000 --processes 2 || broken=1; \
 	$(BIN)/python -m tests.chaos --faults 120 --minutes 55 --ledger || broken=1; \
 	exit $$broken
+
+models: setup  ## the small models of protocols, those with many states, too (a minute)
+	@$(BIN)/pytest -m "long or not long" tests/unit/models
+
+##@ Real nodes
 
 scale: setup  ## ten million events through scaling and kills, then an hour of mixed load (67 minutes)
 	@$(BIN)/python -m tests.scale --ledger
@@ -54,14 +115,21 @@ trickle: setup  ## one small append to each of 16,000 segments per round; memory
 bit-flips: setup  ## a bit of every byte of two small data directories: served right or refused, never wrong (10 minutes)
 	@nice $(BIN)/python -m tests.faults.bit_flips --all
 
-spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the node under a chain of jobs (about 20 minutes)
-	@$(BIN)/python -m tests.spark.kill_matrix --scale $(KILLS)
+backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (15 minutes)
+	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup tests/cluster/test_backup.py \
+		tests/cluster/test_interrupted_backup.py tests/cluster/test_backup_places.py tests/contract/test_slate_snapshot.py
 
-spark-cluster: setup  ## the Spark tests that need a cluster, or kill a chain of jobs (5 minutes)
-	@$(BIN)/pytest -m long tests/spark
+observability: setup  ## alert rules by promtool; real nodes and a cluster, and their alerts under a real Prometheus (20 minutes; needs Debian's prometheus, Java, Maven)
+	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py tests/unit/env/test_traces.py
 
-cluster: setup  ## a whole cluster: the flights pipeline with Spark, a store is killed, nothing is missing (3 minutes; needs Java, Maven)
-	@$(BIN)/python -m tests.cluster
+console-browser: setup  ## the web console in a headless browser, with screenshots in .cache/console (needs chromium, Java, Maven; 4 minutes)
+	@$(BIN)/uv sync --quiet --locked --inexact --group browser
+	@$(BIN)/pytest -m long tests/console
+
+rest-fuzz: setup  ## made-up requests to the REST API, against its OpenAPI document, without and with users (8 minutes)
+	@$(BIN)/pytest -m long tests/unit/admin/rest/test_fuzz_rest.py
+
+##@ Clusters of real servers
 
 cluster-failover: setup  ## 30 kills of a store under load: how long each container takes no writes; FAILOVER="moves --services" (docs/testing.md)
 	@$(BIN)/python -m tests.cluster.failover $(FAILOVER)
@@ -75,22 +143,30 @@ cluster-upgrade: setup  ## restart all of a cluster with another version, and ba
 cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS servers (needs Java and Maven)
 	@$(BIN)/pytest -m long tests/components tests/contract tests/cluster
 
-backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (15 minutes)
-	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/backup tests/cluster/test_backup.py \
-		tests/cluster/test_interrupted_backup.py tests/cluster/test_backup_places.py tests/contract/test_slate_snapshot.py
+bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)
+	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)
 
 runbooks: setup  ## docs/operations/runbooks.md as it is pasted, on a cluster of real servers that loses one after the other (8 minutes; needs Java, Maven)
 	@$(BIN)/pytest -m long tests/runbooks
 
-observability: setup  ## alert rules by promtool; real nodes and a cluster, and their alerts under a real Prometheus (20 minutes; needs Debian's prometheus, Java, Maven)
-	@$(BIN)/pytest -m "long or not long" tests/observability tests/test_metrics.py tests/unit/env/test_traces.py
+##@ Official clients and Spark
 
-models: setup  ## the small models of protocols, those with many states, too (a minute)
-	@$(BIN)/pytest -m "long or not long" tests/unit/models
+interop-processes: setup  ## the tests with the official clients, on nodes of three store processes (10 minutes)
+	@SARIT_TEST_PROCESSES=3 $(BIN)/pytest -m "long or not long" tests/interop
 
-console-browser: setup  ## the web console in a headless browser, with screenshots in .cache/console (needs chromium, Java, Maven; 4 minutes)
-	@$(BIN)/uv sync --quiet --locked --inexact --group browser
-	@$(BIN)/pytest -m long tests/console
+interop-security: setup  ## the tests with the official clients, on nodes with users, delegation tokens of 30 s and TLS (5 minutes)
+	@SARIT_TEST_SECURITY=1 $(BIN)/pytest -m "long or not long" tests/interop tests/test_processes.py
+
+spark-cluster: setup  ## the Spark tests that need a cluster, or kill a chain of jobs (5 minutes)
+	@$(BIN)/pytest -m long tests/spark
+
+spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the node under a chain of jobs (about 20 minutes)
+	@$(BIN)/python -m tests.spark.kill_matrix --scale $(KILLS)
+
+spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
+	@$(BIN)/python -m tests.spark.matrix $(SPARK)
+
+##@ Releases
 
 security-scan: setup  ## bandit over src, known vulnerabilities of what is locked (asks an advisory service), the tests of security
 	@$(BIN)/uv sync --quiet --locked --inexact --group scan
@@ -100,55 +176,8 @@ security-scan: setup  ## bandit over src, known vulnerabilities of what is locke
 	@$(BIN)/python -m tools.vulnerabilities .cache/locked.txt
 	@$(BIN)/pytest -m "long or not long" tests/security tests/unit/security
 
-bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)
-	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)
-
-.PHONY: deploy-check wheel-matrix
 deploy-check: setup  ## what is in deploy/: linters of Dockerfiles, Compose, Helm, Kubernetes' schemas; the image's steps and the compose cluster as processes (needs Go, Java; 10 minutes at first)
 	@$(BIN)/pytest -m "long or not long" tests/deploy
 
 wheel-matrix: setup  ## the wheel in an empty environment of each Python from 3.11 that is here: a node, a write, a read (5 minutes)
 	@$(BIN)/python -m tests.wheel_matrix
-
-spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
-	@$(BIN)/python -m tests.spark.matrix $(SPARK)
-
-rest-fuzz: setup  ## made-up requests to the REST API, against its OpenAPI document, without and with users (8 minutes)
-	@$(BIN)/pytest -m long tests/unit/admin/rest/test_fuzz_rest.py
-
-lint: setup  ## ruff, formatting, mypy --strict, import directions
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m tools.generate_blocking --check
-	@$(BIN)/python -m tools.grafana_dashboard --check
-
-format: setup  ## put the code in order: ruff's fixes and formatting
-	@$(BIN)/ruff check --fix --unsafe-fixes --quiet . || true
-	@$(BIN)/ruff format .
-
-generate: setup  ## write the blocking client and the tables of options again
-	@$(BIN)/python -m tools.generate_blocking
-	@$(BIN)/python -m tools.generate_options
-	@$(BIN)/python -m tools.spark_options
-	@$(BIN)/python -m tools.metrics_page
-	@$(BIN)/python -m tools.access_page
-	@$(BIN)/python -m tools.grafana_dashboard
-
-bench: setup  ## the headline figures, beside peers where they can be started
-	@$(BIN)/python -m benchmarks $(BENCH)
-
-trace: setup  ## how many modules a write, a read and a scale go through, and levels of imports, beside the goals
-	@$(BIN)/python -m tools.trace $(TRACE)
-
-docs: setup  ## build the documentation into site/; a broken link is an error
-	@$(BIN)/python -m tools.docs_site
-
-wheel: setup  ## build dist/*.whl
-	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
-
-clean:  ## remove everything that was built, and the demo's data
-	rm -rf .venv .cache dist build site demo-data pipelines-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf spark-warehouse metastore_db derby.log
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +

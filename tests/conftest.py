@@ -5,9 +5,12 @@ compiles its code again.  What takes long begins first, so that no worker is lef
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import os
+import re
+from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -27,6 +30,7 @@ def _log_level_stays():
     root.setLevel(level)
 
 
+ROOT = Path(__file__).resolve().parent.parent
 SPARK = "tests/spark/"
 # Begin first, from the costs that a run prints at its end: the folder of Spark, then the longest.  Files that wait most
 # of the time, for nodes and Java, stand between those that compute, so that they run beside each other.
@@ -67,6 +71,50 @@ LONG = (
 )
 
 
+# Where a test file lies -> what its tests cost; the longest beginning counts.  What is not here starts a node.
+COSTS = {
+    "tests/unit/": "pure",
+    "tests/test_docs.py": "pure",
+    "tests/test_tidy.py": "pure",
+    "tests/contract/": "contract",
+    "tests/test_crash_states.py": "simulation",
+    "tests/test_simulation": "simulation",
+    "tests/unit/simulation/": "simulation",
+    "tests/unit/models/": "simulation",
+    "tests/unit/controller/model/test_codec.py": "simulation",
+    "tests/unit/controller/test_crashes.py": "simulation",
+    "tests/unit/coordination/test_assign.py": "simulation",
+    "tests/unit/log/bookkeeper/test_random_faults.py": "simulation",
+    "tests/unit/log/test_crash_states.py": "simulation",
+    "tests/unit/log/test_faults.py": "simulation",
+    "tests/unit/log/test_history.py": "simulation",
+    "tests/unit/client/test_node_away.py": "node",
+    "tests/test_docs_site.py": "docs",
+    "tests/examples/": "docs",
+    "tests/guides/": "docs",
+    "tests/interop/": "interop",
+    "tests/security/test_official_client.py": "interop",
+    "tests/cluster/": "cluster",
+    "tests/components/": "cluster",
+    "tests/runbooks/": "cluster",
+    SPARK: "spark",
+    "tests/unit/spark/": "spark",
+}
+
+
+# A test that imports one of these starts a process, wherever it lies.
+_STARTS = re.compile(
+    r"^\s*(?:from|import) (?:subprocess|pyspark|tests\.(?:nodes|secured|fork_server|chaos|cluster|components))\b", re.M
+)
+
+
+@functools.cache
+def cost_of(path: str) -> str:
+    """Return the marker of a test file, whose path begins with `tests/`."""
+    cost = COSTS.get(max((start for start in COSTS if path.startswith(start)), key=len, default=""), "node")
+    return "node" if cost == "pure" and _STARTS.search((ROOT / path).read_text()) else cost
+
+
 class TogetherScheduling(LoadScopeScheduling):
     """As `--dist loadfile`, with all files of Spark in one piece."""
 
@@ -100,5 +148,18 @@ def _place(item) -> int:
     return next((at for at, start in enumerate(LONG) if item.nodeid.startswith(start)), len(LONG))
 
 
+def pytest_addoption(parser) -> None:
+    parser.addoption("--cost", help="only the files of this cost; the others are not even imported")
+
+
+def pytest_ignore_collect(collection_path, config):
+    wanted = config.getoption("--cost")
+    if not wanted or not collection_path.is_file():
+        return None
+    return cost_of(collection_path.relative_to(config.rootpath).as_posix()) != wanted or None
+
+
 def pytest_collection_modifyitems(items) -> None:
     items.sort(key=_place)
+    for item in items:
+        item.add_marker(cost_of(item.nodeid.partition("::")[0]))

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tools import architecture_page
+
 ROOT = Path(__file__).resolve().parent.parent
 # Pages that describe today's code.  Decisions and the change log describe the code of their day.
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    *sorted((ROOT / "docs" / "internals").glob("*.md")),
     *sorted((ROOT / "docs" / "formats").glob("*.md")),
 ]
 MAX_LINE_CHARACTERS = 120
+MAX_ARCHITECTURE_LINES = 250
 # `store/container/state.py`, `tests/contract/`: a path in backticks with at least one slash.
 _NAMED = re.compile(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.(?:py|proto|md|sh|txt|json|jsonl|toml))?)`")
 # Where a path may begin.  A path under src/sarit is written without it.
@@ -33,6 +37,11 @@ def test_documents_name_files_that_exist() -> None:
         if not any((base / path).exists() for base in (*_BASES, page.parent))
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_map_of_the_architecture_is_what_the_code_has() -> None:
+    assert architecture_page.PAGE.read_text() == architecture_page.page(), "run `make generate` and commit"
+    assert len(architecture_page.PAGE.read_text().splitlines()) <= MAX_ARCHITECTURE_LINES
 
 
 def test_named_paths_are_found_in_a_text() -> None:

@@ -26,30 +26,39 @@ if TYPE_CHECKING:
     from tools.levels import Graph, Imports, Level
 
 ROOT: Final = Path(sarit.__file__).parent
-# Act -> figure -> the most it may be.
-MOST_ON_THE_WAY: Final = {
-    "write": {"modules": 20, "crossings": 60}, "tail read": {"modules": 30}, "scale": {"modules": 40},
-}  # fmt: skip
 STORE: Final = f"{ROOT.name}.store"
-MOST_LEVELS: Final = {STORE: 7}
-MOST_CIRCLES: Final = 0
+# Act -> figure -> the goal, and the bound that `--check` holds: lower the bound whenever the figure has become smaller.
+ON_THE_WAY: Final = {
+    "write": {"modules": (20, 25), "crossings": (60, 64)},
+    "tail read": {"modules": (30, 37)},
+    "scale": {"modules": (40, 72)},
+}
+LEVELS: Final = {STORE: (7, 9)}
+CIRCLES: Final = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure and the most it may be."""
+    """A figure, the most it should be, and the most it may be."""
 
     name: str
     figure: int
     most: int
+    bound: int
 
     def __str__(self) -> str:
-        return f"{self.name:<34} {self.figure:>5}   goal <= {self.most:<3} {'reached' if self.reached else 'MISSED'}"
+        verdict = "reached" if self.reached else f"MISSED, bound <= {self.bound}{'' if self.held else ' BROKEN'}"
+        return f"{self.name:<34} {self.figure:>5}   goal <= {self.most:<3} {verdict}"
 
     @property
     def reached(self) -> bool:
-        """Whether it is not above."""
+        """Return whether the figure is as small as it should be."""
         return self.figure <= self.most
+
+    @property
+    def held(self) -> bool:
+        """Return whether the figure is no larger than it may be."""
+        return self.figure <= self.bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +94,13 @@ def chains_of(imports: Imports, package: str) -> Chains:
 def goals_of(ways: dict[str, Way], chains: dict[str, Chains], found: Sequence[Level]) -> list[Goal]:
     """The goals for what was measured."""
     goals = [
-        Goal(f"{act}: {figure}", ways[act].figures()[figure], most)
-        for act, bounds in MOST_ON_THE_WAY.items()
+        Goal(f"{act}: {figure}", ways[act].figures()[figure], *most)
+        for act, bounds in ON_THE_WAY.items()
         if act in ways
         for figure, most in bounds.items()
     ]
-    goals += [Goal(f"{name}: levels in one folder", len(chains[name].flat), most) for name, most in MOST_LEVELS.items()]
-    return [*goals, Goal(f"{ROOT.name}: import circles", len(found), MOST_CIRCLES)]
+    goals += [Goal(f"{name}: levels in one folder", len(chains[name].flat), *most) for name, most in LEVELS.items()]
+    return [*goals, Goal(f"{ROOT.name}: import circles", len(found), *CIRCLES)]
 
 
 # -- for people -----------------------------------------------------------------------------------
@@ -180,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
         "--verbose", action="store_true", help="list the modules and crossings of each act, and the chains"
     )
     parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument("--check", action="store_true", help="exit code 1 when a goal is missed")
+    parser.add_argument("--check", action="store_true", help="exit code 1 when a bound is broken")
     return parser
 
 
@@ -216,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         lines = [*_ways_text(ways, asked.verbose), *_levels_text(imports, chains, found, asked.verbose), ""]
         print("\n".join([*lines, *map(str, goals)]))
-    return int(asked.check and not all(goal.reached for goal in goals))
+    return int(asked.check and not all(goal.held for goal in goals))
 
 
 if __name__ == "__main__":

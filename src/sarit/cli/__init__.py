@@ -1,0 +1,1 @@
+"""The command `sarit`: a module per noun, and its options."""

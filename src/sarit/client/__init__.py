@@ -1,0 +1,1 @@
+"""The clients: asyncio, and a blocking one that is generated from it."""

@@ -1,0 +1,1 @@
+"""The controller: streams, scopes, transactions, reader groups; pure decisions and what carries them out."""

@@ -1,0 +1,1 @@
+"""Names, key space, cuts, policies, errors: values that everything else uses."""

@@ -1,0 +1,1 @@
+"""The world behind small ports: clock, randomness, files, threads, network, TLS."""

@@ -1,0 +1,1 @@
+"""The index of a container: a port, SQLite, SlateDB."""

@@ -1,0 +1,1 @@
+"""The controller API over gRPC: server, channel, messages."""

@@ -1,0 +1,1 @@
+"""Long-term storage of chunks: a port, directory, object store, HDFS."""

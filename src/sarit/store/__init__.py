@@ -1,0 +1,1 @@
+"""The segment store: containers, tiering, and the server of the wire protocol."""

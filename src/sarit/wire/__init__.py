@@ -1,0 +1,1 @@
+"""The wire protocol: frames, commands, append blocks."""

@@ -162,14 +162,16 @@ def test_of_several_ways_the_quietest_counts(toy):
     assert quietest([noisy, quiet, noisy]) is quiet
 
 
-def test_a_missed_goal_fails_the_check_alone(monkeypatch, capsys):
-    monkeypatch.setattr(trace, "MOST_CIRCLES", -1)
+def test_a_broken_bound_fails_the_check_and_a_missed_goal_does_not(monkeypatch, capsys):
+    monkeypatch.setattr(trace, "LEVELS", {trace.STORE: (0, 1000)})
+    assert trace.main(["--static", "--check"]) == 0
+    assert "MISSED, bound <= 1000\n" in capsys.readouterr().out
+    monkeypatch.setattr(trace, "LEVELS", {trace.STORE: (0, 1)})
     assert trace.main(["--static"]) == 0
-    assert "MISSED" in capsys.readouterr().out
+    assert trace.main(["--static", "--check", "--json", "--package", "all"]) == 1
+    monkeypatch.setattr(trace, "LEVELS", {})
+    monkeypatch.setattr(trace, "CIRCLES", (-1, -1))
     assert trace.main(["--static", "--check"]) == 1
-    monkeypatch.setattr(trace, "MOST_CIRCLES", 1000)
-    monkeypatch.setattr(trace, "MOST_LEVELS", {trace.STORE: 1000})
-    assert trace.main(["--static", "--check", "--json", "--package", "all"]) == 0
 
 
 def test_a_package_that_is_not_there_is_named():
@@ -179,7 +181,7 @@ def test_a_package_that_is_not_there_is_named():
 
 @pytest.mark.parametrize(("figure", "reached"), [(6, True), (7, True), (8, False)])
 def test_a_goal_is_reached_at_its_bound(figure, reached):
-    assert trace.Goal("levels", figure, 7).reached == reached
+    assert trace.Goal("levels", figure, 7, 9).reached == reached
 
 
 def test_modules_of_sarit_import_each_other_in_no_circle() -> None:
