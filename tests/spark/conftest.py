@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 
 import pytest
+
+from tests.spark import forked_python
 
 # A JVM of a test lives for a minute: what its second compiler and its parallel collector do is not worth their time.
 # Set when modules are imported: some hand the environment on to programs with a Spark of their own.
@@ -19,7 +20,7 @@ def spark():
         pytest.skip("Spark needs Java: install a JRE of version 17 or newer")
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = forked_python.program()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Spark starts dozens of Python processes.  Without bytecode each compiles pandas again: 5 s of processor time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

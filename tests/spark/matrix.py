@@ -62,7 +62,9 @@ def environment(python: Path) -> dict[str, str]:
         name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "VIRTUAL_ENV", "PYTHONPATH")
     }
     path = os.pathsep.join([str(python.parent), kept["PATH"]])
-    return kept | {"PATH": path, "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    spark = {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Spark starts its Python processes itself, as it does for users.
+    return kept | spark | {"PATH": path, "SARIT_TEST_FRESH": "1"}
 
 
 def passes(version: str, tests: Sequence[str]) -> bool:

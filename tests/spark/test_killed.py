@@ -17,6 +17,7 @@ import pytest
 
 import sarit
 from tests.nodes import RunningNode
+from tests.spark import forked_python
 from tests.spark.query_child import files_query
 from tests.spark.slow import SPARK_MAY_BE_SLOW
 
@@ -81,7 +82,7 @@ def test_query_continues_after_kill_of_driver(spark: Any, tmp_path: Path) -> Non
         command = [sys.executable, "-u", "-m", "tests.spark.query_child", node.controller, STREAM, str(tmp_path)]
         child = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
-            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env=os.environ | {"PYSPARK_PYTHON": forked_python.program(), "SPARK_LOCAL_IP": "127.0.0.1"},
         )  # fmt: skip
         assert child.stdout is not None
         with closing(child.stdout) as lines:

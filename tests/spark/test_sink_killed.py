@@ -13,6 +13,7 @@ import pytest
 
 import sarit
 from tests.nodes import RunningNode
+from tests.spark import forked_python
 from tests.spark.sink_child import copy_query
 from tests.spark.sink_files import open_registered, read, record_states, registered
 from tests.spark.sink_jobs import run
@@ -26,16 +27,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800), SPARK_MAY_BE_SLOW]
 
 EVENTS = 1_500
 TABLE = "s/spark-sink"
-ENVIRONMENT = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def dies(node: RunningNode, directory: Path) -> None:
     """A driver copies until it dies in a commit."""
     (directory / "dies").write_text("Commit")
     command = [sys.executable, "-m", "tests.spark.sink_child", node.controller, STREAM, "s/out", str(directory)]
+    env = os.environ | {"PYSPARK_PYTHON": forked_python.program(), "SPARK_LOCAL_IP": "127.0.0.1"}
     with (directory / "child.log").open("a") as log:
         done = subprocess.run(
-            command, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True, timeout=900, check=False
+            command, stdout=log, stderr=log, env=env, start_new_session=True, timeout=900, check=False
         )
     assert done.returncode == -signal.SIGKILL, (directory / "child.log").read_text()[-4000:]
     assert not (directory / "dies").exists(), "the driver did not die in a commit"
