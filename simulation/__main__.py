@@ -22,12 +22,13 @@ from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from simulation.batch import Totals, explain, forget_modules, summaries, summarize_proof
+from simulation.batch import Totals, explain, forget_modules, summaries, summarize_pinned, summarize_proof
 from simulation.crashes.run import crash_everywhere
 from simulation.damage import damaged_storage
 from simulation.ledger import code_now, write_line
 from simulation.mutants import MUTANTS
 from simulation.options import options_of
+from simulation.pinned_seeds import PINNED
 from simulation.required_probes import missed_probes
 from simulation.run import run_seed
 from simulation.stopping import stop_requests
@@ -140,10 +141,11 @@ def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -
             fields["crash_states"] = 0
             wrong = {"crash states": str(error)}
             print(f"crash states: {error}", flush=True)
+        pinned = report(pool.imap_unordered(summarize_pinned, PINNED), until=until)
         totals = report(pool.imap_unordered(summarize_proof, range(first, first + seeds)), until=until)
         fields |= totals.line()
-        fields["violations"] |= wrong
-        broken |= bool(totals.broken)
+        fields["violations"] |= pinned.line()["violations"] | wrong
+        broken |= bool(totals.broken or pinned.broken)
         if missed := missed_probes(totals.seeds, totals.probes):
             broken = True
             print(f"never reached: {', '.join(missed)}", flush=True)

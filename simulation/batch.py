@@ -102,6 +102,11 @@ def summarize_proof(seed: int) -> Summary:
     return summarize(seed, stores=stores_of_proof(seed))
 
 
+def summarize_pinned(pinned: tuple[int, int]) -> Summary:
+    """Run one seed with its number of stores."""
+    return summarize(pinned[0], stores=pinned[1])
+
+
 def stores_of_proof(seed: int) -> int:
     """How many stores a seed of a proof has; 0: one node."""
     return 0 if seed % _PROOF_EVERY else 2 + seed // _PROOF_EVERY % 2

@@ -8,9 +8,9 @@ from simulation.crashes.container import crash_container
 from simulation.crashes.run import with_replay_call
 from simulation.mutants import MUTANTS
 
-STATES = 1_500  # with those of the log (tests/unit/log/test_crash_states.py) more than 6,500; `make prove`: 200,000
+STATES = 1_000  # with those of the log (tests/unit/log/test_crash_states.py) more than 3,000; `make prove`: 200,000
 SEEDS = (1,)
-PER_STEP = 2
+PER_STEP = 1
 
 
 @pytest.mark.timeout(1500)

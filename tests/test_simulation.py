@@ -1,4 +1,4 @@
-"""The simulation as a test: fresh seeds and pinned seeds.  See docs/testing.md.
+"""The simulation as a test: fresh seeds.  See docs/testing.md.
 
 The seeds are drawn from the sources: every change runs other seeds, and the same sources run the same ones on any
 machine.  A failure prints its seed, the full report, and the command to replay it.  SARIT_SEED=N runs seeds from N on.
@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from simulation.batch import Totals, stores_of_proof, summaries, summarize
+from simulation.batch import Totals, stores_of_proof, summaries, summarize_pinned
+from simulation.pinned_seeds import PINNED
 from simulation.required_probes import ENOUGH_SEEDS, MUST_REACH, MUST_REACH_WITH_STORES, missed_probes
 
 ROOT = Path(__file__).parent.parent
 # `make prove` runs 500, and asks that they reach all of MUST_REACH.
-FRESH = 6
-ACKED_EVENTS = 1_000
+FRESH = 2
+ACKED_EVENTS = 500
 FRESH_WITH_STORES = 80
 
 
@@ -34,18 +35,6 @@ def seed_of_sources() -> int:
 
 FIRST = int(os.environ.get("SARIT_SEED") or seed_of_sources())
 PROCESSES = 2
-# Seeds that found a bug when it existed, and the bug.
-PINNED = {
-    8: "a table read missed keys that a checkpoint moved to the index meanwhile",
-    17: "a stop during a checkpoint lost the segments in its snapshot",
-    30: "a note of time was refused in the middle of a scale",
-    2891700047: "a lost call of the controller left its task counted as cancelled",
-    1247284: "a cancelled scan was checked as if it were complete",
-}
-# The same with several stores: seed and stores.
-PINNED_WITH_STORES = {
-    (13, 3): "a controller's request was repeated without a pause for ever when rounding left a rest of its time",
-}
 # Any few seeds reach them.
 COMMON = {"kill", "power_cut", "checkpoint_committed", "log_rolled", "chunk_write_retried", "garbage_deleted"}
 
@@ -63,10 +52,10 @@ def test_a_proof_has_to_reach_each_required_probe() -> None:
 
 
 @pytest.mark.timeout(1500)
-def test_pinned_and_fresh_seeds_have_no_violations() -> None:
+def test_fresh_seeds_have_no_violations() -> None:
     print(f"seeds {FIRST} to {FIRST + FRESH - 1}: to repeat: SARIT_SEED={FIRST}")
     totals = Totals()
-    for summary in summaries([*PINNED, *range(FIRST, FIRST + FRESH)], processes=PROCESSES):
+    for summary in summaries(range(FIRST, FIRST + FRESH), processes=PROCESSES):
         assert not summary.violations, summary.explanation
         totals.add(summary)
     assert totals.acked_events > ACKED_EVENTS
@@ -77,9 +66,10 @@ def test_share_of_a_proof_has_several_stores() -> None:
     assert Counter(stores_of_proof(seed) for seed in range(500)) == {0: 375, 2: 63, 3: 62}
 
 
-@pytest.mark.parametrize(("seed", "stores"), PINNED_WITH_STORES)
-def test_pinned_seeds_with_several_stores_have_no_violations(seed, stores) -> None:
-    summary = summarize(seed, stores=stores)
+@pytest.mark.parametrize("pinned", [pytest.param(pinned, marks=pytest.mark.long) for pinned in PINNED])
+def test_pinned_seeds_have_no_violations(pinned) -> None:
+    """In `make prove`."""
+    summary = summarize_pinned(pinned)
     assert not summary.violations, summary.explanation
 
 

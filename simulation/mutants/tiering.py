@@ -267,7 +267,7 @@ def checksum_not_verified_on_read() -> Iterator[None]:
 
 @mutant(
     "damage is never served",
-    found_by="tests/unit/simulation/test_damage.py::test_damage_is_refused_and_all_else_is_served[1]",
+    found_by="tests/unit/simulation/test_damage.py::test_damage_is_refused_and_all_else_is_served[3]",
 )
 @contextmanager
 def compaction_launders_damage() -> Iterator[None]:

@@ -13,14 +13,16 @@ from sarit.log.local import LocalLogProvider, open_files
 from simulation.crashes.durable_log import DIRECTORY, LogJudge, crash_log
 from tests.unit.log.world import FILE_BYTES, Machine, append, payload_of, simulate
 
+PER_STEP = 12  # `make prove`: all
 
-@pytest.mark.parametrize(("seed", "least"), [(0, 3_000), (2, 2_000)], ids=["short", "growing"])
+
+@pytest.mark.parametrize(("seed", "least"), [(0, 500), (2, 80)], ids=["short", "growing"])
 def test_every_crash_state_recovers_acknowledged_frames(seed: int, least: int) -> None:
-    states = crash_log(seed)
+    states = crash_log(seed, PER_STEP)
     print(states)
-    assert states.count >= least
-    assert states.torn > 300
-    assert states.ahead > 300
+    assert states.count >= 3 * least
+    assert states.torn > least
+    assert states.ahead > least
 
 
 def test_recycled_file_is_not_overwritten_before_its_name_is_durable() -> None:
