@@ -77,7 +77,7 @@ def _imports(node: ast.AST, typing: bool = False) -> Iterator[tuple[ast.Import |
         elif isinstance(child, ast.If) and _says_type_checking(child.test):
             yield from _imports(ast.Module(child.body, []), True)
             yield from _imports(ast.Module(child.orelse, []), typing)
-        else:
+        elif not isinstance(child, ast.expr):  # only statements hold statements
             yield from _imports(child, typing)
 
 
@@ -133,23 +133,47 @@ def one_folder(graph: Graph, folder: str) -> Graph:
 
 def packages_of(graph: Graph) -> set[str]:
     """The modules that have modules below them."""
-    return {name for name in graph if any(other.startswith(f"{name}.") for other in graph)}
+    found: set[str] = set()
+    for name in graph:
+        while (name := name.rpartition(".")[0]) and name not in found:
+            found.add(name)
+    return found & graph.keys()
 
 
 def _levels(graph: Graph) -> dict[str, Level]:
     """The level of every name: itself, or all names of its circle, sorted."""
-    reached: dict[str, set[str]] = {}
-    for name in graph:
-        seen: set[str] = set()
-        todo = list(graph[name])
-        while todo:
-            if (next_one := todo.pop()) not in seen:
-                seen.add(next_one)
-                todo += graph[next_one]
-        reached[name] = seen
-    return {
-        name: tuple(sorted({name} | {other for other in reached[name] if name in reached[other]})) for name in graph
-    }
+    importers: dict[str, list[str]] = {name: [] for name in graph}
+    for name, targets in graph.items():
+        for target in targets:
+            importers[target].append(name)
+    level: dict[str, Level] = {}
+    for name in reversed(_imported_first(graph)):
+        if name not in level:  # what reaches the name, and was not reached by an earlier one, is in its circle
+            circle, todo = {name}, [name]
+            while todo:
+                new = [other for other in importers[todo.pop()] if other not in level and other not in circle]
+                circle.update(new)
+                todo += new
+            level.update(dict.fromkeys(circle, tuple(sorted(circle))))
+    return level
+
+
+def _imported_first(graph: Graph) -> list[str]:
+    """Return the names in the order in which a search in depth leaves them."""
+    seen: set[str] = set()
+    order: list[str] = []
+    for first in graph:
+        ways = [] if first in seen else [(first, iter(graph[first]))]
+        seen.add(first)
+        while ways:
+            _, targets = ways[-1]
+            following = next((target for target in targets if target not in seen), None)
+            if following is None:
+                order.append(ways.pop()[0])
+            else:
+                seen.add(following)
+                ways.append((following, iter(graph[following])))
+    return order
 
 
 def circles(graph: Graph) -> list[Level]:

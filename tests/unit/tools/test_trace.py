@@ -162,6 +162,18 @@ def test_of_several_ways_the_quietest_counts(toy):
     assert quietest([noisy, quiet, noisy]) is quiet
 
 
+@pytest.fixture(scope="module")
+def imports_of_sarit():
+    """Read once for all tests."""
+    return levels.read_imports(trace.ROOT)
+
+
+@pytest.fixture
+def _read_once(monkeypatch, imports_of_sarit):
+    monkeypatch.setattr(levels, "read_imports", lambda _: imports_of_sarit)
+
+
+@pytest.mark.usefixtures("_read_once")
 def test_a_broken_bound_fails_the_check_and_a_missed_goal_does_not(monkeypatch, capsys):
     monkeypatch.setattr(trace, "LEVELS", {trace.STORE: (0, 1000)})
     assert trace.main(["--static", "--check"]) == 0
@@ -174,6 +186,7 @@ def test_a_broken_bound_fails_the_check_and_a_missed_goal_does_not(monkeypatch, 
     assert trace.main(["--static", "--check"]) == 1
 
 
+@pytest.mark.usefixtures("_read_once")
 def test_a_package_that_is_not_there_is_named():
     with pytest.raises(SystemExit, match=r"no package sarit\.nowhere"):
         trace.main(["--static", "--package", "sarit.nowhere"])
@@ -184,6 +197,6 @@ def test_a_goal_is_reached_at_its_bound(figure, reached):
     assert trace.Goal("levels", figure, 7, 9).reached == reached
 
 
-def test_modules_of_sarit_import_each_other_in_no_circle() -> None:
+def test_modules_of_sarit_import_each_other_in_no_circle(imports_of_sarit) -> None:
     """Not for types either: a lower module names a small Protocol instead."""
-    assert levels.circles(levels.read_imports(trace.ROOT).all) == []
+    assert levels.circles(imports_of_sarit.all) == []
