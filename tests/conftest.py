@@ -13,10 +13,14 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.costs import Costs, WorkerCosts
+from tests.limits import USUAL_EXAMPLES, examples
 
+settings.register_profile("share", max_examples=examples(USUAL_EXAMPLES))
+settings.load_profile("share")
 # Tests run many nodes beside each other; those that need the HTTP port ask for one.
 os.environ["SARIT_HTTP_PORT"] = "off"
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fuzz.targets import CODEC, TARGETS, Target
+from tests.limits import examples
 from tests.unit.controller.model.test_codec import KINDS
 
 CORPUS = Path(__file__).parent.parent / "fuzz" / "corpus"
@@ -49,7 +50,13 @@ def test_damaged_bytes_raise_allowed_errors_only(name):
         records, encode, _ = KINDS[kind]
         seeds = records.map(encode)
 
-    @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        max_examples=examples(150),
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
     @given(damaged(seeds) | st.binary(max_size=200))
     def run(data):
         target(data)

@@ -17,6 +17,7 @@ from sarit.index.sealing import seal
 from sarit.index.slate import SlateIndex, open_in_memory, open_on_s3
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.storage.open import s3_config
+from tests.limits import examples
 
 ALL = (b"", b"\xff" * 40)
 
@@ -266,7 +267,7 @@ BATCH = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     batches=st.lists(BATCH, max_size=6), start=KEY, end=KEY, limit=st.integers(0, 5), asked=st.lists(KEY, max_size=5)
 )

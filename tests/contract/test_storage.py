@@ -12,6 +12,7 @@ from sarit.env.real import real_env
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.memory import MemoryChunks
 from sarit.storage.open import open_storage
+from tests.limits import examples
 
 MIB = 1 << 20
 
@@ -218,7 +219,7 @@ def test_concurrent_writes_and_reads(opened):
     run(main)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(st.binary(max_size=50), max_size=6), number=st.integers(0, 1 << 60), data=st.data())
 def test_any_range_of_any_parts(opened, parts, number, data):
     whole = b"".join(parts)

@@ -25,6 +25,7 @@ from checkers.register import (
     check,
     search,
 )
+from tests.limits import examples
 
 
 def call(action: tuple[Any, ...], answer: Any, begun: float, ended: float = inf, on: str = "x") -> Call:
@@ -156,7 +157,7 @@ def histories(draw: st.DrawFn) -> list[Call]:
     return calls
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(histories())
 def test_search_agrees_with_brute_force(calls: list[Call]) -> None:
     assert holds(*calls) == by_brute_force(calls)

@@ -27,6 +27,7 @@ from sarit.spark.formats.columns import ENVELOPE, EVENT, PAYLOAD, Projection
 from sarit.spark.formats.encoding import encoder
 from sarit.spark.formats.options import FormatOptions
 from sarit.spark.source.ranges import Range
+from tests.limits import examples
 from tests.unit.spark.fake_stream import B, S
 
 PART_NAME = parquet_format.part_name(0)
@@ -145,7 +146,7 @@ def test_every_envelope_comes_back_of_its_line(payload, key, time, headers) -> N
 @given(some.recursive(some.none() | some.booleans() | some.integers() | some.text(max_size=9), lambda inner:
        some.lists(inner, max_size=3) | some.dictionaries(some.sampled_from([*FIELDS, "event_base64", "name", "value"]),
                                                          inner, max_size=4), max_leaves=12))  # fmt: skip
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_line_of_anything_is_an_event_or_a_refusal(document) -> None:
     for reader in (by_import, lambda line: by_write(line, envelope=False), lambda line: by_write(line, envelope=True)):
         with suppress(Invalid):

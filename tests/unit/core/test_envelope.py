@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sarit.core.envelope import Envelope
 from sarit.core.envelope_columns import COLUMNS, decode, encode
 from sarit.core.errors import Corrupt, Invalid
+from tests.limits import examples
 
 PAGE = Path(__file__).parents[3] / "docs/formats/envelope.md"
 FULL = Envelope("21.5", key="ann", event_time=1_767_225_600_000_000, headers=[("source", b"north"), ("n", b"")])
@@ -97,7 +98,7 @@ def nearly(draw):
 
 
 @given(st.lists(nearly() | st.binary(max_size=40), max_size=6))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_both_decoders_refuse_the_same_events(events):
     found = decode(pa.array(events, pa.binary()))
     for at, event in enumerate(events):

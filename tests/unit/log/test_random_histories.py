@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.log.local import LocalLogProvider
+from tests.limits import examples
 from tests.unit.log.world import FILE_BYTES, Machine, frames, payload_of, simulate, start
 
 SIZES = (0, 20, 3000, 9000, 40_000)
@@ -85,7 +86,7 @@ class History:
 
 
 @given(st.lists(acts, max_size=30), st.integers(0, 1000))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_random_history_recovers_acknowledged_frames(history, seed) -> None:
     runner = History(seed)
     simulate(lambda: runner.run(history))

@@ -26,8 +26,9 @@ def test_fencing_mutants_are_found(bug) -> None:
     assert search(Fencing(**{bug: True})).broken
 
 
-def test_tiering_holds_in_all_states() -> None:
-    found = search(Tiering(crashes=2))
+@pytest.mark.parametrize("crashes", [1, pytest.param(2, marks=pytest.mark.long)])  # long: `make models`
+def test_tiering_holds_in_all_states(crashes) -> None:
+    found = search(Tiering(crashes=crashes))
     assert not found.broken, str(found)
     assert found.states > 10_000
 
@@ -60,8 +61,9 @@ def test_scaling_mutants_are_found(bug) -> None:
     assert search(Scaling(**{bug: True})).broken
 
 
-def test_commits_during_scale_hold_in_all_states() -> None:
-    found = search(Committing(scales=2))
+@pytest.mark.parametrize("scales", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_commits_during_scale_hold_in_all_states(scales) -> None:
+    found = search(Committing(scales=scales))
     assert not found.broken, str(found)
     assert found.states > 1_000
 

@@ -125,7 +125,13 @@ def listing(directory: Directory) -> list[str]:
     return sorted(str(path) for path in paths if not str(path).endswith(("-wal", "-shm")))
 
 
-SUBSETS = [subset for size in range(1, len(PIECES) + 1) for subset in itertools.combinations(PIECES, size)]
+# A piece goes with the folder that it is in.
+SUBSETS = [
+    subset
+    for size in range(1, len(PIECES) + 1)
+    for subset in itertools.combinations(PIECES, size)
+    if not any(piece.partition("/")[0] in subset for piece in subset if "/" in piece)
+]
 WHOLE = [FLUSHED + IN_LOG] * 2
 
 

@@ -24,6 +24,7 @@ from sarit.spark.formats.columns import Projection, read_schema
 from sarit.spark.formats.encoding import encoder
 from sarit.spark.formats.options import parse_formats
 from sarit.spark.formats.types import arrow_schema, spark_fields
+from tests.limits import examples
 from tests.unit.spark.schemas import schema_of
 from tests.unit.spark.test_formats import encoded, projected, rows
 
@@ -238,7 +239,7 @@ cells = {
 
 
 @given(st.lists(st.tuples(*(st.none() | cell for cell in cells.values())), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_what_is_written_is_read_back(made):
     schema = schema_of(", ".join(cells))
     columns = [pa.array([row[at] for row in made], field.type) for at, field in enumerate(arrow_schema(schema))]

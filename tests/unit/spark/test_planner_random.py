@@ -14,6 +14,7 @@ from sarit.core.names import SegmentId, StreamName
 from sarit.spark.source.admission import Limits
 from sarit.spark.source.options import parse_read
 from sarit.spark.source.planner import QueryPlanner
+from tests.limits import examples
 from tests.unit.spark.fake_stream import FakeSource, FakeStream
 
 STREAMS = (StreamName("s", "t"), StreamName("s", "u"))
@@ -143,13 +144,13 @@ def run(seed):
     return len(world.read)
 
 
-@pytest.mark.parametrize("first", range(0, 120, 30))
+@pytest.mark.parametrize("first", range(0, examples(120), 30))
 def test_every_event_is_in_exactly_one_micro_batch(first):
     assert sum(run(seed) for seed in range(first, first + 30)) > 3000
 
 
 def test_available_now_of_random_streams_reads_exactly_what_was_there():
-    for seed in range(60):
+    for seed in range(examples(60)):
         world = World(random.Random(seed))
         for _ in range(12):
             world.rng.choice([world.append, world.append, world.scale])()

@@ -11,7 +11,7 @@ from sarit.store.hosting import hosted_container as hosted_module
 from sarit.store.hosting.health import HealthState
 from sarit.store.hosting.open_slots import OpenSlots
 from sarit.store.hosting.states import SERVES, TRANSITIONS, WORK, Effect, Event, Hosting, State, Work
-from tests.limits import HANG_SECONDS
+from tests.limits import HANG_SECONDS, examples
 from tests.unit.store.harness import World
 from tests.unit.store.test_ownership import store_of
 
@@ -53,7 +53,7 @@ def finish_work(hosting):
     raise AssertionError(hosting)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from(Event), max_size=30))
 def test_newest_command_wins_whatever_happened_before(events):
     hosting, version, wished = Hosting(), 0, None
@@ -140,7 +140,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_container_is_never_opened_twice_at_once_and_ends_where_the_newest_command_says(steps):
     async def main(monkeypatch):

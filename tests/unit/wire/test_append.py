@@ -12,6 +12,7 @@ from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as w
 from sarit.wire.commands import ProtocolError
 from sarit.wire.frames import AppendAssembler, FrameReader, append_block_end_header, data_appended, read_data_appended
+from tests.limits import examples
 
 WRITER = bytes(range(16))
 OTHER = bytes(range(1, 17))
@@ -178,7 +179,7 @@ def _java_blocks(events, size, chance):
     return frames
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=40), st.integers(8, 200), st.integers(0, 1 << 32))
 def test_any_events_in_any_blocks(datas, size, seed):
     events = [_event(data) for data in datas]
@@ -257,7 +258,7 @@ def test_wrong_data_lengths_are_refused(length):
         AppendAssembler().block_end(bytes(end))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=80), st.binary(max_size=80), st.booleans())
 def test_random_bytes_are_harmless(block, end, same_writer):
     assembler = AppendAssembler()

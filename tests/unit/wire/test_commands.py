@@ -16,6 +16,7 @@ from sarit.store.server.access import NEEDS
 from sarit.wire import commands as w
 from sarit.wire import primitives
 from sarit.wire.commands import append, internal, segment, session, table
+from tests.limits import examples
 from tests.unit.wire.golden import GOLDEN, SHORTER, WRITER
 from tests.unit.wire.golden_internal import INTERNAL
 
@@ -154,7 +155,7 @@ def _any(made):
 anything = st.sampled_from(sorted(w.CODES)).flatmap(lambda code: _any(w.CODES[code]))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(anything)
 def test_any_command_comes_back(command):
     frame = w.encode(command)
@@ -164,7 +165,7 @@ def test_any_command_comes_back(command):
     assert b"".join(w.encode_parts(command)) == frame
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(anything, st.data())
 def test_a_changed_byte_is_harmless(command, data):
     payload = bytearray(w.encode(command)[8:])
@@ -173,7 +174,7 @@ def test_a_changed_byte_is_harmless(command, data):
     _decode_or_refuse(command.code, bytes(payload))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(sorted(w.CODES)), st.binary(max_size=80))
 def test_random_bytes_are_harmless(code, payload):
     _decode_or_refuse(code, payload)

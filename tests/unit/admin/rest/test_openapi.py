@@ -17,6 +17,7 @@ from sarit.admin.rest.openapi import document
 from sarit.admin.rest.routes import health_routes, routes
 from sarit.admin.rest.schema import check
 from sarit.core.errors import Invalid
+from tests.limits import examples
 from tests.unit.admin.rest.served import FakeHealth, on_rest
 
 BODIES = sorted({operation.body for operation in OPERATIONS if operation.body})
@@ -51,7 +52,7 @@ def test_document_is_openapi_and_each_model_in_it_is_used() -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_our_check_agrees_with_a_json_schema_validator(name, data) -> None:
     validator = jsonschema_rs.validator_for({**MODELS[name], "components": {"schemas": MODELS}})

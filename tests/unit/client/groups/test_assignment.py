@@ -16,6 +16,7 @@ from sarit.client.groups.state import (
 )
 from sarit.client.groups.values import UNBOUNDED, GroupConfig, GroupSegment
 from sarit.core.names import SegmentId, StreamName
+from tests.limits import examples
 
 STREAM = StreamName("s", "t")
 
@@ -62,7 +63,7 @@ def segment_counts(state) -> list[int]:
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_assignment_becomes_stable_and_even(segments, readers, random):
     state, _ = consumed(group(segments, readers))
     assert segment_counts(state)[-1] - segment_counts(state)[0] <= 1

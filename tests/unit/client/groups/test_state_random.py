@@ -28,6 +28,7 @@ from sarit.client.groups.state import (
 )
 from sarit.client.groups.values import GroupConfig, GroupSegment
 from sarit.core.names import SegmentId, StreamName
+from tests.limits import examples
 
 STREAMS = (StreamName("s", "a"), StreamName("s", "b"))
 LENGTH = 2
@@ -223,4 +224,4 @@ def ancestors(segment):
 
 
 TestGroup = Group.TestCase
-TestGroup.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestGroup.settings = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)

@@ -22,7 +22,7 @@ from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from sarit.store.store import StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
-from tests.limits import HANG_SECONDS
+from tests.limits import HANG_SECONDS, examples
 
 PARTS = st.sampled_from([b"a", b"b", b"\0", b"\xff"])
 KEYS = st.tuples(PARTS, PARTS)
@@ -163,7 +163,9 @@ def test_table_behaves_as_a_dict_with_versions(tmp_path):
             checks = [HealthCheck.too_slow]
             run_state_machine_as_test(
                 Model,
-                settings=settings(max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=checks),
+                settings=settings(
+                    max_examples=examples(25), stateful_step_count=25, deadline=None, suppress_health_check=checks
+                ),
             )
     finally:
         thread.run(asyncio.wait_for(node.stop(), HANG_SECONDS))

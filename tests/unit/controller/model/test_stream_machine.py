@@ -32,6 +32,7 @@ from sarit.core.errors import Conflict, Invalid, Sealed
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig
+from tests.limits import examples
 
 NAME = StreamName("s", "t")
 MOST_EPOCHS = 40
@@ -349,9 +350,9 @@ class Lease(RuleBasedStateMachine):
             assert codec.decode_transaction(codec.encode_transaction(self.record)) == self.record
 
 
-Stream.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+Stream.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
 TestStream = Stream.TestCase
-Lease.TestCase.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+Lease.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)
 TestLease = Lease.TestCase
 
 

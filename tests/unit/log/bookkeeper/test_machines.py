@@ -15,6 +15,7 @@ from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.bookkeeper.recovering import AddAgain, Close, LedgerRecovering
 from sarit.log.bookkeeper.writing import Done, LedgerWriting, Send, State, Store
+from tests.limits import examples
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -170,7 +171,7 @@ class World:
         assert firsts == sorted(set(firsts))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=30, max_size=300), st.integers(0, 2))
 def test_acknowledged_entries_are_below_the_end_in_any_order_of_answers(choices, spares):
     World(choices, spares).run()

@@ -12,6 +12,7 @@ from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.operations import Create
 from sarit.store.container.segment import Block, Segment, slice_blocks
 from sarit.store.flow_control.memory_budget import MemoryBudget
+from tests.limits import examples
 
 CACHE_BYTES = 40 + 5 * BLOCK_OVERHEAD_BYTES
 which = st.integers(0, 1)
@@ -75,5 +76,5 @@ class Cache(RuleBasedStateMachine):
                     end = block.end
 
 
-Cache.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Cache.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
 TestCache = Cache.TestCase

@@ -19,6 +19,7 @@ from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import FORMAT_VERSION, FRAME_HEADER, KIND_STREAM, KIND_TABLE_HASH, decode_frame
 from sarit.store.container.segment import Attribute, slice_blocks
 from sarit.store.container.state import ContainerState, WrongEventNumber
+from tests.limits import examples
 
 NAMES = ("a", "b", "c")
 TABLE = "t"
@@ -295,5 +296,5 @@ class Container(RuleBasedStateMachine):
             assert self.state.dirty.charged_bytes == self.replayed.dirty.charged_bytes
 
 
-Container.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+Container.TestCase.settings = settings(max_examples=examples(120), stateful_step_count=40, deadline=None)
 TestContainer = Container.TestCase
