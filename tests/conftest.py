@@ -79,6 +79,7 @@ LONG = (
 COSTS = {
     "tests/unit/": "pure",
     "tests/test_docs.py": "pure",
+    "tests/test_sentences.py": "pure",
     "tests/test_tidy.py": "pure",
     "tests/contract/": "contract",
     "tests/test_crash_states.py": "simulation",

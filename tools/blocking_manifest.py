@@ -190,7 +190,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
             Facade(
                 "sarit.client.reader.batch",
                 "BatchReader",
-                attributes={"slices": ("tuple[Slice, ...]", "What there is to read; a slice can be pickled.")},
+                attributes={"slices": ("tuple[Slice, ...]", "The pieces to read; a slice can be pickled.")},
             ),
             Facade("sarit.client.streams.event_time", "TimeWindows"),
         ],

@@ -38,7 +38,7 @@ CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="sarit", charset="UTF-8"'}
 
 
 class LoginsPort(Protocol):
-    """See `security.login.Logins`."""
+    """The log-ins of callers (`security.login.Logins`)."""
 
     async def caller(self, authorization: str | None, peer: str) -> Caller:
         """Who sent the header.  Raises Unauthenticated, Unavailable."""
@@ -257,7 +257,7 @@ class Callers:
 
 
 def credentials_of(authorization: str) -> Credentials:
-    """What a client says who logs in by this header, which was found to be right."""
+    """Return the credentials of a client who logs in by this header, which was found to be right."""
     kind, _, value = authorization.partition(" ")
     if kind.lower() == "bearer":
         return BearerToken(value.strip())

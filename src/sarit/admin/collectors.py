@@ -28,7 +28,7 @@ _NONE: tuple[str, ...] = ()
 
 
 def store_samples(store: SegmentStore) -> Iterator[Sample]:
-    """What a store has counted, and what its containers hold now."""
+    """Return samples of what a store has counted, and of what its containers hold now."""
     counted = store.statistics
     counted.complete_samples()  # otherwise those of before this scrape are counted by the next one
     yield from _writes_and_reads(counted)
@@ -141,7 +141,7 @@ def rate_samples(meters: LoadMeters) -> Iterator[Sample]:
 
 
 def log_samples(counted: LogStatistics) -> Iterator[Sample]:
-    """What the logs of a process have counted."""
+    """Return samples of what the logs of a process have counted."""
     yield "sarit_log_frames_total", _NONE, counted.frames
     if counted.bookies is None:
         yield "sarit_log_sync_seconds", _NONE, counted.sync_seconds
@@ -157,7 +157,7 @@ def log_samples(counted: LogStatistics) -> Iterator[Sample]:
 
 
 def controller_samples(controller: Controller) -> Iterator[Sample]:
-    """What a controller has counted."""
+    """Return samples of what a controller has counted."""
     calls, counted = controller.calls, controller.statistics
     for labels, count in calls.calls.items():
         yield "sarit_controller_calls_total", labels, count

@@ -35,11 +35,11 @@ class Exposition:
         return f"<Exposition of {self._collect}>"
 
     def __call__(self) -> bytes:
-        """All metrics now."""
+        """Return samples of all metrics now."""
         return _text(self._snapshot())
 
     async def scrape(self) -> bytes:
-        """As a call; the text, which takes 5 ms, is written on a thread: the event loop serves others."""
+        """Answer a scrape; the text, which takes 5 ms, is written on a thread: the event loop serves others."""
         return await run_in_threadpool(_text, self._snapshot())
 
     def _snapshot(self) -> list[Sample]:

@@ -57,7 +57,7 @@ _FRESH = {"Cache-Control": "no-store"}
 
 
 def report(health: HealthPort) -> dict[str, Any]:
-    """Everything that is known: what `/healthz` answers."""
+    """Return the whole report of health, which `/healthz` answers."""
     reasons = health.reasons()
     ready = all(reason.ready for reason in reasons)
     found = [asdict(reason) for reason in reasons]

@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Kind(Enum):
-    """What may be computed from it."""
+    """The kind of a metric, which says what may be computed from it."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

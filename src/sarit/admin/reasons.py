@@ -26,7 +26,7 @@ def container_of_part(part: str) -> int | None:
 
 
 class HealthPort(Protocol):
-    """What a process knows of its health.  It answers at once, from memory."""
+    """The health of a process, answered at once, from memory."""
 
     def state(self) -> str:
         """`starting`, `ready` or `stopping`."""

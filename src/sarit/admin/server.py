@@ -266,7 +266,7 @@ class _Connection(asyncio.Protocol):
             self._server.waits(self)
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self._ended = True
         self._server.closed(self)
         self._transport.abort()

@@ -81,7 +81,7 @@ def list_rules(subject: str | None, controller: str, output: str) -> None:
 
 
 def scope_of(resource: str) -> str | None:
-    """The one scope that a resource is about; None: it is about several, or no name is whole."""
+    """Return the one scope that a resource is about; None: it is about several, or no name is whole."""
     found = _SCOPE.match(resource)
     return found[1] if found is not None else None
 

@@ -285,7 +285,7 @@ def _run(work: Any, interrupted: str = "") -> Any:
 
 
 def _advice_on_tls() -> str:
-    """What may be wrong if a store of a cluster closes the connection."""
+    """Return advice on what may be wrong if a store of a cluster closes the connection."""
     from sarit.client.core.login import default_tls
 
     tls = default_tls("")

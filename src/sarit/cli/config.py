@@ -99,7 +99,7 @@ def _usual_file() -> Path | None:
 
 
 def named_file(options: tuple[str, ...]) -> ConfigFile:
-    """The file that the options name, or the usual one."""
+    """Return the file that the options name, or the usual one."""
     path = _usual_file()
     for number, option in enumerate(options):
         name, _, value = option.partition("=")
@@ -109,7 +109,7 @@ def named_file(options: tuple[str, ...]) -> ConfigFile:
 
 
 def meant_commands(file: ConfigFile) -> list[str]:
-    """The commands that a file is for: those of its tables, and those of a cluster if it has one."""
+    """Return the commands that a file is for: those of its tables, and those of a cluster if it has one."""
     tables = [name for name in PROCESSES if name in file.tables]
     has_cluster = bool(os.environ.get("SARIT_CLUSTER")) or any(setting.option == "cluster" for setting in file.settings)
     if has_cluster:
@@ -131,7 +131,8 @@ def meant_command(options: tuple[str, ...]) -> str:
 
 
 def parse(name: str, args: list[str], *, required: bool) -> click.Context:
-    """The context of a command with these arguments; `required`: with all that it needs.  Raises ClickException."""
+    """Return the context of a command with these arguments; `required`: with all that it needs.  Raises
+    ClickException."""
     command = configured_commands()[name]
     if not required:
         command = copy.copy(command)

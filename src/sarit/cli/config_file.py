@@ -34,14 +34,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What a file says.  `tables`: those it has, with their lines, in order."""
+    """The settings of a file.  `tables`: those it has, with their lines, in order."""
 
     path: str
     settings: tuple[Setting, ...] = ()
     tables: dict[str, int] = field(default_factory=dict)
 
     def place(self, line: int) -> str:
-        """How messages name a line."""
+        """Return how messages name a line."""
         return f"{self.path}:{line}"
 
     def for_command(self, command: str) -> dict[str, Setting]:
@@ -51,7 +51,7 @@ class ConfigFile:
         return found
 
     def repeated(self) -> list[str]:
-        """A message for each option that one table sets twice, with `-` and with `_`."""
+        """Return a message for each option that one table sets twice, with `-` and with `_`."""
         first: dict[tuple[str, str], Setting] = {}
         wrong = []
         for setting in self.settings:
@@ -65,7 +65,7 @@ class ConfigFile:
 
 
 def parse_config(text: str, path: str) -> ConfigFile:
-    """What the text of a file says.  Raises ValueError with file and line when it is not TOML."""
+    """Return the settings that the text of a file has.  Raises ValueError with file and line when it is not TOML."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
         tomllib.loads(text)
@@ -103,7 +103,7 @@ def _inner(content: object) -> list[tuple[str, object]]:
 
 
 def _statements(text: str) -> list[tuple[int, str]]:
-    """The line and text of each statement of a valid document: a header, or a key with its value.
+    """Return the line and text of each statement of a valid document: a header, or a key with its value.
 
     A statement of several lines (a long string, a list) is complete when what there is of it is TOML by itself."""
     found = []

@@ -52,7 +52,7 @@ _EXAMPLES: Final = {
 
 
 def without_secrets(text: str) -> str:
-    """The text with users and passwords of URLs, and keys of their queries, hidden."""
+    """Return the text with users and passwords of URLs, and keys of their queries, hidden."""
     return _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(f"{HIDDEN}@", text))
 
 
@@ -77,7 +77,8 @@ class Effective:
 
 
 def effective(ctx: click.Context, environ: Mapping[str, str]) -> list[Effective]:
-    """The options of a command that was parsed, in the order of their declaration, and what S3 is reached with."""
+    """Return the options of a command that was parsed, in the order of their declaration, and what S3 is reached
+    with."""
     rows = []
     for option in settable(ctx.command):
         value = _shown(option, ctx.params.get(option.name or ""))
@@ -91,7 +92,7 @@ def effective(ctx: click.Context, environ: Mapping[str, str]) -> list[Effective]
 
 
 def chosen(ctx: click.Context) -> list[Effective]:
-    """Those that are not the default."""
+    """Return the options that are not the default."""
     return [row for row in effective(ctx, {}) if row.origin != "default"]
 
 
@@ -103,7 +104,7 @@ def _shown(option: click.Option, value: object) -> object:
 
 
 def toml_value(option: click.Option, value: object) -> Any:
-    """A value as one writes it into the file; secrets in URLs are hidden."""
+    """Return a value as one writes it into the file; secrets in URLs are hidden."""
     if isinstance(value, tuple):
         return [toml_value(option, part) for part in value]
     if isinstance(value, int) and not isinstance(value, bool):
@@ -129,18 +130,18 @@ def size_text(size: int) -> str | int:
 
 
 def default_text(option: click.Option) -> str:
-    """What an option without a value means, as its help says it."""
+    """Return what an option without a value means, as its help says it."""
     found = _DEFAULT.search(option.help or "")
     return found[1] if found else ""
 
 
 def help_text(option: click.Option) -> str:
-    """The help without its default."""
+    """Return the help without its default."""
     return _DEFAULT.sub("", option.help or "")
 
 
 def default_value(option: click.Option) -> Any:
-    """The default as in TOML; None: there is none, or it depends on the machine."""
+    """Return the default as in TOML; None: there is none, or it depends on the machine."""
     default = option.default
     if option.is_flag:
         return default is True
@@ -150,7 +151,7 @@ def default_value(option: click.Option) -> Any:
 
 
 def in_toml(value: object) -> str:
-    """One value, as TOML."""
+    """Return one value as TOML."""
     if isinstance(value, list):
         return f"[{', '.join(map(in_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)
@@ -160,7 +161,8 @@ def in_toml(value: object) -> str:
 
 
 def grouped_options() -> dict[str, list[click.Option]]:
-    """Table -> its options; the empty one has those that mean the same for every command that has them."""
+    """Return the options by table of the file; the empty one has those that mean the same for every command that has
+    them."""
     commands = configured_commands()
     every = [(name, option) for name, command in commands.items() for option in settable(command)]
     alike: dict[tuple[str, str, str], list[str]] = {}
@@ -183,7 +185,7 @@ def _meaning(option: click.Option) -> tuple[str, str, str]:
 
 
 def example() -> str:
-    """A file with every option as a comment."""
+    """Return a file with every option as a comment."""
     lines = [
         "# Options of Sarit: standalone, store, controller, and cluster init ([init]).",
         "# Each may also be a flag, as --data-dir, or a variable, as SARIT_DATA_DIR.",
@@ -211,14 +213,14 @@ def _example_of(option: click.Option) -> Iterator[str]:
 
 
 def example_value(option: click.Option) -> Any:
-    """The default, or a value that there could be, or the metavar."""
+    """Return the default, or a value that there could be, or the metavar."""
     value = default_value(option)
     key = key_of(option)
     return value if value is not None else _EXAMPLES.get(key, option.metavar or key.upper())
 
 
 def has_example(option: click.Option) -> bool:
-    """Whether `example_value` can be used as it is."""
+    """Return whether `example_value` can be used as it is."""
     return default_value(option) is not None or key_of(option) in _EXAMPLES
 
 
@@ -226,7 +228,7 @@ def has_example(option: click.Option) -> bool:
 
 
 def option_tables() -> str:
-    """The options of every command as tables in Markdown."""
+    """Return the options of every command as tables in Markdown."""
     parts = []
     for name, command in configured_commands().items():
         title = "cluster init" if name == "init" else name

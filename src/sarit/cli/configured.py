@@ -59,7 +59,7 @@ class OneStart(click.Option):
 
 
 class Configured(click.Command):
-    """See the head of the module."""
+    """A command whose options come from flags, variables and the file, as the head of the module says."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -68,7 +68,7 @@ class Configured(click.Command):
                 option.envvar = variable_of(option)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; errors say where a value is from, and what is allowed."""
+        """Parse the arguments as click does; errors say where a value is from, and what is allowed."""
         ctx.meta[_ARGUMENTS] = list(args)
         try:
             rest = super().parse_args(ctx, args)
@@ -83,7 +83,7 @@ class Configured(click.Command):
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does; an error that names options says where their values are from."""
+        """Run the command as click does; an error that names options says where their values are from."""
         try:
             return super().invoke(ctx)
         except SaritError as error:
@@ -92,7 +92,7 @@ class Configured(click.Command):
 
 
 def settable(command: click.Command) -> list[click.Option]:
-    """The options that have all three forms."""
+    """Return the options that have all three forms."""
     return [
         param
         for param in command.params
@@ -101,12 +101,12 @@ def settable(command: click.Command) -> list[click.Option]:
 
 
 def key_of(option: click.Parameter) -> str:
-    """The key of an option in a file: `data-dir` for `--data-dir`."""
+    """Return the key of an option in a file: `data-dir` for `--data-dir`."""
     return max(option.opts, key=len).lstrip("-")
 
 
 def variable_of(option: click.Parameter) -> str:
-    """The environment variable of an option."""
+    """Return the environment variable of an option."""
     if option.envvar is not None:
         return option.envvar if isinstance(option.envvar, str) else option.envvar[0]
     return PREFIX + key_of(option).replace("-", "_").upper()
@@ -127,19 +127,19 @@ def start_check(ctx: click.Context) -> None:
 
 
 def parsed_again(ctx: click.Context) -> click.Context:
-    """The context of the same command line, with the file as it is now, for a check.  Raises ClickException."""
+    """Return the context of the same command line, with the file as it is now, for a check.  Raises ClickException."""
     again = ctx.command.make_context(ctx.command.name, list(ctx.meta[_ARGUMENTS]))
     start_check(again)
     return again
 
 
 def is_check() -> bool:
-    """Whether the command that is invoked is to run nothing."""
+    """Return whether the command that is invoked is to run nothing."""
     return bool(click.get_current_context().meta.get(_CHECK))
 
 
 def used_file(ctx: click.Context) -> str | None:
-    """The file of options of a command that was parsed."""
+    """Return the file of options of a command that was parsed."""
     file: ConfigFile | None = ctx.meta.get(_FILE)
     return None if file is None else file.path
 
@@ -148,7 +148,7 @@ def used_file(ctx: click.Context) -> str | None:
 
 
 def origin_of(ctx: click.Context, option: click.Parameter) -> str:
-    """Where the value of an option is from: `command line`, a variable, FILE:LINE, or `default`."""
+    """Return where the value of an option is from: `command line`, a variable, FILE:LINE, or `default`."""
     source = ctx.get_parameter_source(option.name or "")
     if source is ParameterSource.ENVIRONMENT:
         return variable_of(option)
@@ -159,7 +159,8 @@ def origin_of(ctx: click.Context, option: click.Parameter) -> str:
 
 
 def with_origins(message: str, ctx: click.Context) -> str:
-    """A message with the origins of the options that it names, if one of them is from elsewhere than the flag."""
+    """Return a message with the origins of the options that it names, if one of them is from elsewhere than the
+    flag."""
     options = {key_of(option): option for option in settable(ctx.command)}
     named = dict.fromkeys(name for name in _NAMED.findall(message) if name in options)
     origins = {name: origin_of(ctx, options[name]) for name in named}
@@ -186,7 +187,7 @@ def _explained(error: click.BadParameter, option: click.Option, ctx: click.Conte
 
 
 def fault(message: str, option: click.Option) -> str:
-    """What is wrong with a value, and what is allowed."""
+    """Return what is wrong with a value, and what is allowed."""
     message = message.strip().rstrip(".")
     allowed = allowed_values(option)
     wrong = _NOT_ONE_OF.match(message)
@@ -196,7 +197,7 @@ def fault(message: str, option: click.Option) -> str:
 
 
 def allowed_values(option: click.Option) -> str | None:
-    """What a value may be, in words; None: the type says it itself."""
+    """Return in words what a value may be; None: the type says it itself."""
     kind = option.type
     if isinstance(kind, click.Choice):
         return ", ".join(map(str, kind.choices))
@@ -217,7 +218,7 @@ def allowed_values(option: click.Option) -> str | None:
 
 
 def _general_fault(value: object) -> str | None:
-    """What no option may be."""
+    """Return what is wrong with a value that no option may have, or None."""
     for part in value if isinstance(value, tuple) else (value,):
         if isinstance(part, float) and not math.isfinite(part):
             return f"{part} is not a finite number"
@@ -253,7 +254,7 @@ def apply_file(ctx: click.Context, param: click.Parameter, value: Path | None) -
 
 
 def read_config(path: Path) -> ConfigFile:
-    """The file of options.  Raises ConfigError: it cannot be read, or is not TOML."""
+    """Return the file of options.  Raises ConfigError: it cannot be read, or is not TOML."""
     try:
         return parse_config(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
@@ -265,7 +266,7 @@ def read_config(path: Path) -> ConfigFile:
 
 
 def key_faults(file: ConfigFile) -> list[str]:
-    """A message for each table and each key that there is not, and for each that is there twice."""
+    """Return a message for each table and each key that there is not, and for each that is there twice."""
     commands = configured_commands()
     keys = {name: {key_of(option) for option in settable(command)} for name, command in commands.items()}
     every = set().union(*keys.values())
@@ -290,7 +291,7 @@ def key_faults(file: ConfigFile) -> list[str]:
 
 
 def value_faults(file: ConfigFile, setting: Setting, option: click.Option, ctx: click.Context) -> list[str]:
-    """What is wrong with the value of a setting, if something is."""
+    """Return what is wrong with the value of a setting, if something is."""
     try:
         value = option.type_cast_value(ctx, click_value(option, setting.value))
     except click.BadParameter as error:
@@ -306,7 +307,7 @@ def value_faults(file: ConfigFile, setting: Setting, option: click.Option, ctx: 
 
 
 def click_value(option: click.Option, value: object, *, strict: bool = True) -> object:
-    """A value of TOML as click takes it: text, so that no value is converted in silence (true to 1, 4.5 to 4).
+    """Return a value of TOML as click takes it: text, so that no value is converted in silence (true to 1, 4.5 to 4).
 
     Raises ValueError: it is of a kind that this option cannot have; not if `strict` is false."""
     if option.is_flag:
@@ -357,7 +358,7 @@ _OF_CLIENTS: Final = frozenset(
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """A message for each variable that is like one of Sarit's and is none."""
+    """Return a message for each variable that is like one of Sarit's and is none."""
     known = {variable_of(option) for command in configured_commands().values() for option in settable(command)}
     known |= {CONFIG_VARIABLE, *_OF_CLIENTS}
     ends = [name.removeprefix(PREFIX) for name in known]

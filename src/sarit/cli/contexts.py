@@ -62,13 +62,13 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What the file holds.  `current`: a name, or empty."""
+    """The contexts in the file.  `current`: a name, or empty."""
 
     current: str = ""
     by_name: Mapping[str, Context] = field(default_factory=dict)
 
     def find(self, name: str) -> Context:
-        """The context of this name.  Raises UsageError with the nearest one."""
+        """Return the context of this name.  Raises UsageError with the nearest one."""
         found = self.by_name.get(name)
         if found is None:
             near = get_close_matches(name, list(self.by_name), n=1)
@@ -81,11 +81,11 @@ class Contexts:
         return replace(self, by_name={**self.by_name, name: context})
 
     def using(self, name: str) -> Contexts:
-        """With another current one; empty: none."""
+        """Return the contexts with another current one; empty: none."""
         return replace(self, current=name)
 
     def without(self, name: str) -> Contexts:
-        """Without one; it is not the current one any more."""
+        """Return the contexts without one, which is then not the current one either."""
         left = {each: context for each, context in self.by_name.items() if each != name}
         return Contexts("" if self.current == name else self.current, left)
 
@@ -105,7 +105,7 @@ def _text(value: str) -> str:
 
 
 def decode_contexts(text: str) -> Contexts:
-    """The inverse of `encode`.  Raises ValueError: it is something else."""
+    """Return the inverse of `encode`.  Raises ValueError: it is something else."""
     try:
         found = tomllib.loads(text)
     except RecursionError:
@@ -125,7 +125,7 @@ def decode_contexts(text: str) -> Contexts:
 
 
 def contexts_path(environ: Mapping[str, str]) -> Path:
-    """Where the contexts of the user are."""
+    """Return where the contexts of the user are."""
     home = environ.get("XDG_CONFIG_HOME") or ""
     # As the specification of XDG says, a relative path is none.
     base = Path(home) if Path(home).is_absolute() else Path(environ.get("HOME") or "~").expanduser() / ".config"
@@ -133,7 +133,7 @@ def contexts_path(environ: Mapping[str, str]) -> Path:
 
 
 def read_contexts() -> Contexts:
-    """The contexts of the user.  Raises ClickException: the file cannot be read."""
+    """Return the contexts of the user.  Raises ClickException: the file cannot be read."""
     path = contexts_path(os.environ)
     try:
         return decode_contexts(path.read_text(encoding="utf-8"))
@@ -163,14 +163,14 @@ class ContextName(click.ParamType[str]):
     name = "NAME"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is; see `click.ParamType`."""
+        """Return the text as it is; see `click.ParamType`."""
         text = str(value)
         if not _NAME.fullmatch(text):
             self.fail(f"{text!r} is no name: write letters, digits, '.', '_' and '-'", param, ctx)
         return text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The contexts that begin so; nothing if they cannot be read."""
+        """Return the contexts that begin so; nothing if they cannot be read."""
         try:
             found = read_contexts()
         except click.ClickException:
@@ -196,7 +196,7 @@ class Chosen:
 
 
 def choose(default: str) -> Chosen:
-    """What a command without flags asks.  Raises ClickException: the context is not there."""
+    """Return the context that a command without flags uses.  Raises ClickException: the context is not there."""
     if address := os.environ.get(CONTROLLER_VARIABLE):
         return Chosen(address, "", CONTROLLER_VARIABLE)
     if name := os.environ.get(CONTEXT_VARIABLE):
@@ -219,7 +219,7 @@ def take_context(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 def take_controller(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """The address that a command asks; see the head of the module.  Raises UsageError."""
+    """Return the address that a command asks; see the head of the module.  Raises UsageError."""
     name = ctx.meta.get(_CHOSEN)
     if ctx.get_parameter_source("controller") is ParameterSource.COMMANDLINE:
         if name is not None:

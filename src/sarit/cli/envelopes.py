@@ -27,14 +27,14 @@ _FINER: Final = re.compile(r"[.,]\d{6}0*[1-9]")
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeParts:
-    """What all events of one `sarit write` have: `event_time` in microseconds since 1970."""
+    """The parts that all envelopes of one `sarit write` have: `event_time` in microseconds since 1970."""
 
     event_time: int | None
     headers: tuple[tuple[str, bytes], ...]
 
 
 def envelope_parts(envelope: bool, headers: Sequence[str], event_time: str | None) -> EnvelopeParts | None:
-    """The options --envelope, --header and --event-time; None without --envelope.  Raises UsageError."""
+    """Return the options --envelope, --header and --event-time; None without --envelope.  Raises UsageError."""
     if not envelope:
         if headers or event_time is not None:
             raise click.UsageError("--header and --event-time are parts of an envelope: give --envelope, too")
@@ -71,7 +71,7 @@ def time_of(value: object) -> int:
 
 
 def text_of_time(time: int) -> str | int:
-    """A time in microseconds since 1970, as ISO 8601; as it is where that has no form."""
+    """Return a time in microseconds since 1970, as ISO 8601; as it is where that has no form."""
     try:
         return (_EPOCH + timedelta(microseconds=time)).isoformat().replace("+00:00", "Z")
     except OverflowError:
@@ -79,7 +79,7 @@ def text_of_time(time: int) -> str | int:
 
 
 def line(event: bytes) -> bytes:
-    """An event as one line: key, time, headers and payload, separated by tabs; "-" for what it has not.
+    """Return an event as one line: key, time, headers and payload, separated by tabs; "-" for what it has not.
 
     A plain event is a payload alone.  Raises Invalid for a newer version, Corrupt."""
     found = Envelope.parse(event) if Envelope.is_envelope(event) else Envelope(event)
@@ -94,7 +94,7 @@ def _one_line(text: str) -> bytes:
 
 
 def document(event: bytes) -> dict[str, Any]:
-    """An event as a JSON document, from which its very bytes can be made again.  Raises as `line`."""
+    """Return an event as a JSON document, from which its very bytes can be made again.  Raises as `line`."""
     if not Envelope.is_envelope(event):
         return {**bytes_field("event", event), "envelope": False}
     found = Envelope.parse(event)
@@ -109,7 +109,7 @@ def document(event: bytes) -> dict[str, Any]:
 
 
 def bytes_field(name: str, value: bytes) -> dict[str, Any]:
-    """A field of a JSON document: as text, or as NAME_base64 where it is no UTF-8."""
+    """Return a field of a JSON document: as text, or as NAME_base64 where it is no UTF-8."""
     try:
         return {name: value.decode()}
     except UnicodeDecodeError:
@@ -117,7 +117,7 @@ def bytes_field(name: str, value: bytes) -> dict[str, Any]:
 
 
 def shown(event: bytes, *, as_json: bool) -> bytes:
-    """An event as a line of output."""
+    """Return an event as a line of output."""
     try:
         return json.dumps(document(event)).encode() if as_json else line(event)
     except Corrupt as error:

@@ -64,7 +64,7 @@ class _Nouns(Commands):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """A closed output pipe, as with `head`, is not an error."""
+        """Return a closed output pipe, as with `head`, is not an error."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -93,7 +93,7 @@ class _ToStandardError(logging.Handler):
     """Prints what the client or a backup warns of, as that it waits for a node, for the person at the terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
+        """Print one record of the log as a line."""
         text = record.getMessage()
         if text.startswith("waiting"):
             text += "; Ctrl-C ends"
@@ -102,7 +102,7 @@ class _ToStandardError(logging.Handler):
 
 
 def _print_error(error: Exception) -> None:
-    """One line; a JSON line for a process that logs these."""
+    """Print an error as one line; as a JSON line for a process that logs these."""
     logs = sys.modules.get("sarit.process.observation.logs")
     if logs is not None and logs.logs_json():
         logging.getLogger("sarit").critical("%s", error)
@@ -121,7 +121,7 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
-    """The exit code."""
+    """Return the exit code."""
     try:
         cli.main(prog_name="sarit", standalone_mode=False)
     except click.exceptions.Abort:

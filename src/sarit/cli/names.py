@@ -30,11 +30,11 @@ class ScopeType(click.ParamType):  # type: ignore[type-arg]  # generic in some r
     name = "SCOPE"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is: the node says what is wrong with it."""
+        """Return the text as it is: the node says what is wrong with it."""
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The scopes that begin so."""
+        """Return the scopes that begin so."""
         return complete(ctx, lambda client: _scopes(client, incomplete))
 
 
@@ -49,7 +49,7 @@ class ScopedType(click.ParamType):  # type: ignore[type-arg]  # generic in some 
         self._listed = listed
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """How usage lines name it."""
+        """Return how usage lines name it."""
         return f"{self.name}..." if param.nargs == -1 else self.name
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
@@ -62,7 +62,7 @@ class ScopedType(click.ParamType):  # type: ignore[type-arg]  # generic in some 
             self.fail(str(error).replace("SCOPE/STREAM", self.name), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The scopes that begin so, each with its `/`; after a `/` the names of that scope."""
+        """Return the scopes that begin so, each with its `/`; after a `/` the names of that scope."""
         scope, slash, _ = incomplete.partition("/")
         if not slash:
             return complete(ctx, lambda client: (f"{found}/" for found in _scopes(client, scope)))
@@ -95,7 +95,7 @@ def _scopes(client: Client, prefix: str) -> Iterable[str]:
 
 
 def complete(ctx: click.Context, found: Callable[[Client], Iterable[str]]) -> list[CompletionItem]:
-    """What `found` gives for a client of the node that the command would use; nothing when that fails."""
+    """Return what `found` gives for a client of the node that the command would use; nothing when that fails."""
     import sarit
 
     try:

@@ -22,7 +22,7 @@ class Memory(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes; see `click.ParamType`."""
+        """Return the bytes; see `click.ParamType`."""
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"(\d+)(?:([KMGT])(?:i?B)?|B)?", str(value).strip(), re.IGNORECASE | re.ASCII)
@@ -38,7 +38,7 @@ class Processes(click.ParamType[int]):
     name = "number"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number; see `click.ParamType`."""
+        """Return the number; see `click.ParamType`."""
         text = str(value).strip()
         if text == "auto":
             return 0
@@ -58,7 +58,7 @@ class Text(click.ParamType[str]):
         self._check = check
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is; see `click.ParamType`."""
+        """Return the text as it is; see `click.ParamType`."""
         text = str(value)
         try:
             self._check()(text)
@@ -73,7 +73,7 @@ class Host(click.ParamType[str]):
     name = "host"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is; see `click.ParamType`."""
+        """Return the text as it is; see `click.ParamType`."""
         text = str(value)
         # Empty: every address.
         if not re.fullmatch(r"[A-Za-z0-9._-]*", text) and not _is_ipv6(text):
@@ -82,7 +82,7 @@ class Host(click.ParamType[str]):
 
 
 class Advertise(click.ParamType["Advertised | None"]):
-    """What clients connect to: a host, and the ports that are mapped to those of the process.
+    """The address that clients connect to: a host, and the ports that are mapped to those of the process.
 
     `ports`: how many may follow the host."""
 
@@ -128,7 +128,7 @@ class Line(click.ParamType[str]):
     name = "text"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is; see `click.ParamType`."""
+        """Return the text as it is; see `click.ParamType`."""
         text = str(value)
         if not text or not text.isprintable():
             self.fail(f"{text!r} is not one line of text", param, ctx)
@@ -141,7 +141,7 @@ class Name(click.ParamType[str]):
     name = "name"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is; see `click.ParamType`."""
+        """Return the text as it is; see `click.ParamType`."""
         text = str(value)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", text):
             self.fail(f"{text!r} is no name: write letters, digits, '.', '_' and '-'", param, ctx)
@@ -206,7 +206,7 @@ class HttpPort(click.ParamType[int]):
     name = "port"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The port; see `click.ParamType`."""
+        """Return the port; see `click.ParamType`."""
         text = str(value).strip()
         if text in ("off", "-1"):
             return -1

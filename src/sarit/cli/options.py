@@ -85,7 +85,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a proposal for a name that is not there."""
+        """Find the command as click does, with a proposal for a name that is not there."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

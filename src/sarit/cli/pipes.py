@@ -73,7 +73,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def wait(self, call: Callable[[], T]) -> T:
-        """The result of `call`, which must lose nothing when Ctrl-C ends it.  Raises KeyboardInterrupt."""
+        """Return the result of `call`, which must lose nothing when Ctrl-C ends it.  Raises KeyboardInterrupt."""
         self._waiting = True
         try:
             if self.asked > self._raised:  # before this began

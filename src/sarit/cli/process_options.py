@@ -131,7 +131,7 @@ def start_logs(level: str, form: str) -> None:
 
 
 def shown_options() -> tuple[ShownOption, ...]:
-    """The options of the command that runs, without secrets."""
+    """Return the options of the command that runs, without secrets."""
     from sarit.cli.config_report import effective
     from sarit.process.shown_option import ShownOption
 
@@ -140,7 +140,7 @@ def shown_options() -> tuple[ShownOption, ...]:
 
 
 def reload_of(options: tuple[ShownOption, ...]) -> Reload:
-    """What the command that runs does at SIGHUP; `options`: its own."""
+    """Return what the running command does at SIGHUP; `options`: its own."""
     from sarit.cli.time_options import times_of
     from sarit.core.errors import Invalid
     from sarit.process.observation.logs import LogSettings

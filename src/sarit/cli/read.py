@@ -101,7 +101,7 @@ def read(
 
 
 def _cut_of(client: Client, name: StreamName, start: str) -> StreamCut | str:
-    """What a reader takes for `start`, in which a time becomes a cut.  Raises Invalid, NotFound."""
+    """Return what a reader takes for `start`, in which a time becomes a cut.  Raises Invalid, NotFound."""
     # The text of a cut begins with a letter.
     if start[:1].isdigit() or start.startswith("-"):
         return client.stream(name).cut_at(parse_time(start, real_env().clock.wall_ms()))
@@ -153,7 +153,7 @@ def _printed(
 
 
 def _form(envelope: bool, *, as_json: bool) -> Callable[[bytes], bytes] | None:
-    """What makes a line of an event; None: the event is the line."""
+    """Return what makes a line of an event; None: the event is the line."""
     if envelope:
         return partial(envelopes.shown, as_json=as_json)
     return (lambda event: json.dumps(envelopes.bytes_field("event", event)).encode()) if as_json else None
@@ -162,7 +162,7 @@ def _form(envelope: bool, *, as_json: bool) -> Callable[[bytes], bytes] | None:
 def _lines(
     events: list[bytes], form: Callable[[bytes], bytes] | None
 ) -> tuple[list[bytes], OSError | SaritError | None]:
-    """The lines of events, up to the first that cannot be shown, and why it cannot."""
+    """Return the lines of events, up to the first that cannot be shown, and why it cannot."""
     if form is None:
         return events, None
     lines: list[bytes] = []

@@ -127,7 +127,7 @@ _OIDC_NAMES = (
 
 
 def security_options(command: Command) -> Command:
-    """Adds them; the command gets one argument `security`, a `SecurityConfig`."""
+    """Add the options of security to a command; the command gets one argument `security`, a `SecurityConfig`."""
 
     @functools.wraps(command)
     def call(**options: Any) -> Any:
@@ -142,7 +142,7 @@ def security_options(command: Command) -> Command:
 
 
 def security_of(given: Mapping[str, Any]) -> SecurityConfig:
-    """What the options of a command say.  Raises Invalid."""
+    """Return the security that the options of a command ask for.  Raises Invalid."""
     from sarit.process.security import SecurityConfig
 
     def path(name: str) -> str | None:

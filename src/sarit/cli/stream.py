@@ -32,7 +32,7 @@ def stream() -> None:
 
 
 def policy_options(command: Command) -> Command:
-    """The options that choose scaling and retention, for a new stream and for an existing one."""
+    """Return the options that choose scaling and retention, for a new stream and for an existing one."""
     for option in reversed(
         (
             click.option(
@@ -52,7 +52,7 @@ def policy_options(command: Command) -> Command:
 
 
 def property_option(command: Command) -> Command:
-    """The option that names properties."""
+    """Return the option that names properties."""
     return click.option(
         "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties,
         help="A property, as time-unit=milliseconds; without a value: remove it.  May be given several times.",
@@ -74,7 +74,7 @@ def _properties(_context: click.Context, _option: click.Parameter, given: tuple[
 
 
 def scaling_of(by_events: int | None, by_kilobytes: int | None, segments: int) -> ScalingPolicy | None:
-    """The policy that the options name, None when they name none.  Raises UsageError."""
+    """Return the policy that the options name, None when they name none.  Raises UsageError."""
     if by_events and by_kilobytes:
         raise click.UsageError("scale by events or by bytes, not by both")
     if by_events:
@@ -85,7 +85,7 @@ def scaling_of(by_events: int | None, by_kilobytes: int | None, segments: int) -
 
 
 def retention_of(seconds: int | None, size: int | None, at_most: int | None) -> RetentionPolicy | None:
-    """The policy that the options name, None when they name none.  Raises UsageError, Invalid."""
+    """Return the policy that the options name, None when they name none.  Raises UsageError, Invalid."""
     if seconds and size:
         raise click.UsageError("keep by time or by size, not by both")
     if seconds:

@@ -245,7 +245,7 @@ def _row(entry: Entry, *, with_value: bool = True) -> dict[str, Any]:
 
 
 def _line(entry: Entry, with_value: bool) -> str:
-    """An entry as one line, of which each field tells whether it is base64."""
+    """Return an entry as one line, of which each field tells whether it is base64."""
     parts = [entry.primary, *([entry.secondary] if entry.secondary else []), *([entry.value] if with_value else [])]
     return "\t".join([*map(_field, parts), str(entry.version)])
 

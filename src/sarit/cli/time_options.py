@@ -56,7 +56,7 @@ def times_of(
     retention_interval: float | None = None,
     watermark_interval: float | None = None,
 ) -> Times:
-    """What the options say; None: the process has no such option.  Raises Invalid."""
+    """Return the times that the options give; None: the process has no such option.  Raises Invalid."""
     from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
 
     times = Times(

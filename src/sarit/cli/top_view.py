@@ -33,7 +33,7 @@ _GAUGES: Final = {
 
 @dataclass(slots=True)
 class Scrape:
-    """What a process answered.  `at`: on a monotonic clock.  `error`: why it did not answer."""
+    """The answer of a process to a scrape.  `at`: on a monotonic clock.  `error`: why it did not answer."""
 
     address: str
     at: float
@@ -42,13 +42,13 @@ class Scrape:
     error: str = ""
 
     def total(self, name: str) -> float | None:
-        """The sum of a metric over its labels; None: the process does not have it."""
+        """Return the sum of a metric over its labels; None: the process does not have it."""
         found = self.samples.get(name)
         return None if found is None else sum(value for _, value in found)
 
 
 def parse_metrics(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """The samples of a scrape by name, with their labels."""
+    """Return the samples of a scrape by name, with their labels."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for line in text.splitlines():
         if line.startswith("#") or (match := _SAMPLE.match(line)) is None:
@@ -59,7 +59,7 @@ def parse_metrics(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def summary(now: Scrape, before: Scrape | None) -> dict[str, Any]:
-    """One process, as JSON has it.  Rates are None until there are two scrapes."""
+    """Return one process, as JSON has it.  Rates are None until there are two scrapes."""
     row: dict[str, Any] = {"address": now.address}
     if now.error:
         return {**row, "state": "away", "ready": False, "reasons": [{"code": "away", "part": "", "text": now.error}]}
@@ -93,7 +93,7 @@ def _by_label(scrape: Scrape, metric: str, label: str, most: int) -> dict[str, f
 
 
 def lines_of(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
-    """The screen, of at most `width` characters a line."""
+    """Return the screen, of at most `width` characters a line."""
     lines = [
         f"{'PROCESS':<22} {'STATE':<9} {'CONTAINERS':>10} {'WRITTEN/s':>10} {'EVENTS/s':>10} {'READ/s':>10} "
         f"{'CONN':>5} {'DELAY':>7}  DIRTY BYTES"
@@ -142,7 +142,7 @@ def _line_of(row: Mapping[str, Any]) -> str:
 
 
 def size(count: float | None) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     if count is None:
         return "-"
     for unit in ("B", "kB", "MB", "GB"):

@@ -109,7 +109,7 @@ def repair(data: Path, *, yes: bool) -> None:
 
 
 def _repair(directory: Directory, *, yes: bool) -> bool:
-    """Whether something is left."""
+    """Return whether something is left."""
     from sarit.env.real import real_env
     from sarit.ops.verify.repair import apply, plan_repair
 

@@ -126,7 +126,7 @@ def write(
 
 
 def _as_json(shape: str | None, output: str, key: str | None, separator: str | None, optional: bool) -> bool:
-    """Whether lines are JSON documents.  Raises UsageError for options that contradict each other."""
+    """Return whether lines are JSON documents.  Raises UsageError for options that contradict each other."""
     if key is not None and separator is not None:
         raise click.UsageError("--key or --key-separator, not both")
     as_json = (shape or ("json" if output == "json" else "lines")) == "json"
@@ -179,7 +179,7 @@ def _copy(
 def _event(
     line: bytes, key: str | None, separator: bytes | None, number: int, parts: EnvelopeParts | None, optional: bool
 ) -> Row:
-    """The event of a line.  Raises Invalid."""
+    """Return the event of a line.  Raises Invalid."""
     if separator is not None:
         head, found, tail = line.partition(separator)
         if not found and not optional:
@@ -201,7 +201,7 @@ def _key(text: bytes, number: int) -> str:
 
 
 def _document(line: bytes, key: str | None, number: int, parts: EnvelopeParts | None, *, drop_unknown: bool) -> Row:
-    """The event of a JSON document.  Raises Invalid."""
+    """Return the event of a JSON document.  Raises Invalid."""
     try:
         return from_json(line, drop_unknown=drop_unknown, key=key).row(parts)
     except Invalid as error:
@@ -213,7 +213,7 @@ def _bad_line(number: int, why: str) -> Invalid:
 
 
 def _progress(file: BinaryIO) -> click._termui_impl.ProgressBar[int]:
-    """A bar over the bytes of a file, shown on a terminal alone."""
+    """Return a bar over the bytes of a file, shown on a terminal alone."""
     try:
         size = os.fstat(file.fileno()).st_size
     except OSError:

@@ -168,7 +168,7 @@ class Client:
         return await self.session.with_retry(lambda: self.session.controller.create_scope(scope))
 
     def list_scopes(self) -> AsyncIterator[str]:
-        """All scopes, including those of the system, a page at a time."""
+        """Return all scopes, including those of the system, a page at a time."""
         return Items(listing.scopes(self.session))
 
     async def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
@@ -176,7 +176,8 @@ class Client:
         await self.session.with_retry_of_deletion(lambda: self.session.controller.delete_scope(scope, recursive))
 
     def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> AsyncIterator[StreamName]:
-        """The streams of a scope, a page at a time; `tag`: only those with it; `internal`: also those of the system.
+        """Return the streams of a scope, a page at a time; `tag`: only those with it; `internal`: also those of the
+        system.
 
         What is created or deleted meanwhile may be listed or not.  Raises NotFound."""
 
@@ -277,7 +278,7 @@ class Client:
     def writer(
         self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES
     ) -> EventWriter:
-        """A writer of events; it connects with the first event.  `name`: under which it notes times."""
+        """Return a writer of events; it connects with the first event.  `name`: under which it notes times."""
         return EventWriter(self.session, stream_name(stream), buffer_bytes, name=name)
 
     def transactional_writer(
@@ -289,7 +290,7 @@ class Client:
         keep_alive: bool = True,
         buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
     ) -> TransactionalWriter:
-        """A writer of transactions.  Raises Invalid (its name).
+        """Return a writer of transactions.  Raises Invalid (its name).
 
         `lease_seconds` (10 to 600): how long a transaction outlives its writer.  `keep_alive` False: the lease is not
         renewed, so each transaction ends after that time."""
@@ -303,17 +304,17 @@ class Client:
         )
 
     def stream(self, stream: str | StreamName) -> Stream:
-        """One stream by name: epochs, scaling, batch reads, cuts by distance, event time.  Raises Invalid."""
+        """Return one stream by name: epochs, scaling, batch reads, cuts by distance, event time.  Raises Invalid."""
         return Stream(self.session, stream_name(stream))
 
     def table(self, table: str | StreamName) -> Table:
-        """One key-value table by name; `client.tables` creates and lists tables.  Raises Invalid (its name)."""
+        """Return one key-value table by name; `client.tables` creates and lists tables.  Raises Invalid (its name)."""
         return Table(self.session, table_name(table))
 
     def reader(
         self, stream: str | StreamName, start: Cut = "head", end: Cut = None, *, skip_truncated: bool = False
     ) -> EventReader:
-        """A reader of all events between two cuts.
+        """Return a reader of all events between two cuts.
 
         `start` and `end`: "head", "tail" (as of the first read), a StreamCut or its text; `end` None: follow the
         tail until the stream is sealed.  `skip_truncated`: skip truncated data instead of raising Truncated.
@@ -331,19 +332,19 @@ class Client:
         return await segments.resolve_cut(self.session, stream_name(stream), which)
 
     async def stream_cut_head(self, stream: str | StreamName) -> StreamCut:
-        """The cut before the oldest event.  Raises NotFound."""
+        """Return the cut before the oldest event.  Raises NotFound."""
         return await segments.head_cut(self.session, stream_name(stream))
 
     async def stream_cut_tail(self, stream: str | StreamName) -> StreamCut:
-        """The cut after the newest event, as of now.  Raises NotFound."""
+        """Return the cut after the newest event, as of now.  Raises NotFound."""
         return await segments.tail_cut(self.session, stream_name(stream))
 
     def byte_writer(self, stream: str | StreamName) -> ByteWriter:
-        """A writer of plain bytes to a stream of one segment."""
+        """Return a writer of plain bytes to a stream of one segment."""
         return ByteWriter(self.session, stream_name(stream))
 
     def byte_reader(self, stream: str | StreamName, offset: int = 0, *, skip_truncated: bool = False) -> ByteReader:
-        """A reader of plain bytes from a stream of one segment; `skip_truncated`: skip truncated bytes."""
+        """Return a reader of plain bytes from a stream of one segment; `skip_truncated`: skip truncated bytes."""
         return ByteReader(self.session, stream_name(stream), offset, skip_truncated=skip_truncated)
 
     # -- segments -------------------------------------------------------------------------------
@@ -355,12 +356,12 @@ class Client:
         return await segments.segment_infos(self.session, stream_name(stream), wanted)
 
     async def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
-        """The successors of a segment, each with all its predecessors.  Raises NotFound."""
+        """Return the successors of a segment, each with all its predecessors.  Raises NotFound."""
         name = stream_name(stream)
         return await self.session.with_retry(lambda: self.session.controller.successors(name, segment))
 
     def segment_batches(
         self, stream: str | StreamName, segment: SegmentId, start: int = 0, end: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
-        """The events of one segment between two byte offsets as record batches (event, segment, offset)."""
+        """Return the events of one segment between two byte offsets as record batches (event, segment, offset)."""
         return Resumed(segment_batches(self.session, stream_name(stream), segment, start, end))

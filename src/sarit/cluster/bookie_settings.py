@@ -42,7 +42,7 @@ async def ask_settings(zookeeper: ZooKeeper, root: str, bookies: Sequence[str], 
 
 
 def bookies_with(bookies: Sequence[BookieSettings], key: str, value: str) -> list[str]:
-    """The bookies whose configuration sets a key to a value."""
+    """Return the bookies whose configuration sets a key to a value."""
     return [name for name, values in bookies if str((values or {}).get(key)).lower() == value]
 
 

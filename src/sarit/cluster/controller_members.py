@@ -43,7 +43,7 @@ class ControllerMembers:
         return f"<ControllerMembers {self._known}, this one at {self._address}>"
 
     def addresses(self) -> tuple[Address, ...]:
-        """All controllers as known now, without I/O; empty before the first answer of the service."""
+        """Return all controllers as known now, without I/O; empty before the first answer of the service."""
         return self._known
 
     def start(self, address: Address) -> None:
@@ -84,7 +84,7 @@ class ControllerMembers:
 
 
 def encode(address: Address) -> bytes:
-    """The value of a member."""
+    """Return the value of a member."""
     return json.dumps({"host": address[0], "port": address[1]}).encode()
 
 

@@ -84,7 +84,7 @@ async def _refuse_others(registers: Registers, env: Env, asked: ClusterMeta, sto
 
 
 async def _may_be_marked(storage: ChunkStorage, meta: ClusterMeta) -> bool:
-    """Whether long-term storage has the id of this cluster, as far as can be known."""
+    """Return whether long-term storage has the id of this cluster, as far as can be known."""
     try:
         return await storage_owner(storage) == meta.cluster
     except NotFound:
@@ -127,7 +127,7 @@ def _with_id(asked: ClusterMeta, cluster: str, secret: str) -> ClusterMeta:
 
 
 async def read_meta(registers: Registers, cluster: object) -> ClusterMeta:
-    """What the cluster was made with.
+    """Read what the cluster was made with.
 
     Raises Invalid: there is none, or it is not complete, or it is being restored; Unavailable."""
     return (await read_meta_and_version(registers, cluster))[0]
@@ -136,7 +136,8 @@ async def read_meta(registers: Registers, cluster: object) -> ClusterMeta:
 async def read_meta_and_version(
     registers: Registers, cluster: object, *, restoring: str = ""
 ) -> tuple[ClusterMeta, int]:
-    """As `read_meta`; and the version of the register.  `restoring`: what is accepted as being restored to it."""
+    """Read what the cluster was made with, and the version of the register.  `restoring`: what is accepted as being
+    restored to it."""
     found = await registers.get(META)
     if found is None:
         raise Invalid(f"there is no cluster {cluster}: make it with `sarit cluster init --cluster {cluster}`")

@@ -49,19 +49,19 @@ if TYPE_CHECKING:
     from sarit.log.port import ClaimedLog, ConfirmableLogs
 
     class Hosting(Protocol):
-        """What a member needs of the segment store."""
+        """The calls that a member needs of the segment store."""
 
         def own(self, number: int, map_version: int) -> None:
-            """See `SegmentStore`."""
+            """Open a container, or keep it open."""
 
         def release(self, number: int, *, graceful: bool) -> None:
-            """See `SegmentStore`."""
+            """Flush a container and close it."""
 
         def lost(self) -> None:
-            """See `SegmentStore`."""
+            """Close all containers at once, without a flush."""
 
         def count_opening(self, moving: frozenset[int]) -> int:
-            """See `SegmentStore`."""
+            """Count the containers that are opening."""
 
 
 _log = logging.getLogger("sarit.node")
@@ -73,7 +73,7 @@ _LEASE_PROBES = {
 
 
 class Member:
-    """See the head of the module.  It is the store's `Placement`.
+    """A store that follows the container map; the store's `Placement`.
 
     `lease_seconds`: that of the coordination service.
     The store's `on_fenced` and `on_released` are to call `fenced` and `released`."""
@@ -164,12 +164,13 @@ class Member:
     # -- the store's placement ------------------------------------------------------------------
 
     def is_mine(self, number: int) -> bool:
-        """See `Placement`; also of a container that moves here, or away and is not released yet."""
+        """Return whether the map gives a container to this store; also of a container that moves here, or away and is
+        not released yet."""
         record = self.watch.map
         return record is not None and self.name in (record.owners[number], record.moving.get(number))
 
     def valid(self) -> bool:
-        """See `Placement`: no other store can have been given what this one has.
+        """Return whether no other store can have been given what this one has.
 
         It is connected, its lease runs, and it has read the map within a lease: one that is revoked is given to another
         store later.  Both were renewed after the last pause of the machine that its monotonic clock has not seen."""
@@ -368,5 +369,5 @@ class ConfirmedLogs:
         self._member = member
 
     async def claim(self, container: int) -> ClaimedLog:
-        """See `LogProvider`.  Raises Fenced when the map names another store."""
+        """Claim the log of a container.  Raises Fenced when the map names another store."""
         return await self._logs.claim(container, partial(self._member.confirm, container))

@@ -51,7 +51,7 @@ class Counts:
     index_gets: int = 0
 
     def since(self, before: Counts) -> Counts:
-        """What came after `before`."""
+        """Return the requests counted after `before`."""
         return Counts(*map(sub, astuple(self), astuple(before)))
 
     def plus(self, other: Counts) -> Counts:
@@ -68,12 +68,12 @@ class RequestReport:
     counts: Counts
 
     def encode(self) -> bytes:
-        """The value of the register: JSON."""
+        """Return the value of the register: JSON."""
         fields = {"version": _FORMAT, "at_ms": self.at_ms, "seconds": self.seconds}
         return json.dumps({**fields, **asdict(self.counts)}).encode()
 
     def dollars_a_day(self) -> float:
-        """What as many requests cost in a day, at the prices of S3 Standard."""
+        """Return what as many requests cost in a day, at the prices of S3 Standard."""
         counts = self.counts
         puts, gets = counts.chunk_puts + counts.index_puts, counts.chunk_gets + counts.index_gets
         dollars = puts * S3_PUT_DOLLARS + gets * S3_GET_DOLLARS
@@ -81,7 +81,7 @@ class RequestReport:
 
 
 def decode_report(data: bytes) -> RequestReport:
-    """The inverse of `encode`.  Raises Invalid: a newer version, or no report."""
+    """Return the inverse of `encode`.  Raises Invalid: a newer version, or no report."""
     try:
         fields = dict(json.loads(data))
         if fields.pop("version") != _FORMAT:
@@ -93,12 +93,12 @@ def decode_report(data: bytes) -> RequestReport:
 
 
 def on_object_store(meta: ClusterMeta) -> bool:
-    """Whether chunks or index of a cluster are on an object store."""
+    """Return whether chunks or index of a cluster are on an object store."""
     return "s3" in (urlsplit(meta.storage).scheme, urlsplit(meta.index).scheme)
 
 
 def counting(meta: ClusterMeta, storage: StorageStatistics, index: IndexStatistics) -> Callable[[], Counts]:
-    """What counts the requests of a store to object storage.  A directory or HDFS takes none."""
+    """Return what counts the requests of a store to object storage.  A directory or HDFS takes none."""
     chunks_on_s3 = urlsplit(meta.storage).scheme == "s3"
 
     def count() -> Counts:
@@ -158,7 +158,7 @@ async def write_register(registers: Registers, name: str, value: bytes) -> None:
 
 
 async def read_report(registers: Registers, store: str, now_ms: int) -> RequestReport | None:
-    """The report of a store; None: it has written none for a while.  Raises Unavailable."""
+    """Return the report of a store; None: it has written none for a while.  Raises Unavailable."""
     found = await registers.get(f"{REQUESTS}/{store}")
     if found is None:
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def log_size(env: Env, meta: ClusterMeta) -> int:
-    """The size of a log file, if logs are files.  Blocks.  Raises OSError."""
+    """Return the size of a log file, if logs are files.  Blocks.  Raises OSError."""
     directory = meta.log_directory
     if directory is None:
         return SHARED_LOG_FILE_BYTES
@@ -36,7 +36,7 @@ def log_size(env: Env, meta: ClusterMeta) -> int:
 async def open_cluster_logs(
     closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_bytes: int, statistics: LogStatistics | None = None
 ) -> ConfirmableLogs:
-    """The durable logs, until `closing` ends.
+    """Return the durable logs, until `closing` ends.
 
     Raises Invalid, Unavailable: there is no BookKeeper, or it has too few bookies."""
     if meta.log_directory is not None:
@@ -46,7 +46,8 @@ async def open_cluster_logs(
 
 
 def default_index(log: str, storage: str) -> str:
-    """Where the index is, if nobody says: beside a directory of logs, or in long-term storage.  Raises Invalid."""
+    """Return where the index is, if nobody says: beside a directory of logs, or in long-term storage.  Raises
+    Invalid."""
     if urlsplit(log).scheme == "file":
         return f"file://{posixpath.join(posixpath.dirname(directory_of(log, '--log')), 'index')}"
     if urlsplit(storage).scheme == "s3":
@@ -59,7 +60,7 @@ def default_index(log: str, storage: str) -> str:
 def open_indexes(
     meta: ClusterMeta, env: Env, cache_bytes: int, statistics: IndexStatistics | None = None
 ) -> IndexProvider:
-    """The indexes.  Blocks.  Raises Invalid (the extra is not installed), OSError."""
+    """Return the indexes.  Blocks.  Raises Invalid (the extra is not installed), OSError."""
     directory = meta.index_directory
     if directory is None:
         return open_shared_indexes(meta.index, cache_bytes * meta.containers, statistics=statistics)

@@ -51,7 +51,7 @@ class ProcessConfig:
         return self.advertised.host if self.advertised is not None else None
 
     def check(self) -> ProcessConfig:
-        """Itself.  Raises Invalid: options contradict each other."""
+        """Check the configuration, and return it.  Raises Invalid: options contradict each other."""
         if self.http_port and self.http_port == self.port:
             raise Invalid(f"--http-port and --port are both {self.port}: choose another --http-port, or off")
         self.times.check()
@@ -59,7 +59,7 @@ class ProcessConfig:
         return self
 
     def node(self, meta: ClusterMeta, machine_bytes: int, descriptors: int) -> NodeConfig:
-        """The configuration of a node that could serve all containers.  Raises Invalid."""
+        """Return the configuration of a node that could serve all containers.  Raises Invalid."""
         config = NodeConfig(
             meta.log_directory or "/",
             self.host,

@@ -71,7 +71,7 @@ async def raise_release(registers: Registers, own: str) -> None:
 
 
 def clocks_apart_ms(before_ms: int, server_ms: int, after_ms: int) -> int:
-    """How far our clock is ahead of a server's, read between two readings of ours; negative: behind."""
+    """Return how far our clock is ahead of a server's, read between two readings of ours; negative: behind."""
     return before_ms - server_ms if server_ms < before_ms else min(0, after_ms - server_ms)
 
 

@@ -45,7 +45,7 @@ class ClusterAddress:
 
 
 def parse_cluster(url: str) -> ClusterAddress:
-    """The address that a URL names.  Raises Invalid with an example."""
+    """Return the address that a URL names.  Raises Invalid with an example."""
     scheme, found, rest = url.strip().partition("://")
     hosts, _, name = rest.partition("/")
     if not found or scheme != "zookeeper":
@@ -81,14 +81,14 @@ class ClusterMeta:
     restoring: str = ""
 
     def encode(self) -> bytes:
-        """The value of the register: JSON."""
+        """Return the value of the register: JSON."""
         fields = asdict(self)
         if not self.restoring:  # earlier releases do not know it
             del fields["restoring"]
         return json.dumps({"version": META_VERSION, **fields}, indent=1).encode()
 
     def finished(self) -> ClusterMeta:
-        """With everything marked."""
+        """Return the settings with everything marked as finished."""
         return replace(self, complete=True)
 
     @property
@@ -107,7 +107,7 @@ class ClusterMeta:
         return _is_file(self.log) or _is_file(self.index)
 
     def checked(self) -> ClusterMeta:
-        """Itself.  Raises Invalid when a setting cannot be."""
+        """Check the settings, and return them.  Raises Invalid when a setting cannot be."""
         if not 1 <= self.containers <= MAX_CONTAINERS:
             raise Invalid(f"a cluster has 1 to {MAX_CONTAINERS} containers, not {self.containers} (--containers)")
         if not MIN_STORE_LEASE_SECONDS <= self.lease_seconds <= MAX_STORE_LEASE_SECONDS:
@@ -129,7 +129,7 @@ class ClusterMeta:
 
 
 def decode_meta(data: bytes) -> ClusterMeta:
-    """The inverse of `encode`.  Raises Invalid: a newer version, or not a description."""
+    """Return the inverse of `encode`.  Raises Invalid: a newer version, or not a description."""
     try:
         fields = dict(json.loads(data))
         version = fields.pop("version")
@@ -167,7 +167,7 @@ def _is_file(url: str) -> bool:
 
 
 def directory_of(url: str, option: str) -> str:
-    """The directory that a file URL names.  Raises Invalid."""
+    """Return the directory that a file URL names.  Raises Invalid."""
     parts = urlsplit(url)
     directory = unquote(parts.path).rstrip("/")
     others = ", or bookkeeper://zk1:2181,zk2:2181/ledgers" if option == "--log" else ", or s3://bucket/prefix"

@@ -51,7 +51,7 @@ class ClusterStatus:
         return judge(self.map, self.received, controllers=len(self.controllers))
 
     def containers_of(self, store: str) -> list[int]:
-        """What a store has open, also what moves away from it."""
+        """Return the containers that a store has open, also those that move away from it."""
         found = self.map
         return [] if found is None else [n for n in range(len(found.owners)) if found.serving(n) == store]
 

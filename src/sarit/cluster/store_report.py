@@ -128,7 +128,7 @@ def containers_by_state(
 
 
 class StoreReporter:
-    """What makes and writes the reports of one store."""
+    """The maker and writer of the reports of one store."""
 
     def __init__(self, registers: Registers, member: Member, store: SegmentStore, admin: Admin) -> None:
         self._registers = registers

@@ -75,7 +75,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a call needs: `permission(request)` on one of `resources(request)`.
+    """The permission that a call needs: `permission(request)` on one of `resources(request)`.
 
     `claims`: what a token in the reply is about, if it has one (`token_resources`).  `listed`: what the reply lists;
     who may change the resource sees all of it if `owner_sees_all`.  `streams`: the streams in the request that its
@@ -309,7 +309,7 @@ NEEDS: Final[Mapping[str, Need]] = {
 
 
 def _plain(user: str) -> str:
-    """A user as a token names it: its middle part must be standard base64, too, which these would not be."""
+    """Return a user as a token names it: its middle part must be standard base64, too, which these would not be."""
     return re.sub("[>?~\x7f]", "_", user)
 
 
@@ -332,7 +332,7 @@ class Access:
         return f"<Access, {self.rules!r}>"
 
     async def close(self) -> None:
-        """End its thread."""
+        """End the thread of log-ins."""
         await self._logins.close()
 
     def use(self, rules: Rules) -> None:
@@ -340,7 +340,7 @@ class Access:
         self.rules = rules
 
     async def caller(self, call: str, authorization: str | None, peer: str) -> Caller | None:
-        """Who makes a call; None where anybody may.  Raises Unauthenticated, Unavailable."""
+        """Return who makes a call; None where anybody may.  Raises Unauthenticated, Unavailable."""
         if NEEDS[call].anonymous:
             return None
         try:
@@ -352,7 +352,8 @@ class Access:
     async def carry_out(
         self, call: str, method: Callable[[Any], Awaitable[Any]], request: Any, caller: Caller | None, peer: str
     ) -> Any:
-        """The reply of `method` to what the caller may see.  Raises Forbidden, Invalid, and what the method does."""
+        """Return the reply of `method` to what the caller may see.  Raises Forbidden, Invalid, and what the method
+        does."""
         need = NEEDS[call]
         if caller is None:
             return await method(request)
@@ -368,7 +369,7 @@ class Access:
         return reply
 
     def _authorize(self, call: str, need: Need, request: Any, caller: Caller, peer: str) -> Permission:
-        """The permission that the caller has."""
+        """Return the permission that the caller has."""
         resources = need.resources(request)
         wanted = need.permission(request)
         had = max((self.rules.of(caller, resource) for resource in resources), default=Permission.NONE)
@@ -405,7 +406,7 @@ class Access:
     async def _listed(
         self, listed: Listed, method: Callable[[Any], Awaitable[Any]], request: Any, caller: Caller
     ) -> Any:
-        """The first page with something that the caller may read: clients stop at an empty one.
+        """Return the first page with something that the caller may read: clients stop at an empty one.
 
         Its continuation token is the name of the last thing that is shown, or the one that came: the last thing of a
         page may be hidden, and then its name is, too."""
@@ -425,7 +426,7 @@ class Access:
 
 
 def _refused_to_all(need: Need, request: Any, resources: Sequence[str], streams: Sequence[tuple[str, str]]) -> str:
-    """Why a request is refused, whoever makes it; empty: it depends on who."""
+    """Return why a request is refused, whoever makes it; empty: it depends on who."""
     if not need.system and (
         any(each == _SYSTEM or each.startswith(f"{_SYSTEM}/") for each in resources)
         or any(scope == SYSTEM_SCOPE for scope, _ in streams)

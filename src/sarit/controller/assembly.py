@@ -101,7 +101,7 @@ class Controller:
 
     @property
     def statistics(self) -> ControllerStatistics:
-        """What it has counted."""
+        """The counters of the controller."""
         return self.streams.statistics
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ class Controller:
         await self.transactions.stop()
 
     def services(self, on_known: Callable[[Any], None]) -> list[Any]:
-        """The services for a grpclib server; `on_known`: as of `RequestLimiter`."""
+        """Return the services for a grpclib server; `on_known`: as of `RequestLimiter`."""
         groups = GroupCalls(self.groups)
         families = (
             ScopeCalls(self.catalog, self.scopes, self.assignment.members),

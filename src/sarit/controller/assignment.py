@@ -20,12 +20,12 @@ BUCKETS: Final = 32
 
 
 def bucket_of(name: str) -> int:
-    """The bucket of a stream (as `scope/stream`) or of a scope."""
+    """Return the bucket of a stream (as `scope/stream`) or of a scope."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") % BUCKETS
 
 
 def owner_of(bucket: int, members: Sequence[Address]) -> Address:
-    """The member that a bucket belongs to; there is at least one."""
+    """Return the member that a bucket belongs to; there is at least one."""
     return max(members, key=lambda member: (_weight(bucket, member), member))
 
 
@@ -47,12 +47,12 @@ class Assignment:
         return f"<Assignment of {self._me()} among {self.members()}>"
 
     def members(self) -> tuple[Address, ...]:
-        """The controllers, in order; at least this one."""
+        """Return the controllers, in order; at least this one."""
         known = tuple(sorted(self._members())) if self._members is not None else ()
         return known or (self._me(),)
 
     def is_mine(self, name: str) -> bool:
-        """Whether the background work of a stream or a scope is this controller's."""
+        """Return whether the background work of a stream or a scope is this controller's."""
         if self._members is None:
             return True
         state = self._me(), self.members()

@@ -51,7 +51,7 @@ class StreamsSeen:
         return f"<StreamsSeen {len(self._decoded)}>"
 
     def decode(self, name: StreamName, value: TableValue) -> Found:
-        """A stream's record from its value."""
+        """Return a stream's record from its value."""
         key = (name.scope, name.stream.encode())
         known = self._decoded.get(key)
         # Versions start again with each incarnation of a scope, so the version alone does not identify the value.
@@ -65,7 +65,7 @@ class StreamsSeen:
         return Found(record, value.version)
 
     def last(self, name: StreamName) -> StreamRecord | None:
-        """A stream's record as it was read last, perhaps long ago; None when none is known.
+        """Return a stream's record as it was read last, perhaps long ago; None when none is known.
 
         Another controller may have changed it since: who decides by it must read the stream afterwards."""
         known = self._decoded.get((name.scope, name.stream.encode()))
@@ -113,18 +113,19 @@ class Catalog:
     # -- scopes -----------------------------------------------------------------------------------
 
     async def scope(self, scope: str) -> tuple[ScopeRecord, int] | None:
-        """A scope's record and version, None when it does not exist."""
+        """Return a scope's record and version, None when it does not exist."""
         if not is_internal_name(scope):
             return None
         (value,) = await self.tables.get(keys.SCOPES_TABLE, [scope.encode()])
         return None if value is None else (codec.decode_scope(value.value), value.version)
 
     async def scope_exists(self, scope: str) -> bool:
-        """Whether a scope exists."""
+        """Return whether a scope exists."""
         return await self.scope(scope) is not None
 
     async def list_scopes(self, token: str) -> list[str]:
-        """A page of scopes after `token`: those of users by name, then internal ones (official clients expect so)."""
+        """Return a page of scopes after `token`: those of users by name, then internal ones (official clients expect
+        so)."""
         names: list[str] = []
         for start, end in keys.scope_ranges(token):
             rows = await self._scan_all(keys.SCOPES_TABLE, start, end, PAGE - len(names))
@@ -148,7 +149,7 @@ class Catalog:
             raise NotFound(f"scope {scope} is being deleted") from None
 
     async def _scope_table(self, scope: str) -> str:
-        """The name of a scope's table, as known or as read.  Raises NotFound."""
+        """Return the name of a scope's table, as known or as read.  Raises NotFound."""
         table = self._scopes.get(scope)
         if table is not None:
             return table
@@ -202,7 +203,7 @@ class Catalog:
     async def scan_once(
         self, scope: str, prefix: bytes, after: bytes = b"", limit: int = PAGE
     ) -> list[tuple[bytes, TableValue]]:
-        """As `scan`, but one read of the table, hence a consistent snapshot; empty only at the end."""
+        """Scan as `scan` does, but with one read of the table, hence a consistent snapshot; empty only at the end."""
         start, end = max(prefix, after + b"\0") if after else prefix, keys.after_prefix(prefix)
         return await self.in_scope(scope, lambda table: self.tables.scan(table, start, end, limit))
 
@@ -232,7 +233,7 @@ class Catalog:
     # -- streams ----------------------------------------------------------------------------------
 
     async def find(self, name: StreamName) -> Found | None:
-        """A stream's record, whatever its state; None when it or its scope is missing."""
+        """Return a stream's record, whatever its state; None when it or its scope is missing."""
         key = keys.stream_key(name.stream)
         try:
             (value,) = await self.get(name.scope, [key])
@@ -244,14 +245,14 @@ class Catalog:
         return self.seen.decode(name, value)
 
     async def require(self, name: StreamName) -> Found:
-        """A stream that exists for its users.  Raises NotFound."""
+        """Return a stream that exists for its users.  Raises NotFound."""
         found = await self.find(name)
         if found is None or found.record.state is State.DELETING:
             raise NotFound(f"stream {name} does not exist")
         return found
 
     async def epochs(self, name: StreamName, record: StreamRecord, first: int) -> tuple[Epoch, ...]:
-        """All epochs from `first` on; from the first there is, if that is later."""
+        """Return all epochs from `first` on; from the first there is, if that is later."""
         if first >= record.epochs[0].number:
             return record.epochs[first - record.epochs[0].number :]
         chunks: tuple[Epoch, ...] = ()
@@ -265,7 +266,7 @@ class Catalog:
         return chunks + record.epochs
 
     async def epochs_of(self, name: StreamName, record: StreamRecord, segments: Sequence[int]) -> tuple[Epoch, ...]:
-        """All epochs from the one that created the first of `segments` on.  Raises Invalid for a negative id."""
+        """Return all epochs from the one that created the first of `segments` on.  Raises Invalid for a negative id."""
         return await self.epochs(name, record, min(map(creation_epoch, segments), default=0))
 
     # -- pending-work index ------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ class Catalog:
             await self.tables.update(keys.WORK_TABLE, [TableUpdate(entry, None, version)])
 
     async def pending_work(self, start: bytes = b"", end: bytes | None = None) -> list[tuple[bytes, int]]:
-        """The entries from `start` to `end`, each with its version."""
+        """Return the entries from `start` to `end`, each with its version."""
         out: list[tuple[bytes, int]] = []
         while rows := await self.tables.scan(keys.WORK_TABLE, start, end, PAGE):
             out += ((key, value.version) for key, value in rows)
@@ -313,7 +314,7 @@ class Catalog:
             )
 
     async def maintained_streams(self, kind: bytes) -> list[tuple[StreamName, int]]:
-        """The entries of one kind, each with its version."""
+        """Return the entries of one kind, each with its version."""
         out: list[tuple[StreamName, int]] = []
         start, end = kind, keys.after_prefix(kind)
         while rows := await self.tables.scan(keys.MAINTENANCE_TABLE, start, end, PAGE):
@@ -328,7 +329,7 @@ class Catalog:
         return out
 
     async def stream_records(self, name: StreamName, kind: bytes) -> list[tuple[bytes, TableValue]]:
-        """All records of one kind that belong to a stream, ordered by key.  Raises NotFound (scope)."""
+        """Return all records of one kind that belong to a stream, ordered by key.  Raises NotFound (scope)."""
         prefix, after, out = keys.of_stream(name.stream, kind), b"", list[tuple[bytes, TableValue]]()
         while rows := await self.scan(name.scope, prefix, after):
             after = rows[-1][0]

@@ -42,7 +42,7 @@ class Groups:
         self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
     async def create(self, scope: str, group: str, wanted: GroupRecord, maker: str = "") -> GroupRecord:
-        """The configuration in force: the existing one, when the group exists; `maker`: who creates it.
+        """Return the configuration in force: the existing one, when the group exists; `maker`: who creates it.
 
         A group without an id (0-0) gets a random one.  Raises Invalid (its name, or a stream's), NotFound (scope)."""
         if not is_user_name(group):
@@ -73,7 +73,7 @@ class Groups:
         return found[0]
 
     async def maker(self, scope: str, group: str) -> str:
-        """The user who created a group; empty where that is not known.  Raises NotFound."""
+        """Return the user who created a group; empty where that is not known.  Raises NotFound."""
         found, made = await self._catalog.get(scope, [keys.group_key(group), keys.maker_key(group)])
         if found is None:
             raise NotFound(f"reader group {scope}/{group} does not exist")
@@ -82,7 +82,7 @@ class Groups:
         return record.user if record is not None and same else ""
 
     async def update(self, scope: str, group: str, wanted: GroupRecord) -> int:
-        """The new generation.  Raises NotFound, Conflict (generation or id), Invalid (the name of a stream)."""
+        """Return the new generation.  Raises NotFound, Conflict (generation or id), Invalid (the name of a stream)."""
         groups.check_names(wanted)
         entry = keys.pending_group_key(scope, group)
         async with self._locks.hold((scope, group)):
@@ -128,7 +128,7 @@ class Groups:
     # -- subscribers ------------------------------------------------------------------------------
 
     async def subscribers(self, name: StreamName) -> list[str]:
-        """Who subscribed to a stream.  Raises NotFound."""
+        """Return who subscribed to a stream.  Raises NotFound."""
         await self._catalog.require(name)
         prefix, after, out = keys.of_stream(name.stream, keys.SUBSCRIBERS), b"", list[str]()
         while rows := await self._catalog.scan(name.scope, prefix, after):

@@ -66,7 +66,7 @@ class KeyValueTables:
         raise _contended(scope, table)
 
     async def find(self, scope: str, table: str) -> TableRecord:
-        """A table whose partitions exist.  Raises NotFound."""
+        """Return a table whose partitions exist.  Raises NotFound."""
         found = await self._read(scope, table)
         if found is not None and found[0].state is State.CREATING:
             async with self._locks.hold((scope, table)):
@@ -142,7 +142,7 @@ class KeyValueTables:
 
 
 def partitions(record: TableRecord) -> tuple[SegmentRange, ...]:
-    """The partitions of a table, by the range of the key space they serve."""
+    """Return the partitions of a table, by the range of the key space they serve."""
     return first_epoch(record.partitions, record.first_number, record.created_ms).segments
 
 

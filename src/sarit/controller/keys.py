@@ -81,17 +81,17 @@ _INTERNAL: Final = b"_"
 
 
 def scope_table(scope: str, incarnation: bytes) -> str:
-    """The table of a scope."""
+    """Return the table of a scope."""
     return f"{SYSTEM_SCOPE}/_tables/{scope}/{incarnation.hex()}"
 
 
 def incarnation_of(table: str) -> bytes:
-    """The incarnation that the name of a scope's table ends with."""
+    """Return the incarnation that the name of a scope's table ends with."""
     return bytes.fromhex(table.rpartition("/")[2])
 
 
 def scope_ranges(token: str) -> list[tuple[bytes, bytes | None]]:
-    """The ranges of scopes to list after the name `token`: names without a leading underscore come first."""
+    """Return the ranges of scopes to list after the name `token`: names without a leading underscore come first."""
     # An underscore lies in the middle of the byte order: behind digits and capitals, before small letters.
     internal, after_internal = _INTERNAL, after_prefix(_INTERNAL)
     start = token.encode() + b"\0" if token else b""
@@ -102,22 +102,22 @@ def scope_ranges(token: str) -> list[tuple[bytes, bytes | None]]:
 
 
 def stream_key(stream: str) -> bytes:
-    """A stream's record."""
+    """Return a stream's record."""
     return STREAMS + stream.encode()
 
 
 def number_key(stream: str) -> bytes:
-    """The next segment number after a deleted stream."""
+    """Return the next segment number after a deleted stream."""
     return NUMBERS + stream.encode()
 
 
 def creation_key(stream: str) -> bytes:
-    """The creation id of a stream, or of a table by the name of its segments."""
+    """Return the creation id of a stream, or of a table by the name of its segments."""
     return of_stream(stream, b"i")
 
 
 def properties_key(stream: str) -> bytes:
-    """The properties of a stream."""
+    """Return the properties of a stream."""
     return of_stream(stream, b"p")
 
 
@@ -135,72 +135,72 @@ def tag_prefix(tag: str) -> bytes:
 
 
 def tag_key(tag: str, stream: str) -> bytes:
-    """The entry of one stream with a tag.  Raises Invalid."""
+    """Return the entry of one stream with a tag.  Raises Invalid."""
     return tag_prefix(tag) + stream.encode()
 
 
 def subscriber_key(stream: str, subscriber: str) -> bytes:
-    """A subscriber, `scope/reader group`, of a stream."""
+    """Return a subscriber, `scope/reader group`, of a stream."""
     return of_stream(stream, SUBSCRIBERS) + subscriber.encode()
 
 
 def writer_key(stream: str, writer: str) -> bytes:
-    """The last note of a writer."""
+    """Return the last note of a writer."""
     return of_stream(stream, WRITERS) + writer.encode()
 
 
 def cut_key(stream: str, time_ms: int) -> bytes:
-    """A cut taken for retention."""
+    """Return a cut taken for retention."""
     return of_stream(stream, CUTS) + f"{time_ms:012x}".encode()
 
 
 def timeline_key(stream: str, time_ms: int) -> bytes:
-    """A cut that says when the stream reached it."""
+    """Return a cut that says when the stream reached it."""
     return of_stream(stream, TIMELINE) + f"{time_ms:012x}".encode()
 
 
 def transaction_key(stream: str, transaction: int) -> bytes:
-    """A transaction that lives."""
+    """Return the key of a transaction that is not complete."""
     return of_stream(stream, LIVE) + f"{transaction:032x}".encode()
 
 
 def completed_key(stream: str, transaction: int) -> bytes:
-    """A transaction that ended."""
+    """Return the key of a transaction that is complete."""
     return of_stream(stream, b"z/") + f"{transaction:032x}".encode()
 
 
 def completed_by_time_key(stream: str, ended_ms: int, transaction: int) -> bytes:
-    """A completed transaction in order of time."""
+    """Return a completed transaction in order of time."""
     return of_stream(stream, COMPLETED_BY_TIME) + f"{ended_ms:012x}/{transaction:032x}".encode()
 
 
 def group_key(group: str) -> bytes:
-    """A reader group's record."""
+    """Return a reader group's record."""
     return GROUPS + group.encode()
 
 
 def maker_key(group: str) -> bytes:
-    """Who created a reader group."""
+    """Return who created a reader group."""
     return MAKERS + group.encode()
 
 
 def table_key(table: str) -> bytes:
-    """A key-value table's record."""
+    """Return a key-value table's record."""
     return TABLES + table.encode()
 
 
 def of_stream(stream: str, kind: bytes = b"") -> bytes:
-    """The prefix of the records that belong to a stream: all, or one kind."""
+    """Return the prefix of the records that belong to a stream: all, or one kind."""
     return OWNED + stream.encode() + b"/" + kind
 
 
 def last_part(key: bytes) -> str:
-    """What follows the last "/"."""
+    """Return the part of a key after the last "/"."""
     return key.rpartition(b"/")[2].decode()
 
 
 def transaction_of(key: bytes) -> int:
-    """The transaction that a key ends with."""
+    """Return the transaction that a key ends with."""
     return int(key[-_TXN_DIGITS:], 16)
 
 
@@ -235,7 +235,7 @@ def maintenance_key(kind: bytes, name: StreamName) -> bytes:
 
 
 def parse_maintenance_key(key: bytes) -> StreamName:
-    """The stream of a maintenance entry.  Raises Corrupt."""
+    """Return the stream of a maintenance entry.  Raises Corrupt."""
     try:
         return StreamName.parse(key[2:].decode())
     except (UnicodeDecodeError, Invalid) as error:
@@ -243,7 +243,7 @@ def parse_maintenance_key(key: bytes) -> StreamName:
 
 
 def parse_pending_key(key: bytes) -> tuple[StreamName, int | None]:
-    """The stream (reader group, table) of a pending-work entry, and its transaction if any.  Raises Corrupt."""
+    """Return the stream (reader group, table) of a pending-work entry, and its transaction if any.  Raises Corrupt."""
     try:
         kind, scope, stream, *rest = key.decode().split("/")
         return StreamName(scope, stream), int(rest[0], 16) if kind == "x" else None
@@ -252,5 +252,5 @@ def parse_pending_key(key: bytes) -> tuple[StreamName, int | None]:
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """The least key above all that begin with `prefix`, whose last byte is not ff."""
+    """Return the least key above all that begin with `prefix`, whose last byte is not ff."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))

@@ -39,7 +39,7 @@ class Numbers:
         return f"<Numbers, {len(self._known)} scopes cached>"
 
     async def place(self, scope: str) -> ScopePlace:
-        """Where something new is made in a scope, for `Catalog.update`: a later scope may begin higher.
+        """Return where something new is made in a scope, for `Catalog.update`: a later scope may begin higher.
 
         Raises NotFound."""
         table = await self._scope_table(scope)

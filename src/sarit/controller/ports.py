@@ -66,7 +66,7 @@ class Tables(Protocol):
         """Up to `limit` entries with start <= key (< end), ascending."""
 
     async def position(self, table: str) -> int:
-        """A number that rises with every change of the table; NotFound."""
+        """Return a number that rises with every change of the table; NotFound."""
 
     async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
         """Remove the table with its entries; NotFound when it is missing, Exists when it has entries
@@ -110,7 +110,7 @@ class Segments(Protocol):
         """Record the scaling policy that the store measures the segment by; NotFound."""
 
     async def rates(self, segments: Sequence[str]) -> list[Rates]:
-        """The rates of each segment as its store measured them; zero for a missing segment."""
+        """Return the rates of each segment as its store measured them; zero for a missing segment."""
 
     async def grown(self) -> list[str]:
         """Segments that may have grown since the last call; tables and segments that are merged later left out.
@@ -118,7 +118,8 @@ class Segments(Protocol):
         A segment that has left memory since may be missing."""
 
     async def scope_bytes(self, scope: str) -> int:
-        """The bytes of all segments of a scope from their heads on: of streams, transactions and tables, whoever made
+        """Return the bytes of all segments of a scope from their heads on: of streams, transactions and tables, whoever
+        made
         them.  Those of tables may be of some seconds ago."""
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
@@ -130,7 +131,7 @@ class Segments(Protocol):
         """Append one event; Conflict when the segment does not end at `expected_offset`; NotFound, Sealed."""
 
     async def get_attribute(self, segment: str, key: bytes) -> int:
-        """The value of a 16-byte id, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+        """Return the value of a 16-byte id, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
 
     async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
         """Compare and set; False when it was not `expected`; NotFound."""

@@ -47,14 +47,15 @@ _WORK: Final = "quotas"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a scope uses; `segments`: those that accept appends."""
+    """The resources that a scope uses; `segments`: those that accept appends."""
 
     streams: int
     segments: int
 
 
 class QuotaTable:
-    """See the head of the module.  `apply` gives quotas to the stores; None: nobody follows them."""
+    """The table of quotas, and the counts that it bounds.  `apply` gives quotas to the stores; None: nobody follows
+    them."""
 
     def __init__(self, tables: Tables, catalog: Catalog, segments: Segments, env: Env, assignment: Assignment) -> None:
         self.quotas = Quotas()
@@ -213,5 +214,5 @@ class QuotaTable:
             await self.refresh()
 
     async def storage_bytes(self, scope: str) -> int:
-        """The bytes of all segments of a scope from their heads on.  Raises SaritError."""
+        """Return the bytes of all segments of a scope from their heads on.  Raises SaritError."""
         return await self._segments.scope_bytes(scope)

@@ -70,7 +70,7 @@ class RuleTable:
             self._position = position
 
     async def rules(self) -> list[Rule]:
-        """All rules, in order."""
+        """Return all rules, in order."""
         found: list[Rule] = []
         start = b""
         while rows := await self._tables.scan(RULES_TABLE, start, None, PAGE):

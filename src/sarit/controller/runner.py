@@ -124,7 +124,7 @@ async def for_each_bounded(items: Sequence[T], work: Callable[[T], Awaitable[Non
 
 
 async def gather_all(work: Sequence[Awaitable[T]]) -> list[T]:
-    """The results of all, in order.  Raises the first error after all have ended, so that none runs on."""
+    """Return the results of all, in order.  Raises the first error after all have ended, so that none runs on."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

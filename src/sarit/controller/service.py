@@ -46,7 +46,7 @@ class Service:
         }
 
     def __mapping__(self) -> dict[str, Handler]:
-        """The handlers by path: grpclib calls this."""
+        """Return the handlers by path: grpclib calls this."""
         return self._mapping
 
 

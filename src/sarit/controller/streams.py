@@ -269,7 +269,7 @@ class Streams:
     # -- queries --------------------------------------------------------------------------------
 
     async def ready(self, name: StreamName) -> StreamRecord:
-        """The record of a stream whose segments exist.  Raises NotFound."""
+        """Return the record of a stream whose segments exist.  Raises NotFound."""
         found = await self.catalog.require(name)
         # Only then may segments be missing: a later epoch becomes current after its segments were created.
         if found.record.state is State.CREATING:
@@ -303,7 +303,7 @@ class Streams:
             raise NotFound(f"stream {name} never had a segment {SegmentId.unpack(segment)}") from None
 
     async def is_cut(self, name: StreamName, cut: Mapping[int, int], after: Mapping[int, int] | None = None) -> bool:
-        """Whether segments of the stream cover its key space exactly once, nowhere before the cut `after`.
+        """Return whether segments of the stream cover its key space exactly once, nowhere before the cut `after`.
 
         Raises NotFound."""
         record = await self.ready(name)
@@ -421,7 +421,7 @@ class Streams:
 
 
 def _first_number(place: ScopePlace, number: TableValue | None) -> int:
-    """The first segment number of a new stream: above those of all earlier ones of its name."""
+    """Return the first segment number of a new stream: above those of all earlier ones of its name."""
     return max(place.first_number, 0 if number is None else codec.decode_number(number.value))
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """What a leader has seen, on its own monotonic clock.
+    """The recent changes that a leader has seen, on its own monotonic clock.
 
     `changed_at`: when a store came or went last.  `moved_at`: when each container got its owner, where it was seen."""
 
@@ -62,7 +62,7 @@ def assign(
     current: ContainerMap, members: Mapping[str, StoreAddress], recent: Recent, now: float,
     lease_seconds: float = STORE_LEASE_SECONDS,
 ) -> ContainerMap:  # fmt: skip
-    """The next map, or `current` itself when nothing needs to change.  `now`: on the clock of `recent`."""
+    """Return the next map, or `current` itself when nothing needs to change.  `now`: on the clock of `recent`."""
     plan = _Plan(current, members)
     plan.end_moves(recent, now, lease_seconds)
     plan.place_orphans()
@@ -78,7 +78,7 @@ def _starts(stores: Mapping[str, StoreAddress]) -> set[tuple[str, int]]:
 
 
 def rendezvous(container: int, store: str) -> bytes:
-    """The rank of a store for a container; the highest one wins."""
+    """Return the rank of a store for a container; the highest one wins."""
     return blake2b(f"{container}/{store}".encode(), digest_size=8).digest()
 
 
@@ -146,19 +146,19 @@ class _Plan:
         return ContainerMap(current.version + 1, self._members, tuple(self._owners), self._moving)
 
     def _under_way(self) -> int:
-        """How many containers move, or are opened by the stores that they have moved to."""
+        """Return how many containers move, or are opened by the stores that they have moved to."""
         revoked = sum(self._owners[container] is None for container in self._moving)
         return sum(map(self._under_way_to, self._members)) + revoked
 
     def _under_way_to(self, store: str) -> int:
-        """Those of one target, which counts what moves to it as soon as it knows of it."""
+        """Count the moves under way to one target, which counts what moves to it as soon as it knows of it."""
         coming = [container in self._begun for container in self._moving if self._owners[container] == store]
         return max(coming.count(False), self._opening[store]) + coming.count(True)
 
     # -- the parts of a step ------------------------------------------------------------------------
 
     def _same_start(self, store: str) -> bool:
-        """Whether a store is there, and has not started again since the current map."""
+        """Return whether a store is there, and has not started again since the current map."""
         member, known = self._members.get(store), self._current.stores.get(store)
         return member is not None and known is not None and member.incarnation == known.incarnation
 
@@ -193,7 +193,8 @@ class _Plan:
         return min(self._usable, key=rank)
 
     def _improvement(self, rested: set[int]) -> tuple[int, str] | None:
-        """A container of a full store, and the emptiest store if it is then not as full; None if there is none."""
+        """Return a container of a full store, and the emptiest store if it is then not as full; None if there is
+        none."""
         target = min(self._usable, key=lambda store: (self._load_with(store, 1), store), default=None)
         if target is None:
             return None

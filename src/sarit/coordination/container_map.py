@@ -65,25 +65,26 @@ class ContainerMap:
 
     @classmethod
     def empty(cls, containers: int) -> ContainerMap:
-        """The map before the first one: nobody owns anything."""
+        """Return the map before the first one: nobody owns anything."""
         return cls(0, {}, (None,) * containers)
 
     def serving(self, container: int) -> str | None:
-        """The store that clients should ask: one that moves is served by its old owner until that has released it."""
+        """Return the store that clients should ask: one that moves is served by its old owner until that has released
+        it."""
         owner = self.owners[container]
         return None if owner is None else self.moving.get(container, owner)
 
     def address(self, container: int) -> StoreAddress | None:
-        """The address of the store that clients should ask; None while there is none."""
+        """Return the address of the store that clients should ask; None while there is none."""
         store = self.serving(container)
         return None if store is None else self.stores.get(store)
 
     def leaves(self, container: int, store: str) -> bool:
-        """Whether the store should give the container away gracefully."""
+        """Return whether the store should give the container away gracefully."""
         return self.owners[container] is not None and self.moving.get(container) == store
 
     def named(self, container: int, store: str, incarnation: int) -> bool:
-        """Whether this start of a store may open the container now."""
+        """Return whether this start of a store may open the container now."""
         known = self.stores.get(store)
         return (
             known is not None
@@ -93,14 +94,14 @@ class ContainerMap:
         )
 
     def released(self, container: int, store: str) -> ContainerMap:
-        """The next map after a store has closed a container that moves away from it; otherwise the same map."""
+        """Return the next map after a store has closed a container that moves away from it; otherwise the same map."""
         if self.moving.get(container) != store:
             return self
         moving = {number: source for number, source in self.moving.items() if number != container}
         return replace(self, version=self.version + 1, moving=moving)
 
     def fenced(self, container: int, store: str, opened_version: int) -> ContainerMap:
-        """The next map after a store was fenced that had opened the container under the map `opened_version`.
+        """Return the next map after a store was fenced that had opened the container under the map `opened_version`.
 
         A store that is still the owner gets a new version, under which it may open the container again.  Otherwise a
         late opener under an old map would leave it to nobody."""
@@ -112,12 +113,12 @@ class ContainerMap:
 
 
 def encode_store(store: StoreAddress) -> bytes:
-    """The value of a member.  Raises Invalid when a text is too long or a number does not fit."""
+    """Return the value of a member.  Raises Invalid when a text is too long or a number does not fit."""
     return bytes([_FORMAT]) + _pack_store(store) + _COUNT.pack(min(store.opening, MAX_CONTAINERS))
 
 
 def decode_store(data: bytes) -> StoreAddress:
-    """The inverse.  Raises Invalid: a newer format, or other bytes."""
+    """Return the inverse.  Raises Invalid: a newer format, or other bytes."""
     cursor = _Cursor(data, "a store's address")
     _check_format(cursor.take(1)[0], "a store's address")
     store = replace(cursor.store(), opening=cursor.count())
@@ -126,7 +127,8 @@ def decode_store(data: bytes) -> StoreAddress:
 
 
 def encode_map(record: ContainerMap) -> bytes:
-    """The value of the register.  Raises Invalid when the map exceeds a bound, or names a store that it has not."""
+    """Return the value of the register.  Raises Invalid when the map exceeds a bound, or names a store that it has
+    not."""
     if len(record.owners) > MAX_CONTAINERS or len(record.stores) > MAX_STORES:
         raise Invalid(f"a map of {len(record.owners)} containers and {len(record.stores)} stores is too large")
     ids = sorted(record.stores)
@@ -144,7 +146,7 @@ def encode_map(record: ContainerMap) -> bytes:
 
 
 def decode_map(data: bytes) -> ContainerMap:
-    """The inverse.  Raises Invalid: a newer format, or other bytes."""
+    """Return the inverse.  Raises Invalid: a newer format, or other bytes."""
     what = "a container map"
     cursor = _Cursor(data, what)
     _check_format(data[0] if data else 0, what)

@@ -17,7 +17,7 @@ STORES: Final = "stores"
 
 
 async def read_map(registers: Registers) -> tuple[ContainerMap, int] | None:
-    """The map, and the version of its register; None before the first one.  Raises Unavailable, Invalid."""
+    """Return the map, and the version of its register; None before the first one.  Raises Unavailable, Invalid."""
     found = await registers.get(MAP)
     return None if found is None else (decode_map(found.value), found.version)
 

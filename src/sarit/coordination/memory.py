@@ -76,7 +76,7 @@ class MemoryCoordination:
         return f"<MemoryCoordination {len(self._registers)} registers, {members} members>"
 
     def client(self, name: str, clock: Clock) -> MemoryClient:
-        """What one process has of the service."""
+        """Return the connection of one process to the service."""
         return MemoryClient(self, name, clock)
 
     def expire(self, folder: str, member: str) -> None:
@@ -92,28 +92,23 @@ class MemoryCoordination:
     # -- registers: called by the clients --------------------------------------------------------
 
     def get(self, name: str) -> Versioned | None:
-        """See `Registers`."""
         return self._registers.get(name)
 
     def create(self, name: str, value: bytes) -> int:
-        """See `Registers`."""
         if name in self._registers:
             raise Exists(f"the register {name} exists")
         return self._store(name, value)
 
     def set(self, name: str, value: bytes, expected: int) -> int:
-        """See `Registers`."""
         self._require(name, expected)
         return self._store(name, value)
 
     def delete(self, name: str, expected: int) -> None:
-        """See `Registers`."""
         self._require(name, expected)
         del self._registers[name]
         self._notify(name)
 
     def children(self, name: str) -> list[str]:
-        """See `Registers`."""
         under = f"{name}/"
         return sorted({key.removeprefix(under).partition("/")[0] for key in self._registers if key.startswith(under)})
 
@@ -134,7 +129,6 @@ class MemoryCoordination:
     # -- members: called by the clients ----------------------------------------------------------
 
     def join(self, folder: str, member: str, value: bytes) -> _Session:
-        """See `Members`."""
         before = self._members.setdefault(folder, {}).get(member)
         if before is not None:
             self.end(before)
@@ -144,18 +138,16 @@ class MemoryCoordination:
         return session
 
     def members(self, folder: str) -> dict[str, bytes]:
-        """See `Members`."""
         return {member: session.value for member, session in sorted(self._members.get(folder, {}).items())}
 
     def update(self, session: _Session, value: bytes) -> None:
-        """See `Membership`."""
         if session.ended:
             raise NotFound(f"the lease of {session.member} has ended")
         session.value = value
         self._notify(session.folder)
 
     def renew(self, session: _Session) -> bool:
-        """A heartbeat; False when the lease has ended."""
+        """Send a heartbeat; False when the lease has ended."""
         if session.ended:
             return False
         if session.expiry is not None:
@@ -188,7 +180,7 @@ class MemoryCoordination:
 
 
 class MemoryWatch:
-    """See `Watch`."""
+    """A watch of a register in memory."""
 
     def __init__(self, client: str, changed: Callable[[], None]) -> None:
         self.client = client
@@ -196,7 +188,6 @@ class MemoryWatch:
         self._changed = changed
 
     def close(self) -> None:
-        """See `Watch`."""
         self.closed = True
 
     def call(self) -> None:
@@ -220,31 +211,25 @@ class MemoryClient:
         return f"<MemoryClient {self.name} of {self._service!r}>"
 
     def members(self, folder: str) -> MemoryMembers:
-        """The members of one kind."""
+        """Return the members of one kind."""
         return MemoryMembers(self, folder)
 
     async def get(self, name: str) -> Versioned | None:
-        """See `Registers`."""
         return await self.call(lambda service: service.get(name))
 
     async def create(self, name: str, value: bytes) -> int:
-        """See `Registers`."""
         return await self.call(lambda service: service.create(name, value))
 
     async def set(self, name: str, value: bytes, expected: int) -> int:
-        """See `Registers`."""
         return await self.call(lambda service: service.set(name, value, expected))
 
     async def delete(self, name: str, expected: int) -> None:
-        """See `Registers`."""
         await self.call(lambda service: service.delete(name, expected))
 
     async def children(self, name: str) -> list[str]:
-        """See `Registers`."""
         return await self.call(lambda service: service.children(name))
 
     def watch(self, name: str, changed: Callable[[], None]) -> MemoryWatch:
-        """See `Registers`."""
         watch = MemoryWatch(self.name, changed)
         self._watches = [known for known in self._watches if not known.closed]
         self._watches.append(watch)
@@ -294,29 +279,26 @@ async def _pause(seconds: float) -> None:
 
 
 class MemoryMembers:
-    """See `Members`."""
+    """The members of the service in memory."""
 
     def __init__(self, client: MemoryClient, folder: str) -> None:
         self._client = client
         self._folder = folder
 
     async def join(self, member: str, value: bytes, on_state: Callable[[MemberState], None]) -> MemoryMembership:
-        """See `Members`."""
         sent = self._client.clock.monotonic()
         session = await self._client.call(lambda service: service.join(self._folder, member, value))
         return MemoryMembership(self._client, session, sent, on_state)
 
     async def list(self) -> Mapping[str, bytes]:
-        """See `Members`."""
         return await self._client.call(lambda service: service.members(self._folder))
 
     def watch(self, changed: Callable[[], None]) -> MemoryWatch:
-        """See `Members`."""
         return self._client.watch(self._folder, changed)
 
 
 class MemoryMembership:
-    """See `Membership`; a task sends the heartbeats."""
+    """A membership in the service in memory; a task sends the heartbeats."""
 
     def __init__(
         self, client: MemoryClient, session: _Session, sent: float, on_state: Callable[[MemberState], None]
@@ -333,20 +315,16 @@ class MemoryMembership:
 
     @property
     def state(self) -> MemberState:
-        """See `Membership`."""
         return self._state
 
     @property
     def valid_until(self) -> float:
-        """See `Membership`."""
         return self._sent + self._client.lease_seconds - STORE_LEASE_MARGIN_SECONDS
 
     async def update(self, value: bytes) -> None:
-        """See `Membership`."""
         await self._client.call(lambda service: service.update(self._session, value))
 
     async def leave(self) -> None:
-        """See `Membership`."""
         self._heartbeats.cancel()
         await asyncio.gather(self._heartbeats, return_exceptions=True)
         self._become(MemberState.LOST)

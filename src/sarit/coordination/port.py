@@ -34,7 +34,7 @@ class Registers(Protocol):
     """Values under names like `map` or `log/3`, each with a version that rises with every change."""
 
     async def get(self, name: str) -> Versioned | None:
-        """The value now; None when there is no such register."""
+        """Return the value now; None when there is no such register."""
 
     async def create(self, name: str, value: bytes) -> int:
         """Create a register; its version.  Raises Exists."""
@@ -46,7 +46,7 @@ class Registers(Protocol):
         """Delete a register at the version `expected`.  Raises Conflict, NotFound."""
 
     async def children(self, name: str) -> list[str]:
-        """The last parts of the names of the registers directly below `name`, sorted."""
+        """Return the last parts of the names of the registers directly below `name`, sorted."""
 
     def watch(self, name: str, changed: Callable[[], None]) -> Watch:
         """Have `changed` called on the event loop after the register was created, set or deleted.
@@ -56,7 +56,7 @@ class Registers(Protocol):
 
 
 class MemberState(Enum):
-    """What a member knows of its own lease.
+    """The state of a member's lease, as the member knows it.
 
     SUSPENDED: the last heartbeat was not answered, so the lease may end.  LOST: it ended, or the member left."""
 
@@ -94,7 +94,7 @@ class Members(Protocol):
         A member of the same id is replaced: its state becomes LOST.  A process that restarts takes its place so."""
 
     async def list(self) -> Mapping[str, bytes]:
-        """The values of the members by id."""
+        """Return the values of the members by id."""
 
     def watch(self, changed: Callable[[], None]) -> Watch:
         """Have `changed` called after a member has joined, changed or gone; as `Registers.watch`."""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
 
     class SessionStates(Protocol):
-        """What follows the states of the session."""
+        """A listener to the states of the session."""
 
         def on_session_state(self, state: MemberState) -> None:
             """Called with every state, until LOST."""
@@ -100,7 +100,7 @@ class ZooKeeper:
         cls, hosts: str, session_seconds: float, env: Env, client: Any = None, *,
         wait_seconds: float = ZOOKEEPER_CONNECT_SECONDS,
     ) -> ZooKeeper:  # fmt: skip
-        """A session that is connected.  Raises Unavailable after `wait_seconds`, Invalid."""
+        """Return a session that is connected.  Raises Unavailable after `wait_seconds`, Invalid."""
         found = cls(hosts, session_seconds, env, client)
         found.start()
         try:
@@ -141,7 +141,7 @@ class ZooKeeper:
     # -- calls -----------------------------------------------------------------------------------
 
     async def get(self, path: str) -> Versioned | None:
-        """The value of a node; None when there is none."""
+        """Return the value of a node; None when there is none."""
         try:
             value, stat = await self.call(path, self._client.get_async, path)
         except NotFound:
@@ -149,7 +149,7 @@ class ZooKeeper:
         return Versioned(value, stat.version)
 
     async def newest(self, path: str) -> Versioned | None:
-        """As `get`, and not older than this call: a server may be behind the others by seconds."""
+        """Read a node as `get` does, and not older than this call: a server may be behind the others by seconds."""
         try:
             value, stat = await self.call(path, get_after_sync, self._client, path)
         except NotFound:
@@ -192,14 +192,14 @@ class ZooKeeper:
         await self.call(path, self._client.delete_async, path, -1 if expected is None else expected)
 
     async def children(self, path: str) -> list[str]:
-        """The names directly below a node, sorted; empty when there is no node."""
+        """Return the names directly below a node, sorted; empty when there is no node."""
         try:
             return sorted(await self.call(path, self._client.get_children_async, path))
         except NotFound:
             return []
 
     async def creation(self, path: str) -> tuple[int, int] | None:
-        """The number of a node's creation, and its version; None when there is none."""
+        """Return the number of a node's creation, and its version; None when there is none."""
         stat = await self.call(path, self._client.exists_async, path)
         return None if stat is None else (int(stat.czxid), int(stat.version))
 
@@ -212,7 +212,7 @@ class ZooKeeper:
         return self._add_watch(path, changed, children=True)
 
     async def call(self, path: str, begin: Callable[..., Any], *arguments: Any) -> Any:
-        """The answer to one call of kazoo.  Raises the errors of the port."""
+        """Return the answer to one call of kazoo.  Raises the errors of the port."""
         await self._wait_until_connected()
         answer = asyncio.get_running_loop().create_future()
         begin(*arguments).rawlink(lambda result: self._post(deliver, answer, result))
@@ -317,7 +317,7 @@ class ZooKeeper:
 
 
 async def server_ms(zookeeper: ZooKeeper, path: str) -> int:
-    """The wall clock of the servers; `path`: a node that is not there, nor afterwards.  Raises Unavailable."""
+    """Return the wall clock of the servers; `path`: a node that is not there, nor afterwards.  Raises Unavailable."""
     make = partial(zookeeper._client.create_async, path, b"", ephemeral=True, makepath=True, include_data=True)
     _, stat = await zookeeper.call(path, make)
     await zookeeper.delete(path)

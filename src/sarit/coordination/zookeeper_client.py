@@ -22,7 +22,8 @@ ZOOKEEPER_VARIABLE: Final = "SARIT_ZOOKEEPER_AUTH"
 
 
 class ZooKeeperWatch:
-    """See `Watch`.  ZooKeeper's own watches fire once: this one is armed again before `changed` is called.
+    """A watch of a node of ZooKeeper.  ZooKeeper's own watches fire once: this one is armed again before `changed` is
+    called.
 
     Calls of one session are carried out in order, so what is read in `changed` is read after that."""
 
@@ -39,7 +40,6 @@ class ZooKeeperWatch:
         self._armed = 0
 
     def close(self) -> None:
-        """See `Watch`."""
         self._watches.pop(self, None)
 
     def arm(self) -> None:
@@ -77,7 +77,7 @@ class ZooKeeperWatch:
 
 
 def make_client(hosts: str, session_seconds: float) -> Any:
-    """A client of kazoo, not started.  Raises Invalid: kazoo is not installed."""
+    """Return a client of kazoo, not started.  Raises Invalid: kazoo is not installed."""
     try:
         from kazoo.client import KazooClient
         from kazoo.handlers.threading import SequentialThreadingHandler
@@ -102,7 +102,7 @@ def make_client(hosts: str, session_seconds: float) -> Any:
 
 
 def login_options(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What kazoo is given so that it logs in, and makes nodes for this user alone, if a file says how.
+    """Return the options with which kazoo logs in, and makes nodes for this user alone, if a file says how.
 
     Raises Invalid: the file cannot be read, or others can, or it has no user and password."""
     path = environ.get(ZOOKEEPER_VARIABLE)
@@ -121,7 +121,8 @@ def login_options(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def open_acl(client: Any) -> dict[str, Any]:
-    """What makes a node of BookKeeper, which bookies change, too, one for everybody, where others are not."""
+    """Return the access list of a node of BookKeeper, which bookies change, too: everybody may, where other nodes are
+    closed."""
     if not getattr(client, "default_acl", None):
         return {}
     from kazoo.security import OPEN_ACL_UNSAFE
@@ -177,14 +178,14 @@ def deliver(future: asyncio.Future[Any], result: Any) -> None:
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """What calls of kazoo raise."""
+    """Return the kinds of errors that calls of kazoo raise."""
     from kazoo.exceptions import KazooException
 
     return (KazooException,)
 
 
 def translate(error: Exception, path: str) -> SaritError:
-    """The error of the port for one of kazoo."""
+    """Return the error of the port for one of kazoo."""
     from kazoo import exceptions as kazoo
 
     if isinstance(error, kazoo.NoNodeError):

@@ -25,7 +25,7 @@ _LIVE: Final = b"\x01"
 
 
 class ZooKeeperRegisters:
-    """See `Registers`: nodes below a root."""
+    """Registers as nodes below a root."""
 
     def __init__(self, zookeeper: ZooKeeper, root: str) -> None:
         self._zookeeper = zookeeper
@@ -35,14 +35,12 @@ class ZooKeeperRegisters:
         return f"<ZooKeeperRegisters {self._root} of {self._zookeeper!r}>"
 
     async def get(self, name: str) -> Versioned | None:
-        """See `Registers`."""
         found = await self._zookeeper.newest(self._path(name))
         if found is None or not found.value.startswith(_LIVE):
             return None
         return Versioned(found.value[len(_LIVE) :], found.version)
 
     async def create(self, name: str, value: bytes) -> int:
-        """See `Registers`."""
         path = self._path(name)
         while True:
             found = await self._zookeeper.get(path)
@@ -57,15 +55,12 @@ class ZooKeeperRegisters:
             return 0
 
     async def set(self, name: str, value: bytes, expected: int) -> int:
-        """See `Registers`."""
         return await self._replace(name, _LIVE + value, expected)
 
     async def delete(self, name: str, expected: int) -> None:
-        """See `Registers`."""
         await self._replace(name, _DELETED, expected)
 
     async def children(self, name: str) -> list[str]:
-        """See `Registers`."""
         found = []
         for child in await self._zookeeper.children(self._path(name)):
             below = f"{name}/{child}" if name else child
@@ -74,7 +69,6 @@ class ZooKeeperRegisters:
         return found
 
     def watch(self, name: str, changed: Callable[[], None]) -> ZooKeeperWatch:
-        """See `Registers`."""
         return self._zookeeper.watch(self._path(name), changed)
 
     async def _replace(self, name: str, value: bytes, expected: int) -> int:
@@ -91,7 +85,7 @@ class ZooKeeperRegisters:
 
 
 class ZooKeeperMembers:
-    """See `Members`: ephemeral nodes below a root."""
+    """Members as ephemeral nodes below a root."""
 
     def __init__(self, zookeeper: ZooKeeper, root: str) -> None:
         self._zookeeper = zookeeper
@@ -101,7 +95,6 @@ class ZooKeeperMembers:
         return f"<ZooKeeperMembers {self._root} of {self._zookeeper!r}>"
 
     async def join(self, member: str, value: bytes, on_state: Callable[[MemberState], None]) -> ZooKeeperMembership:
-        """See `Members`."""
         path = f"{self._root}/{member}"
         while True:
             try:
@@ -113,13 +106,11 @@ class ZooKeeperMembers:
             return ZooKeeperMembership(self._zookeeper, path, creation, on_state)
 
     async def list(self) -> Mapping[str, bytes]:
-        """See `Members`."""
         names = await self._zookeeper.children(self._root)
         values = await gather(*(self._zookeeper.get(f"{self._root}/{name}") for name in names))
         return {name: found.value for name, found in zip(names, values, strict=True) if found is not None}
 
     def watch(self, changed: Callable[[], None]) -> _TwoWatches:
-        """See `Members`."""
         # A member that changes its value changes the root, too.
         return _TwoWatches(
             self._zookeeper.watch_children(self._root, changed), self._zookeeper.watch(self._root, changed)
@@ -136,7 +127,8 @@ class _TwoWatches:
 
 
 class ZooKeeperMembership:
-    """See `Membership`.  The number of its node's creation tells it from a later member of the same id."""
+    """A membership as an ephemeral node, whose number of creation distinguishes it from a later member of the same
+    id."""
 
     def __init__(self, zookeeper: ZooKeeper, path: str, creation: int, on_state: Callable[[MemberState], None]) -> None:
         self._zookeeper = zookeeper
@@ -154,16 +146,13 @@ class ZooKeeperMembership:
 
     @property
     def state(self) -> MemberState:
-        """See `Membership`."""
         return self._state
 
     @property
     def valid_until(self) -> float:
-        """See `Membership`."""
         return float("-inf") if self._state is MemberState.LOST else self._zookeeper.certain_until
 
     async def update(self, value: bytes) -> None:
-        """See `Membership`."""
         found = None if self._state is MemberState.LOST else await self._zookeeper.creation(self._path)
         if found is None or found[0] != self._creation:
             raise NotFound(f"the membership of {self._path} has ended")
@@ -175,7 +164,6 @@ class ZooKeeperMembership:
             await self._zookeeper.set(self._path.rpartition("/")[0], b"", None)
 
     async def leave(self) -> None:
-        """See `Membership`."""
         lost = self._state is MemberState.LOST
         self.on_session_state(MemberState.LOST)
         found = None if lost else await self._zookeeper.creation(self._path)

@@ -17,12 +17,12 @@ class Admission:
         return f"<Admission of {self.most}>"
 
     def admits(self, inside: int) -> bool:
-        """Whether one more is admitted when `inside` are open."""
+        """Return whether one more is admitted when `inside` are open."""
         if inside < self.most - self.most // 10:
             self._reported = False
         return inside < self.most
 
     def should_report(self) -> bool:
-        """Whether this refusal should be reported."""
+        """Return whether this refusal should be reported."""
         reported, self._reported = self._reported, True
         return not reported

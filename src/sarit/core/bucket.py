@@ -28,7 +28,7 @@ class Bucket:
         return left >= 0
 
     def wait(self, now: float) -> float:
-        """The seconds until nothing is owed any more."""
+        """Return the seconds until nothing is owed any more."""
         return max(0.0, -self._left / self.rate - (now - self._at))
 
 
@@ -43,7 +43,7 @@ class HostBuckets:
         return f"<HostBuckets of {len(self._buckets)} hosts>"
 
     def of(self, network: str, now: float) -> Bucket:
-        """The bucket that the connections from a network share."""
+        """Return the bucket that the connections from a network share."""
         bucket = self._buckets.pop(network, None) or Bucket(self._burst, self._rate, now, self._most_owed)
         self._buckets[network] = bucket
         if len(self._buckets) > self._most:

@@ -65,7 +65,7 @@ class StreamCut:
         return to_text(self)
 
     def covers(self, ranges: Mapping[SegmentId, KeyRange]) -> bool:
-        """Whether its segments cover the key space exactly once; `ranges` has at least those of the cut."""
+        """Return whether its segments cover the key space exactly once; `ranges` has at least those of the cut."""
         return tiles(ranges[segment] for segment in self.positions)
 
 
@@ -79,7 +79,7 @@ def to_bytes(cut: StreamCut | None) -> bytes:
 
 
 def from_bytes(data: bytes) -> StreamCut | None:
-    """The inverse of `to_bytes`; reads the older version 0 too.  Raises Invalid."""
+    """Return the inverse of `to_bytes`; reads the older version 0 too.  Raises Invalid."""
     if not data:
         return None
     cursor = Cursor(data)
@@ -90,7 +90,7 @@ def from_bytes(data: bytes) -> StreamCut | None:
 
 
 def read_cut(cursor: Cursor) -> StreamCut:
-    """The cut at the cursor: inside a checkpoint, or alone.  Raises Invalid."""
+    """Return the cut at the cursor: inside a checkpoint, or alone.  Raises Invalid."""
     version, revisions = cursor.single()
     if version not in (_VERSION, _UNSIGNED_VERSION) or 0 not in revisions:
         raise Invalid(f"a stream cut of version {version}; versions 0 and 1 are known")
@@ -104,7 +104,7 @@ def read_cut(cursor: Cursor) -> StreamCut:
 
 
 def to_text(cut: StreamCut | None) -> str:
-    """The text form: one line, safe in a shell."""
+    """Return the text form: one line, safe in a shell."""
     if cut is None:
         return UNBOUNDED_TEXT
     segments = cut.positions
@@ -119,7 +119,7 @@ def to_text(cut: StreamCut | None) -> str:
 
 
 def from_text(text: str) -> StreamCut | None:
-    """The inverse of `to_text`.  Raises Invalid."""
+    """Return the inverse of `to_text`.  Raises Invalid."""
     if text == UNBOUNDED_TEXT:
         return None
     fields = _unzip(text).split(":")

@@ -63,7 +63,7 @@ class Envelope:
         object.__setattr__(self, "headers", _headers(headers))
 
     def __bytes__(self) -> bytes:
-        """The event, as docs/formats/envelope.md says."""
+        """Return the event, as docs/formats/envelope.md says."""
         key = b"" if self.key is None else self.key.encode()
         flags = (HAS_KEY if self.key is not None else 0) | (HAS_TIME if self.event_time is not None else 0)
         names = [(name.encode(), value) for name, value in self.headers]
@@ -74,12 +74,12 @@ class Envelope:
 
     @staticmethod
     def is_envelope(event: bytes) -> bool:
-        """Whether an event begins like an envelope.  It may still be damaged, or of a newer version."""
+        """Return whether an event begins like an envelope.  It may still be damaged, or of a newer version."""
         return event[: len(MAGIC)] == MAGIC
 
     @classmethod
     def parse(cls, event: bytes) -> Envelope:
-        """The envelope of an event.  Raises Invalid (a plain event, a newer version), Corrupt with the place."""
+        """Return the envelope of an event.  Raises Invalid (a plain event, a newer version), Corrupt with the place."""
         key_size, header_count, headers_size, flags, time = _head(event)
         at = HEAD.size + key_size
         made = object.__new__(cls)
@@ -168,7 +168,7 @@ def _headers(headers: Any) -> Headers:
 
 
 def damaged(at: int, why: str) -> Corrupt:
-    """The error for an envelope whose bytes are wrong at offset `at` of the event."""
+    """Return the error for an envelope whose bytes are wrong at offset `at` of the event."""
     return Corrupt(f"the envelope of an event is damaged at byte {at}: {why}")
 
 

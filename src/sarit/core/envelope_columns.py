@@ -57,7 +57,7 @@ class Decoded:
     bad: Any  # numpy bool
 
     def batch(self) -> pa.RecordBatch:
-        """The columns as one batch."""
+        """Return the columns as one batch."""
         return pa.RecordBatch.from_arrays(list(self.columns.values()), names=list(self.columns))
 
 
@@ -83,7 +83,7 @@ def encode(payloads: Any, keys: Any = None, times: Any = None, headers: Any = No
 
 
 def _encoded_headers(lists: pa.Array) -> tuple[Any, pa.Array]:
-    """How many headers each event has, and their bytes."""
+    """Return how many headers each event has, and their bytes."""
     if lists.null_count:
         lists = pc.if_else(pc.is_null(lists), pa.scalar([], lists.type), lists)
     offsets = lists.offsets.to_numpy().astype(np.int64)
@@ -132,7 +132,7 @@ def _column(name: str, values: Any, wanted: pa.DataType, count: int) -> pa.Array
 
 
 def _headers_as(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A list column of structs of any two fields, a name and a value, or a map column, as `wanted`."""
+    """Return a list column of structs of any two fields, a name and a value, or a map column, as `wanted`."""
     kind = array.type
     if pa.types.is_map(kind):
         pairs, missing = [array.keys, array.items], None
@@ -168,7 +168,7 @@ def _arrow(values: Any, kind: pa.DataType | None) -> pa.Array:
 
 
 def decode(events: Any, wanted: Collection[str] = tuple(COLUMNS)) -> Decoded:
-    """The wanted columns of events (an Arrow array, or a list).  Keeps the order of `COLUMNS`."""
+    """Return the wanted columns of events (an Arrow array, or a list).  Keeps the order of `COLUMNS`."""
     array = _arrow(events, None)
     if len(array) == 0:
         return Decoded(
@@ -200,7 +200,7 @@ def decode(events: Any, wanted: Collection[str] = tuple(COLUMNS)) -> Decoded:
 
 
 def first_of(events: Any, bad: Any) -> bytes | None:
-    """The first event that `bad` names; None when it names none."""
+    """Return the first event that `bad` names; None when it names none."""
     if not bad.any():
         return None
     event = events[int(bad.argmax())]
@@ -209,7 +209,7 @@ def first_of(events: Any, bad: Any) -> bytes | None:
 
 
 def _heads(array: pa.Array) -> tuple[Any, Any]:
-    """The heads, and which are wrong."""
+    """Return the heads, and which are wrong."""
     lengths = np.diff(_offsets(array))
     short = lengths < HEAD.size
     cut = pc.binary_slice(array, 0, HEAD.size)
@@ -227,7 +227,7 @@ def _heads(array: pa.Array) -> tuple[Any, Any]:
 
 
 def _decoded_headers(regions: pa.Array, counts: Any, bad: Any) -> pa.Array:
-    """The header lists of all events; adds to `bad` the events whose headers are damaged."""
+    """Return the header lists of all events; adds to `bad` the events whose headers are damaged."""
     kind = COLUMNS["headers"]
     lengths = np.diff(_offsets(regions))
     wrong = (lengths != 0) & (counts == 0)
@@ -287,7 +287,7 @@ def _no_headers() -> pa.Array:
 
 
 def _texts(values: pa.Array, bad: Any) -> pa.Array:
-    """As string; those that are not UTF-8 are empty, and added to `bad`."""
+    """Cast values to strings; those that are not UTF-8 are empty, and added to `bad`."""
     try:
         return _small(values).cast(pa.string())
     except pa.ArrowInvalid:
@@ -339,7 +339,7 @@ def _slices(data: Any, offsets: Any) -> pa.Array:
 
 
 def _parts(array: pa.Array, sizes: Any) -> pa.Array:
-    """The values of `array` cut into parts of `sizes`, in order and without a copy; the sizes add up."""
+    """Return the values of `array` cut into parts of `sizes`, in order and without a copy; the sizes add up."""
     flat = np.concatenate(([0], np.cumsum(sizes.reshape(-1)))) + _offsets(array)[0]
     return pa.LargeBinaryArray.from_buffers(_LARGE, len(flat) - 1, [None, pa.py_buffer(flat), array.buffers()[2]])
 

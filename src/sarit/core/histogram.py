@@ -47,7 +47,7 @@ class Histogram:
         self.total += value * times
 
     def copy(self) -> Histogram:
-        """The same counts, which do not change any more."""
+        """Return the same counts, which do not change any more."""
         other = Histogram(self.bounds)
         other.counts, other.total = self.counts.copy(), self.total
         return other

@@ -15,7 +15,7 @@ _TLS_REFUSED: Final = bytes.fromhex("15030100020228")
 
 
 def http_answer(spoken: str) -> bytes:
-    """A whole response that says where health, metrics and REST are.  `spoken`: what the port speaks."""
+    """Return a whole response that says where health, metrics and REST are.  `spoken`: what the port speaks."""
     return (
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
         f"This port speaks {spoken}. Health, metrics and REST are on the HTTP port: see --http-port.\n"
@@ -23,7 +23,8 @@ def http_answer(spoken: str) -> bytes:
 
 
 def other_protocol(first: int | None, http: bytes) -> tuple[bytes, str] | None:
-    """The answer to a client whose first four bytes are of another protocol, and what it did; None: they are of none.
+    """Return the answer to a client whose first four bytes are of another protocol, and what it did; None: they are of
+    none.
 
     `http`: what `http_answer` made."""
     if first is None:

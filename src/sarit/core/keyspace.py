@@ -40,7 +40,8 @@ BOUND_TOLERANCE: Final = 1e-9
 
 
 def hash_key(key: str) -> float:
-    """The position of a routing key in [0, 1).  It must never change: every client and release computes the same."""
+    """Return the position of a routing key in [0, 1).  It must never change: every client and release computes the
+    same."""
     digest = mmh3.mmh3_x64_128_uintdigest(key.encode("utf-16-le", "surrogatepass"), _EVENT_ROUTER_SEED)
     return ((digest & _LOW_64_BITS) >> _UNUSED_BITS) * _FRACTION
 
@@ -57,11 +58,11 @@ class KeyRange:
             raise Invalid(f"{self.low} to {self.high} is not a range of the key space")
 
     def __contains__(self, place: float) -> bool:
-        """Whether the range owns `place`; a bound belongs to the range below it."""
+        """Return whether the range owns `place`; a bound belongs to the range below it."""
         return self.low < place <= self.high or place == self.low == 0.0
 
     def overlaps(self, other: KeyRange) -> bool:
-        """Whether some key could belong to both; neighbours do not overlap."""
+        """Return whether some key could belong to both; neighbours do not overlap."""
         return self.low < other.high and other.low < self.high
 
     def split_evenly(self, count: int) -> list[KeyRange]:
@@ -81,12 +82,13 @@ WHOLE: Final = KeyRange(0.0, 1.0)
 
 
 def split_evenly(count: int) -> list[KeyRange]:
-    """The ranges of a new stream with `count` segments: i/count to (i+1)/count.  Raises Invalid when count < 1."""
+    """Return the ranges of a new stream with `count` segments: i/count to (i+1)/count.  Raises Invalid when count <
+    1."""
     return WHOLE.split_evenly(count)
 
 
 def merged(ranges: Iterable[KeyRange]) -> list[KeyRange]:
-    """The same part of the key space in as few ranges as possible, ascending.  Raises Invalid when two overlap.
+    """Return the same part of the key space in as few ranges as possible, ascending.  Raises Invalid when two overlap.
 
     Two sets of ranges cover the same part exactly when `merged` of them is equal: the rule for a scale, whose new
     ranges must be what the sealed segments leave.
@@ -127,7 +129,7 @@ def _nearest(known: Sequence[float], bound: float, near: float) -> float:
 
 
 def tiles(ranges: Iterable[KeyRange]) -> bool:
-    """Whether the ranges, in any order, cover the whole key space exactly once."""
+    """Return whether the ranges, in any order, cover the whole key space exactly once."""
     try:
         return merged(ranges) == [WHOLE]
     except Invalid:
@@ -153,11 +155,11 @@ class RangeMap(Generic[V]):
         return f"RangeMap({list(zip(self.ranges, self._values, strict=True))})"
 
     def at(self, place: float) -> V:
-        """The owner of a position in [0, 1]."""
+        """Return the owner of a position in [0, 1]."""
         return self._values[bisect_left(self._highs, place)]
 
     def of_key(self, key: str) -> V:
-        """The owner of a routing key."""
+        """Return the owner of a routing key."""
         return self.at(hash_key(key))
 
     def overlapping(self, part: KeyRange) -> list[V]:

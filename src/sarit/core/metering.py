@@ -51,7 +51,7 @@ class ScalingTimes:
             raise Invalid("the cool-down of scaling by rate is a time in seconds")
 
     def shrunk(self, factor: float) -> ScalingTimes:
-        """The same, `factor` times faster: for tests."""
+        """Return the same, `factor` times faster: for tests."""
         two, five, ten, twenty = (window / factor for window in self.windows)
         return ScalingTimes(
             (two, five, ten, twenty), self.interval / factor, self.cool_down / factor, self.mute / factor
@@ -78,7 +78,7 @@ NO_RATES: Final = Rates((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0), 0.0)
 
 
 def scale_advice(policy: ScalingPolicy, rates: Rates, times: ScalingTimes) -> ScaleAdvice:
-    """The scaling that the rates of a segment require under a policy."""
+    """Return the scaling that the rates of a segment require under a policy."""
     target, age = float(policy.target_rate), rates.age
     if policy.type is ScaleType.FIXED or target <= 0 or age < times.cool_down:
         return ScaleAdvice.NONE

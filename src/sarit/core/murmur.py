@@ -18,7 +18,7 @@ _UNPACK: Final = struct.Struct("<QQ").unpack_from
 
 
 def murmur3_low_64_bits(data: bytes, seed: int) -> int:
-    """The first half of the hash, as an unsigned number; `seed` is an int32."""
+    """Return the first half of the hash, as an unsigned number; `seed` is an int32."""
     # Written out, without a function for each step: the client hashes every key of a batch.  Bits above the 64th are
     # masked only where they would come down again.
     h1 = h2 = seed & _MASK

@@ -31,12 +31,12 @@ _LOW_32_BITS = 0xFFFFFFFF
 
 
 def is_user_name(name: str) -> bool:
-    """Whether `name` may be given by a user to a scope, stream, table, group, reader or writer."""
+    """Return whether `name` may be given by a user to a scope, stream, table, group, reader or writer."""
     return len(name) <= MAX_USER_NAME_CHARS and _USER_NAME.fullmatch(name) is not None
 
 
 def is_internal_name(name: str) -> bool:
-    """Whether `name` is legal on the server: a user name, or one with a leading underscore."""
+    """Return whether `name` is legal on the server: a user name, or one with a leading underscore."""
     return len(name) <= MAX_INTERNAL_NAME_CHARS and _INTERNAL_NAME.fullmatch(name) is not None
 
 
@@ -57,7 +57,7 @@ class SegmentId:
 
     @staticmethod
     def unpack(packed: int) -> SegmentId:
-        """The inverse of `packed`.  Raises Invalid for a negative value."""
+        """Return the inverse of `packed`.  Raises Invalid for a negative value."""
         if packed < 0:
             raise Invalid(f"segment id {packed} is negative")
         return SegmentId(packed >> 32, packed & _LOW_32_BITS)
@@ -85,12 +85,12 @@ class StreamName:
         return StreamName(scope, stream)
 
     def segment(self, segment: SegmentId) -> str:
-        """The full name of one of this stream's segments."""
+        """Return the full name of one of this stream's segments."""
         return segment_name(self.scope, self.stream, segment)
 
 
 def segment_name(scope: str, stream: str, segment: SegmentId) -> str:
-    """The full name of a stream segment."""
+    """Return the full name of a stream segment."""
     tail = f"{stream}/{segment}"
     return f"{scope}/{tail}" if scope else tail
 
@@ -112,28 +112,28 @@ def parse_segment_name(name: str) -> tuple[StreamName, SegmentId]:
 
 
 def transaction_segment(parent: str, transaction: int) -> str:
-    """The shadow segment of `parent` for a 128-bit transaction id."""
+    """Return the shadow segment of `parent` for a 128-bit transaction id."""
     return f"{parent}{TRANSACTION_DELIMITER}{transaction:032x}"
 
 
 def transient_segment(parent: str, writer: bytes, nonce: bytes) -> str:
-    """A segment that lives as long as a connection; `writer` and `nonce` are 16 bytes each."""
+    """Return a segment that lives as long as a connection; `writer` and `nonce` are 16 bytes each."""
     return f"{parent}{TRANSIENT_DELIMITER}{writer.hex()}.{nonce.hex()}"
 
 
 def is_transient(name: str) -> bool:
-    """Whether `name` is a transient segment."""
+    """Return whether `name` is a transient segment."""
     return TRANSIENT_DELIMITER in name
 
 
 def is_transaction(name: str) -> bool:
-    """Whether `name` is a transaction's shadow segment."""
+    """Return whether `name` is a transaction's shadow segment."""
     _, delimiter, suffix = name.rpartition(TRANSACTION_DELIMITER)
     return bool(delimiter) and len(suffix) >= 32
 
 
 def parent_segment(name: str) -> str:
-    """The segment a derived one belongs to; a plain segment is its own parent."""
+    """Return the segment a derived one belongs to; a plain segment is its own parent."""
     for delimiter in (TRANSACTION_DELIMITER, TRANSIENT_DELIMITER):
         head, found, _ = name.partition(delimiter)
         if found:
@@ -142,5 +142,5 @@ def parent_segment(name: str) -> str:
 
 
 def placement_key(name: str) -> str:
-    """The part of a name that selects the container: all segments derived from one share it."""
+    """Return the part of a name that selects the container: all segments derived from one share it."""
     return parent_segment(name).partition(EPOCH_DELIMITER)[0]

@@ -28,7 +28,7 @@ class PlacesByHost(Generic[C]):
         self._size += 1
 
     def leave(self, host: str, holder: C) -> None:
-        """Count one no more; nothing happens if it left before."""
+        """Count one connection no more; nothing happens if it left before."""
         network = network_of(host)
         holders = self._hosts.get(network)
         if holders is not None and holder in holders:
@@ -38,18 +38,18 @@ class PlacesByHost(Generic[C]):
                 del self._hosts[network]
 
     def count(self, host: str) -> int:
-        """The number of holders of a host's network."""
+        """Return the number of holders of a host's network."""
         return len(self._hosts.get(network_of(host), ()))
 
     def pop_oldest_of(self, host: str) -> C | None:
-        """The oldest holder of a host's network, who counts no more; None: it has none."""
+        """Return the oldest holder of a host's network, who counts no more; None: it has none."""
         holder = next(iter(self._hosts.get(network_of(host), ())), None)
         if holder is not None:
             self.leave(host, holder)
         return holder
 
     def pop_oldest(self) -> tuple[str, C] | None:
-        """The network that has most, and its oldest holder, who counts no more; None: there is nobody.
+        """Return the network that has most, and its oldest holder, who counts no more; None: there is nobody.
 
         Its time grows with the number of hosts: ask only when there is no place left."""
         if not self._hosts:

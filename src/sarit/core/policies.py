@@ -19,7 +19,7 @@ def require_whole(what: str, **fields: object) -> None:
 
 
 class ScaleType(IntEnum):
-    """What makes a segment split or merge."""
+    """The kind of load that makes a segment split or merge."""
 
     FIXED = 0
     KILOBYTES_PER_SECOND = 1
@@ -27,7 +27,7 @@ class ScaleType(IntEnum):
 
 
 class RetentionType(IntEnum):
-    """What bounds a stream's age or size."""
+    """The kind of bound on a stream: its age or its size."""
 
     NONE = 0
     TIME = 1

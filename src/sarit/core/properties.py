@@ -56,7 +56,7 @@ def check_change(changes: Mapping[str, str]) -> None:
 
 
 def changed(present: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
-    """The properties after a change, by name.  Raises Invalid."""
+    """Return the properties after a change, by name.  Raises Invalid."""
     check_change(changes)
     found = {name: value for name, value in sorted({**present, **changes}.items()) if value}
     if len(found) > MAX_PROPERTIES:

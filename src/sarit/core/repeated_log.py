@@ -27,15 +27,15 @@ class RepeatedLog:
         self._report(logging.INFO, key, text)
 
     def warning(self, key: Hashable, text: str) -> None:
-        """As `info`, at level WARNING."""
+        """Log as `info` does, at level WARNING."""
         self._report(logging.WARNING, key, text)
 
     def error(self, key: Hashable, text: str) -> None:
-        """As `info`, at level ERROR."""
+        """Log as `info` does, at level ERROR."""
         self._report(logging.ERROR, key, text)
 
     def critical(self, key: Hashable, text: str) -> None:
-        """As `info`, at level CRITICAL, with the traceback of the error that is handled."""
+        """Log as `info` does, at level CRITICAL, with the traceback of the error that is handled."""
         self._report(logging.CRITICAL, key, text)
 
     def ended(self, key: Hashable) -> None:

@@ -20,7 +20,7 @@ current_request_id: Final[ContextVar[str]] = ContextVar("request_id", default=""
 
 @contextmanager
 def outside_requests() -> Iterator[None]:
-    """What begins in this block belongs to no request: it outlives the one that needed it first."""
+    """Let what begins in this block belong to no request: it outlives the one that needed it first."""
     token = current_request_id.set("")
     try:
         yield
@@ -29,5 +29,5 @@ def outside_requests() -> Iterator[None]:
 
 
 def clean_request_id(text: str) -> str:
-    """An id that a client chose, as it may stand in a line: printable, and not long."""
+    """Return an id that a client chose, as it may stand in a line: printable, and not long."""
     return "".join(char for char in text[:MAX_REQUEST_ID_CHARACTERS] if char.isascii() and char.isprintable())

@@ -44,17 +44,17 @@ def code_of(text: str) -> str:
 
 
 def is_missing_object(text: str) -> bool:
-    """Whether a response "404 Not Found" is about the object, and not about the bucket or the user."""
+    """Return whether a response "404 Not Found" is about the object, and not about the bucket or the user."""
     return code_of(text) in _MISSING
 
 
 def is_explained(text: str) -> bool:
-    """Whether there is a sentence about the code of an error."""
+    """Return whether there is a sentence about the code of an error."""
     return code_of(text) in _ADVICE
 
 
 def explained(text: str) -> str:
-    """The first line of an error's text, or what to do about it and the code."""
+    """Return the first line of an error's text, or what to do about it and the code."""
     code = code_of(text)
     if code in _ADVICE:
         return f"{_ADVICE[code]} ({code})"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def cut_text(text: str, most: int, width: Callable[[str], int] | None = None) -> str:
-    """The text, or its beginning and how many characters follow: at most `most` characters in all.
+    """Return the text, or its beginning and how many characters follow: at most `most` characters in all.
 
     `width`: how much of `most` a character takes, at least 1, where it is not 1."""
     if len(text) <= most and (width is None or sum(map(width, text)) <= most):

@@ -29,7 +29,7 @@ _FORMS: Final = 'give "now", a time before now ("-10 minutes"), ISO 8601 ("2026-
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """A point in time, in milliseconds since 1970 (UTC), out of one of these forms.  Raises Invalid.
+    """Return a point in time, in milliseconds since 1970 (UTC), out of one of these forms.  Raises Invalid.
 
     "now"; a time before now: "-10 minutes", "-2h", "-500 ms" (ms, s, min, h, d, w and their words); ISO 8601 with a
     zone: "2026-01-31T12:00:00Z", "2026-01-31 13:00:00.250+01:00"; milliseconds since 1970: "1769860800000".

@@ -33,7 +33,7 @@ _LONG_WIDTHS: Final = ((1, 0), (2, 1), (4, 2), (8, 3))
 
 
 def pack_single(version: int, revisions: Mapping[int, bytes]) -> bytes:
-    """A versioned object of these revisions."""
+    """Return a versioned object of these revisions."""
     parts = [_HEAD.pack(_FORMAT, version, len(revisions))]
     for number in sorted(revisions):
         parts += (_REVISION.pack(number, len(revisions[number])), revisions[number])
@@ -49,7 +49,7 @@ def pack_text(text: str) -> bytes:
 
 
 def pack_int(value: int) -> bytes:
-    """A compact int.  Raises Invalid outside of 0 .. 2^30-1."""
+    """Return a compact int.  Raises Invalid outside of 0 .. 2^30-1."""
     for width, bits in _INT_WIDTHS:
         if 0 <= value < 1 << bits:
             return (value | _INT_MARKS[width]).to_bytes(width, "big")
@@ -57,7 +57,7 @@ def pack_int(value: int) -> bytes:
 
 
 def pack_long(value: int) -> bytes:
-    """A compact long.  Raises Invalid outside of 0 .. 2^62-1."""
+    """Return a compact long.  Raises Invalid outside of 0 .. 2^62-1."""
     for width, mark in _LONG_WIDTHS:
         if 0 <= value < 1 << 8 * width - 2:
             return (value | mark << 8 * width - 2).to_bytes(width, "big")
@@ -65,7 +65,7 @@ def pack_long(value: int) -> bytes:
 
 
 def pack_signed(value: int) -> bytes:
-    """A compact signed long.  Raises Invalid outside of -2^61 .. 2^61-1."""
+    """Return a compact signed long.  Raises Invalid outside of -2^61 .. 2^61-1."""
     sign, size = (1, -value - 1) if value < 0 else (0, value)
     for width, mark in _LONG_WIDTHS:
         if size < 1 << 8 * width - 3:
@@ -84,11 +84,11 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """Whether everything was read."""
+        """Whether all bytes were read."""
         return self._at == len(self._data)
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes."""
+        """Return the next `count` bytes."""
         end = self._at + count
         if count < 0 or end > len(self._data):
             raise Invalid(f"{count} bytes at {self._at} of {len(self._data)} are not there")
@@ -97,37 +97,37 @@ class Cursor:
         return taken
 
     def take_rest(self) -> bytes:
-        """All that is left."""
+        """Take all bytes that are left."""
         return self.take(len(self._data) - self._at)
 
     def number(self, width: int) -> int:
-        """An unsigned number of `width` bytes."""
+        """Return an unsigned number of `width` bytes."""
         return int.from_bytes(self.take(width), "big")
 
     def text(self) -> str:
-        """A string after its uint16 length."""
+        """Return a string after its uint16 length."""
         return decode_java(self.take(self.number(2)))
 
     def compact_int(self) -> int:
-        """A compact int."""
+        """Return a compact int."""
         first = self._peek()
         width = 1 if first < 0x80 else 2 if first < 0xC0 else 4
         return self.number(width) ^ _INT_MARKS[width]
 
     def compact_long(self) -> int:
-        """A compact long."""
+        """Return a compact long."""
         width = 1 << (self._peek() >> 6)
         return self.number(width) & (1 << 8 * width - 2) - 1
 
     def compact_signed(self) -> int:
-        """A compact signed long."""
+        """Return a compact signed long."""
         first = self._peek()
         width = 1 << (first >> 5 & 3)
         size = self.number(width) & (1 << 8 * width - 3) - 1
         return -size - 1 if first & 0x80 else size
 
     def single(self) -> tuple[int, dict[int, bytes]]:
-        """A versioned object: its version, and the payload of each revision."""
+        """Return a versioned object: its version, and the payload of each revision."""
         form, version, count = self.take(_HEAD.size)
         if form != _FORMAT:
             raise Invalid(f"a versioned object begins with {form}, not with {_FORMAT}")
@@ -167,7 +167,7 @@ def encode_java(text: str) -> bytes:
 
 
 def decode_java(raw: bytes) -> str:
-    """The inverse; accepts plain UTF-8, too.  Raises Invalid."""
+    """Return the inverse; accepts plain UTF-8, too.  Raises Invalid."""
     try:
         if raw.isascii():
             return raw.decode("ascii")

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def gather(*work: Awaitable[T]) -> list[T]:
-    """As `asyncio.gather`, but a cancellation is never lost.
+    """Await all work as `asyncio.gather` does, but a cancellation is never lost.
 
     `asyncio.gather` raises the error of what fails in the same turn of the event loop as it is cancelled.  Whoever
     tries again after an error would then run for ever, and whoever waits for its end, too."""
@@ -31,7 +31,7 @@ async def gather(*work: Awaitable[T]) -> list[T]:
 
 
 async def shielded(work: asyncio.Future[T]) -> T:
-    """The result of `work`, which goes on when the caller is cancelled.
+    """Return the result of `work`, which goes on when the caller is cancelled.
 
     `asyncio.shield` logs an error on Python 3.14 when `work` fails later, also where its owner knows of it."""
     if not work.done():

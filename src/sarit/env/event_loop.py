@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop that does not run yet."""
+    """Return a loop that does not run yet."""
     try:
         import uvloop
     except ImportError:
@@ -21,6 +21,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, on a loop of its own."""
+    """Return the result of `work`, on a loop of its own."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(work)

@@ -30,7 +30,7 @@ def check_url(url: str) -> None:
 
 
 def fetch(url: str, ca: str | None, seconds: float, max_bytes: int, now: Callable[[], float]) -> bytes:
-    """The document at a URL; redirections are not followed.  `ca`: a file of PEM; None: what the system trusts.
+    """Return the document at a URL; redirections are not followed.  `ca`: a file of PEM; None: what the system trusts.
 
     Raises Invalid (the URL, the CA), Unavailable (no answer in time, another status, too long)."""
     check_url(url)

@@ -47,7 +47,6 @@ class OtlpSpans:
         self._resource = Resource.create({"service.name": service, "service.version": version("sarit")})
 
     def take(self, span: Span) -> None:
-        """See `SpanSink`."""
         # Each time: the wall clock may be set while the process runs.
         offset = time.time_ns() - time.monotonic_ns()
         self._processor.on_end(
@@ -64,7 +63,6 @@ class OtlpSpans:
         )
 
     def close(self) -> None:
-        """See `SpanSink`."""
         self._processor.force_flush(round(TRACE_CLOSE_SECONDS * _MILLISECONDS))
         self._processor.shutdown()
 

@@ -20,7 +20,7 @@ _NAMED: Final = 80  # characters of a name that an error repeats
 
 
 def names_in(files: Files, directory: str) -> list[str]:
-    """The names in a directory, without those of its file system; none when it does not exist.  Blocks."""
+    """Return the names in a directory, without those of its file system; none when it does not exist.  Blocks."""
     if not files.exists(directory):
         return []
     return [name for name in files.list(directory) if name not in _OF_FILE_SYSTEMS]

@@ -19,7 +19,7 @@ _FIRST_DESCRIPTOR: Final = 3
 
 
 def passed_socket(address: str, port: int) -> socket.socket | None:
-    """The passed socket of an address; a new descriptor of it, which the caller closes.  Raises OSError."""
+    """Return the passed socket of an address; a new descriptor of it, which the caller closes.  Raises OSError."""
     for found in _passed():
         if found.getsockname()[:2] == (address, port):
             return found

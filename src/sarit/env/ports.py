@@ -37,7 +37,7 @@ class Random(Protocol):
         """`count` random bytes."""
 
     def random(self) -> float:
-        """A float in [0, 1)."""
+        """Return a float in [0, 1)."""
 
 
 class File(Protocol):
@@ -50,13 +50,13 @@ class File(Protocol):
         """At most `length` bytes from `offset`; shorter at the end of the file only."""
 
     def scan(self, length: int, offset: int) -> Buffer:
-        """As `pread`, of a file opened with "scan", into memory that only the result refers to."""
+        """Read as `pread` does from a file opened with "scan", into memory that only the result refers to."""
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write all parts one after the other from `offset`; returns their total length."""
 
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
-        """As `pwrite`; the data and the length up to its end are durable when this returns.
+        """Write as `pwrite` does; the data and the length up to its end are durable when this returns.
 
         One system call where there is one.  Earlier writes that were not synced may not be durable."""
 
@@ -96,10 +96,10 @@ class Files(Protocol):
         A directory can be opened with "read", for its lock."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory of that name exists."""
+        """Return whether a file or directory of that name exists."""
 
     def list(self, directory: str) -> list[str]:
-        """The names in `directory`, sorted."""
+        """Return the names in `directory`, sorted."""
 
     def make_dirs(self, path: str) -> None:
         """Create `path` and its parents where missing; each is durable in its own parent when this returns."""
@@ -108,7 +108,8 @@ class Files(Protocol):
         """Atomically give `source` the name `target`; durable after `sync_dir`."""
 
     def rename_new(self, source: str, target: str) -> None:
-        """As `rename`, but FileExistsError where there is a `target`, whichever process made it and when."""
+        """Rename as `rename` does, but raise FileExistsError where there is a `target`, whichever process made it and
+        when."""
 
     def remove(self, path: str) -> None:
         """Unlink a file; durable after `sync_dir`."""

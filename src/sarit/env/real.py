@@ -80,7 +80,7 @@ class RealRandom:
         return os.urandom(count)
 
     def random(self) -> float:
-        """A float in [0, 1)."""
+        """Return a float in [0, 1)."""
         return self._random.random()
 
 
@@ -295,7 +295,7 @@ def _tune(sock: socket.socket) -> None:
 
 @functools.cache
 def _big_buffers_allowed() -> bool:
-    """Whether the kernel grants the size asked for.
+    """Return whether the kernel grants the size asked for.
 
     A size above net.core.rmem_max is cut to it, often far below what the kernel's own tuning would reach, and setting
     a size disables that tuning: then it is better not to set one."""
@@ -312,7 +312,7 @@ def real_env(
     server_tls: ServerTls | None = None, client_tls: Callable[[], SSLContext] | None = None,
     traces: TraceSettings | None = None, service: str = "sarit",
 ) -> Env:  # fmt: skip
-    """The ports of this machine; `server_tls`, `client_tls`: of the connections that are accepted, and made.
+    """Return the ports of this machine; `server_tls`, `client_tls`: of the connections that are accepted, and made.
 
     `traces`: where they go, under the name of `service`.  Raises Invalid: the extra `traces` is not installed."""
     opened = None
@@ -326,7 +326,8 @@ def real_env(
 
 
 def _files() -> Files:
-    """Those of this machine.  Clients use none, and run where there is no such module (docs/decisions/0961)."""
+    """Return the files of this machine.  Clients use none, and run where there is no such module
+    (docs/decisions/0961)."""
     try:
         from sarit.env.real_files import RealFiles
     except ImportError as error:

@@ -80,7 +80,7 @@ class RealFile:
         return b"".join(pieces)
 
     def scan(self, length: int, offset: int) -> Buffer:
-        """As `pread`, of a file opened with "scan", into memory that only the result refers to."""
+        """Read as `pread` does from a file opened with "scan", into memory that only the result refers to."""
         if length <= 0:
             return b""
         # Widened to whole blocks on both sides, as O_DIRECT requires; the result is a view of what was asked for.
@@ -259,7 +259,7 @@ _NO_LINKS: Final = frozenset(
 
 
 def _staging() -> memoryview:
-    """This thread's aligned memory."""
+    """Return this thread's aligned memory."""
     found: memoryview | None = getattr(_staging_of_thread, "memory", None)
     if found is None:
         found = _staging_of_thread.memory = memoryview(mmap.mmap(-1, DIRECT_STAGING_BYTES))
@@ -267,7 +267,7 @@ def _staging() -> memoryview:
 
 
 def _after(parts: Sequence[Buffer], skipped: int) -> list[memoryview]:
-    """The rest of `parts` after a short write of `skipped` bytes."""
+    """Return the rest of `parts` after a short write of `skipped` bytes."""
     rest = []
     for part in parts:
         if skipped < len(part):
@@ -289,7 +289,7 @@ class RealFiles:
         return RealFile(path, mode)
 
     def exists(self, path: str) -> bool:
-        """Whether the name exists."""
+        """Return whether the name exists."""
         return os.path.exists(path)
 
     def list(self, directory: str) -> list[str]:

@@ -42,7 +42,7 @@ def machine_memory() -> int:
 
 
 def cgroup_limit_files(groups: str) -> list[str]:
-    """The files that may hold the memory limits of a process with these lines in /proc/PID/cgroup.
+    """Return the files that may hold the memory limits of a process with these lines in /proc/PID/cgroup.
 
     The limits of all groups above it count, too."""
     found = []

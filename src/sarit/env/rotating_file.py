@@ -64,7 +64,7 @@ class RotatingFile:
         self._torn = False
 
     def _moved(self) -> bool:
-        """Whether the name means another file by now, or none."""
+        """Return whether the name means another file by now, or none."""
         try:
             there, ours = os.stat(self.path), os.fstat(self._fd)
         except FileNotFoundError:

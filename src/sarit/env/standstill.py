@@ -29,7 +29,7 @@ class Standstill:
         return f"<Standstill {self.ended_at}>"
 
     def now(self) -> float:
-        """The monotonic time, with which pauses before it are found."""
+        """Return the monotonic time, with which pauses before it are found."""
         now = self._clock.monotonic()
         ahead = self._clock.wall_ms() / 1000 - now
         if ahead - self._ahead >= self._seconds:

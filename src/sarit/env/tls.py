@@ -67,7 +67,7 @@ class ServerTls:
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """What a client uses.  Raises Invalid."""
+    """Return the TLS context of a client.  Raises Invalid."""
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=files.ca)
     except (OSError, ssl.SSLError) as error:

@@ -90,11 +90,11 @@ class TlsServer(asyncio.AbstractServer):
         return f"<TlsServer at {', '.join(str(listener.getsockname()) for listener in self.sockets) or 'no address'}>"
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Whose it is."""
+        """Return the event loop of the server."""
         return self._loop
 
     def is_serving(self) -> bool:
-        """Whether it accepts connections."""
+        """Return whether the server accepts connections."""
         return bool(self.sockets)
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class TlsServer(asyncio.AbstractServer):
             listener.close()
 
     async def start_serving(self) -> None:
-        """It serves from its creation on."""
+        """Do nothing: the server serves from its creation on."""
 
     async def serve_forever(self) -> None:
         """Wait until it is closed."""
@@ -280,7 +280,7 @@ class _Accepted:
         self.factory = factory
 
     def has_ended(self) -> bool:
-        """Whether the client has closed it, as a probe of the port does."""
+        """Return whether the client has closed it, as a probe of the port does."""
         try:
             return not self.connection.recv(1, socket.MSG_PEEK)
         except OSError:

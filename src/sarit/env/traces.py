@@ -77,7 +77,7 @@ class SpanSink(Protocol):
         """Take a span; never waits and never raises."""
 
     def close(self) -> None:
-        """Send what is left; blocks for a few seconds at most."""
+        """Send the spans that are left; blocks for a few seconds at most."""
 
 
 def parse_traces(text: str, ratio: float) -> TraceSettings:
@@ -125,16 +125,16 @@ class Traces:
     # -- numbers --------------------------------------------------------------------------------
 
     def of_append(self, writer: bytes, event_number: int) -> int | None:
-        """The trace of the append that ends with this event; None: it is not sampled."""
+        """Return the trace of the append that ends with this event; None: it is not sampled."""
         return self._sampled(b"append", writer + event_number.to_bytes(8, "big", signed=True))
 
     def of_read(self, segment: str, offset: int, request_id: int) -> int | None:
-        """The trace of a read; None: it is not sampled."""
+        """Return the trace of a read; None: it is not sampled."""
         numbers = offset.to_bytes(8, "big", signed=True) + request_id.to_bytes(8, "big", signed=True)
         return self._sampled(b"read", numbers + segment.encode())
 
     def of_call(self, request_id: str) -> int | None:
-        """The trace of a call of the controller; None: it is not sampled, or nobody has given it an id."""
+        """Return the trace of a call of the controller; None: it is not sampled, or nobody has given it an id."""
         return self._sampled(b"call", request_id.encode()) if request_id else None
 
     def _sampled(self, kind: bytes, key: bytes) -> int | None:
@@ -183,12 +183,12 @@ class Traces:
             self.record(trace, LOG_SYNC, FRAME, *self.synced)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the spans that are left."""
         self._sink.close()
 
 
 def span_number(trace: int, name: str) -> int:
-    """The number of a span; every process computes the same."""
+    """Return the number of a span; every process computes the same."""
     digest = blake2b(
         trace.to_bytes(TRACE_NUMBER_BYTES, "big") + name.encode(), digest_size=SPAN_NUMBER_BYTES, person=b"span"
     )

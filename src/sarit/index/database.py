@@ -40,7 +40,7 @@ class Opened:
 
 
 def connect(path: str, cache_bytes: int) -> sqlite3.Connection:
-    """A connection for the thread that calls this."""
+    """Return a connection for the thread that calls this."""
     # No implicit transactions (isolation level None).  sqlite3 refuses a connection on another thread than the one
     # that made it, so each is made on its worker.
     connection = sqlite3.connect(path, timeout=INDEX_LOCK_TIMEOUT_SECONDS, isolation_level=None)
@@ -58,17 +58,17 @@ def make_database_file(files: Files, path: str) -> None:
 
 
 def as_text(data: bytes) -> str:
-    """No value of an index is a text.  A damaged one may be: as a `str` it is recognized, whatever its bytes."""
+    """Return no value of an index is a text.  A damaged one may be: as a `str` it is recognized, whatever its bytes."""
     return data.decode("latin-1")
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> Any:
-    """The value of a pragma."""
+    """Return the value of a pragma."""
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def open_writer(path: str, files: Files, cache_bytes: int) -> Opened:
-    """A connection to a checked, perhaps new, database that is durable as a whole.
+    """Return a connection to a checked, perhaps new, database that is durable as a whole.
 
     Raises Invalid (another format), Corrupt, Unavailable, sqlite3.Error, OSError."""
     # SQLite would make the file readable by others, and then its WAL with the same mode.
@@ -110,7 +110,7 @@ def open_writer(path: str, files: Files, cache_bytes: int) -> Opened:
 
 
 def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the database is new.  Raises Invalid (it is not an index, or of another format)."""
+    """Return whether the database is new.  Raises Invalid (it is not an index, or of another format)."""
     version, application = pragma(connection, "user_version"), pragma(connection, "application_id")
     if version != FORMAT_VERSION and application == APPLICATION_ID:
         raise Invalid(f"index {path} is of format {version}; this version of Sarit reads format {FORMAT_VERSION}")
@@ -201,7 +201,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def open_reader(path: str, cache_bytes: int) -> sqlite3.Connection:
-    """A connection that changes nothing."""
+    """Return a connection that changes nothing."""
     connection = connect(path, cache_bytes)
     connection.execute("PRAGMA query_only=1")
     return connection

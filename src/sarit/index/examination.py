@@ -90,7 +90,7 @@ def check_structure(connection: sqlite3.Connection, path: str) -> None:
 
 
 def every_record(connection: sqlite3.Connection, path: str) -> Iterator[list[tuple[Any, Any]]]:
-    """All rows in the order of their pages, as they are stored, in lists.  Raises Corrupt (keys out of order)."""
+    """Yield all rows in the order of their pages, as they are stored, in lists.  Raises Corrupt (keys out of order)."""
     cursor = connection.execute("SELECT k, v FROM entries")
     before = b""
     first = True
@@ -103,7 +103,7 @@ def every_record(connection: sqlite3.Connection, path: str) -> Iterator[list[tup
 
 
 def find_gaps(connection: sqlite3.Connection, path: str) -> list[Gap]:
-    """Where records were lost by damage to their keys.  Raises Corrupt."""
+    """Return where records were lost by damage to their keys.  Raises Corrupt."""
     gaps: list[Gap] = []
     before, waiting = b"", b""
     for rows in every_record(connection, path):
@@ -125,7 +125,8 @@ def find_gaps(connection: sqlite3.Connection, path: str) -> list[Gap]:
 
 
 def right_record(key: bytes, stored: object) -> tuple[bytes, bytes] | None:
-    """The key and the sealed value that differ in one bit from a damaged record and have its checksum; None: there is
+    """Return the key and the sealed value that differ in one bit from a damaged record and have its checksum; None:
+    there is
     none, or the value is too large to search."""
     if not isinstance(stored, bytes) or not INDEX_CHECKSUM_BYTES <= len(stored) <= _MAX_SEARCHED:
         return None

@@ -57,53 +57,53 @@ _HEAD_BYTES: Final = _ONE.size
 
 
 def segment_key(segment: int) -> bytes:
-    """The key of a segment's record."""
+    """Return the key of a segment's record."""
     return _ONE.pack(SEGMENT, segment)
 
 
 def name_key(name: str) -> bytes:
-    """The key of the id of the segment that has `name` now."""
+    """Return the key of the id of the segment that has `name` now."""
     return NAME + name.encode()
 
 
 def attribute_key(segment: int, attribute: bytes) -> bytes:
-    """The key of the value of an attribute, whose id has 16 bytes."""
+    """Return the key of the value of an attribute, whose id has 16 bytes."""
     assert len(attribute) == UUID_BYTES, attribute
     return _ONE.pack(ATTRIBUTE, segment) + attribute
 
 
 def extent_key(segment: int, start: int) -> bytes:
-    """The key of the extent in a chunk that begins at offset `start`."""
+    """Return the key of the extent in a chunk that begins at offset `start`."""
     return _TWO.pack(EXTENT, segment, start)
 
 
 def inlined_key(segment: int, start: int) -> bytes:
-    """The key of the inlined extent that begins at offset `start`."""
+    """Return the key of the inlined extent that begins at offset `start`."""
     return _TWO.pack(INLINED, segment, start)
 
 
 def entry_key(segment: int, key: bytes) -> bytes:
-    """The key of an entry of a table segment."""
+    """Return the key of an entry of a table segment."""
     return _ONE.pack(ENTRY, segment) + key
 
 
 def version_key(segment: int, version: int) -> bytes:
-    """The key of the table key whose entry has that version."""
+    """Return the key of the table key whose entry has that version."""
     return _TWO.pack(VERSION, segment, version)
 
 
 def garbage_key(chunk: str) -> bytes:
-    """The key that records a chunk as garbage, to be deleted."""
+    """Return the key that records a chunk as garbage, to be deleted."""
     return GARBAGE + chunk.encode()
 
 
 def piece_key(reference: str) -> bytes:
-    """The key that records a piece of a pack (`storage/packs.py`) as needed."""
+    """Return the key that records a piece of a pack (`storage/packs.py`) as needed."""
     return PIECE + reference.encode()
 
 
 def meta_key(name: str) -> bytes:
-    """The key of a value of the container itself."""
+    """Return the key of a value of the container itself."""
     return META + name.encode()
 
 
@@ -111,54 +111,54 @@ def meta_key(name: str) -> bytes:
 
 
 def kind_range(kind: bytes) -> tuple[bytes, bytes]:
-    """All records of a kind."""
+    """Return all records of a kind."""
     # The next letter is above every key of this kind, however long.
     return kind, bytes((kind[0] + 1,))
 
 
 def names_range(scope: str) -> tuple[bytes, bytes]:
-    """All names of segments of a scope."""
+    """Return all names of segments of a scope."""
     # A name is SCOPE/REST, and "0" follows "/".
     return NAME + scope.encode() + b"/", NAME + scope.encode() + b"0"
 
 
 def pieces_range(pack: str) -> tuple[bytes, bytes]:
-    """All pieces of a pack."""
+    """Return all pieces of a pack."""
     # A piece is NAME@OFFSET, and "A" follows "@".
     return PIECE + pack.encode() + b"@", PIECE + pack.encode() + b"A"
 
 
 def segment_range(kind: bytes, segment: int) -> tuple[bytes, bytes]:
-    """All records of a kind of one segment."""
+    """Return all records of a kind of one segment."""
     assert 0 <= segment <= MAX_SEGMENT_ID, segment
     # Numbers are big-endian and of fixed length, so the next id is above every key of this segment.
     return _ONE.pack(kind, segment), _ONE.pack(kind, segment + 1)
 
 
 def offset_range(kind: bytes, segment: int, start: int, end: int) -> tuple[bytes, bytes]:
-    """The extents or versions of one segment with start <= number < end."""
+    """Return the extents or versions of one segment with start <= number < end."""
     return _TWO.pack(kind, segment, start), _TWO.pack(kind, segment, end)
 
 
 def number_of(key: bytes) -> int:
-    """The offset or version that a key of an extent or a version ends with."""
+    """Return the offset or version that a key of an extent or a version ends with."""
     return int.from_bytes(key[-_U64.size :], "big")
 
 
 def segment_of(key: bytes) -> int:
-    """The segment id of a key of a kind in PER_SEGMENT."""
+    """Return the segment id of a key of a kind in PER_SEGMENT."""
     return int.from_bytes(key[1:_HEAD_BYTES], "big")
 
 
 def entry_range(segment: int, start: bytes = b"", end: bytes | None = None) -> tuple[bytes, bytes]:
-    """A table's entries with start <= key (< end)."""
+    """Return a table's entries with start <= key (< end)."""
     first, last = segment_range(ENTRY, segment)
     # Table keys vary in length and end their record's key, so they sort by their bytes.
     return first + start, last if end is None else first + end
 
 
 def after(key: bytes) -> bytes:
-    """The least key above `key`: where a scan continues."""
+    """Return the least key above `key`: where a scan continues."""
     # Nothing sorts between a key and the same key with a zero byte.
     return key + b"\0"
 
@@ -172,12 +172,12 @@ def ranges_of_segment(segment: int) -> list[tuple[bytes, bytes]]:
 
 
 def parse_segment_key(key: bytes) -> int:
-    """The segment id of an `s` key.  Raises Corrupt."""
+    """Return the segment id of an `s` key.  Raises Corrupt."""
     return _parse_one(key, SEGMENT)
 
 
 def parse_name_key(key: bytes) -> str:
-    """The name of an `n` key.  Raises Corrupt."""
+    """Return the name of an `n` key.  Raises Corrupt."""
     return _parse_text(key, NAME)
 
 
@@ -211,12 +211,12 @@ def parse_version_key(key: bytes) -> tuple[int, int]:
 
 
 def parse_garbage_key(key: bytes) -> str:
-    """The chunk name of a `g` key.  Raises Corrupt."""
+    """Return the chunk name of a `g` key.  Raises Corrupt."""
     return _parse_text(key, GARBAGE)
 
 
 def parse_piece_key(key: bytes) -> str:
-    """The reference of a `p` key.  Raises Corrupt."""
+    """Return the reference of a `p` key.  Raises Corrupt."""
     reference = _parse_text(key, PIECE)
     if not reference.rpartition("@")[2].isdigit():
         raise Corrupt(f"not a piece of a pack: {key.hex()}")
@@ -224,7 +224,7 @@ def parse_piece_key(key: bytes) -> str:
 
 
 def parse_meta_key(key: bytes) -> str:
-    """The name of an `m` key.  Raises Corrupt."""
+    """Return the name of an `m` key.  Raises Corrupt."""
     return _parse_text(key, META)
 
 
@@ -251,7 +251,7 @@ def _parse_text(key: bytes, kind: bytes) -> str:
 
 
 def describe(key: bytes) -> str:
-    """What a record is about, for messages; any bytes."""
+    """Return what a record is about, for messages; the key may be any bytes."""
     kind, number = key[:1], int.from_bytes(key[1:9], "big")
     if kind in (SEGMENT, *PER_SEGMENT) and len(key) >= _HEAD_BYTES:
         rest = key[_HEAD_BYTES:]
@@ -275,61 +275,61 @@ def describe(key: bytes) -> str:
 
 
 def id_value(segment: int) -> bytes:
-    """A segment id as the value of a name."""
+    """Return a segment id as the value of a name."""
     return _U64.pack(segment)
 
 
 def parse_id_value(value: bytes) -> int:
-    """The inverse of `id_value`.  Raises Corrupt."""
+    """Return the inverse of `id_value`.  Raises Corrupt."""
     if len(value) != _U64.size:
         raise Corrupt(f"not a segment id: {value.hex()}")
     return int.from_bytes(value, "big")
 
 
 def log_value(identity: bytes, epoch: int) -> bytes:
-    """What the index knows of its log: the identity, and the epoch of the last owner."""
+    """Encode what the index knows of its log: the identity, and the epoch of the last owner."""
     assert len(identity) == LOG_IDENTITY_BYTES, identity
     return identity + _U64.pack(epoch)
 
 
 def parse_log_value(value: bytes) -> tuple[bytes, int]:
-    """The inverse of `log_value`.  Raises Corrupt."""
+    """Return the inverse of `log_value`.  Raises Corrupt."""
     if len(value) != LOG_IDENTITY_BYTES + _U64.size:
         raise Corrupt(f"not the identity of a log: {value.hex()}")
     return value[:LOG_IDENTITY_BYTES], int.from_bytes(value[LOG_IDENTITY_BYTES:], "big")
 
 
 def attribute_value(value: int) -> bytes:
-    """An attribute's int64."""
+    """Return an attribute's int64."""
     return _I64.pack(value)
 
 
 def parse_attribute_value(value: bytes) -> int:
-    """The inverse of `attribute_value`.  Raises Corrupt."""
+    """Return the inverse of `attribute_value`.  Raises Corrupt."""
     if len(value) != _I64.size:
         raise Corrupt(f"not an attribute value: {value.hex()}")
     return int.from_bytes(value, "big", signed=True)
 
 
 def entry_value(version: int, value: bytes) -> bytes:
-    """A table entry's version and value."""
+    """Return a table entry's version and value."""
     return _U64.pack(version) + value
 
 
 def parse_entry_value(value: bytes) -> tuple[int, bytes]:
-    """The inverse of `entry_value`.  Raises Corrupt."""
+    """Return the inverse of `entry_value`.  Raises Corrupt."""
     if len(value) < _U64.size:
         raise Corrupt(f"not a table entry: {value.hex()}")
     return int.from_bytes(value[:8], "big"), value[8:]
 
 
 def piece_value(segment: int, start: int, length: int, pack_length: int) -> bytes:
-    """Who names a piece of a pack, where in the segment that extent starts, and how long piece and pack are."""
+    """Return who names a piece of a pack, where in the segment that extent starts, and how long piece and pack are."""
     return _PIECE_VALUE.pack(segment, start, length, pack_length)
 
 
 def parse_piece_value(value: bytes) -> tuple[int, int, int, int]:
-    """The inverse of `piece_value`.  Raises Corrupt."""
+    """Return the inverse of `piece_value`.  Raises Corrupt."""
     if len(value) != _PIECE_VALUE.size:
         raise Corrupt(f"not a piece of a pack: {value.hex()}")
     segment, start, length, pack_length = _PIECE_VALUE.unpack(value)

@@ -94,20 +94,17 @@ class MemoryIndex:
         return f"<MemoryIndex epoch {self._epoch} {self._dead_reason or 'open'}, {len(self._table.keys)} keys>"
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """See `Index`."""
         await self._begin()
         values = self._view().values
         found = [(key, values.get(key)) for key in keys]
         return [None if stored is None else unseal(key, stored) for key, stored in found]
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
-        """See `Index`."""
         return [(key, unseal(key, stored)) for key, stored in await self._stored(start, end, limit, reverse)]
 
     async def scan_sizes(
         self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
     ) -> list[tuple[bytes, int]]:
-        """See `Index`."""
         found = await self._stored(start, end, limit, reverse)
         return [(key, len(stored) - INDEX_CHECKSUM_BYTES) for key, stored in found]
 
@@ -122,7 +119,7 @@ class MemoryIndex:
         return [(key, table.values[key]) for key in found]
 
     async def commit(self, batch: WriteBatch) -> None:
-        """See `Index`.  After Unavailable the outcome is unknown, and the handle is dead."""
+        """Commit a batch.  After Unavailable the outcome is unknown, and the handle is dead."""
         async with self._writing:
             self._require()
             if self._table.epoch != self._epoch:
@@ -148,7 +145,6 @@ class MemoryIndex:
                 self._fail("the commit failed")
 
     async def close(self) -> None:
-        """See `Index`."""
         async with self._writing:
             self._dead_reason = self._dead_reason or "closed"
 
@@ -190,7 +186,7 @@ class MemoryIndex:
 
 
 class MemoryIndexes:
-    """What was committed, by container: the disk of the handles."""
+    """The committed records by container: the disk of the handles."""
 
     def __init__(self, faults: IndexFaults | None = None) -> None:
         self.faults = faults if faults is not None else IndexFaults()
@@ -198,7 +194,6 @@ class MemoryIndexes:
         self._open: dict[int, MemoryIndex] = {}
 
     async def open(self, container: int) -> MemoryIndex:
-        """See `IndexProvider`."""
         delay = self.faults.delay()
         if delay > 0:
             await asyncio.sleep(delay)
@@ -221,7 +216,7 @@ class MemoryIndexes:
         self._open.clear()
 
     def snapshot(self, container: int) -> dict[bytes, bytes]:
-        """A copy of what is committed, damaged or not, for checkers."""
+        """Return a copy of what is committed, damaged or not, for checkers."""
         table = self._tables.get(container)
         return {} if table is None else {key: table.values[key][INDEX_CHECKSUM_BYTES:] for key in table.keys}
 
@@ -254,6 +249,6 @@ class MemoryIndexes:
         self._tables[container] = taken
 
     def commits(self, container: int) -> int:
-        """How many commits were applied, for tests."""
+        """Return how many commits were applied, for tests."""
         table = self._tables.get(container)
         return 0 if table is None else table.commits

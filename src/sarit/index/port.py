@@ -41,7 +41,7 @@ class Index(Protocol):
     """
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of `keys` at one moment, None where absent, in order."""
+        """Return the values of `keys` at one moment, None where absent, in order."""
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
         """Up to `limit` pairs with start <= key < end, ascending (or descending)."""
@@ -49,7 +49,8 @@ class Index(Protocol):
     async def scan_sizes(
         self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
     ) -> list[tuple[bytes, int]]:
-        """As `scan`, with the length of each value in place of the value, which is neither read nor checked."""
+        """Scan as `scan` does, with the length of each value in place of the value, which is neither read nor
+        checked."""
 
     async def commit(self, batch: WriteBatch) -> None:
         """Apply all of `batch` or nothing; durable when this returns.

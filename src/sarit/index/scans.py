@@ -29,7 +29,7 @@ async def scan_page(index: Index, start: bytes, end: bytes, limit: int) -> tuple
 
 
 async def scan_readable(index: Index, start: bytes, end: bytes) -> tuple[Rows, list[DamagedRecord]]:
-    """All rows of a range that are whole, and the damaged ones; read in pages."""
+    """Return all rows of a range that are whole, and the damaged ones; read in pages."""
     rows: Rows = []
     damaged: list[DamagedRecord] = []
     while True:

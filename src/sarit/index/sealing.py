@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def seal(key: bytes, value: Buffer) -> bytes:
-    """What is stored for `value` under `key`."""
+    """Return the bytes that are stored for `value` under `key`."""
     return crc32c(value, crc32c(key)).to_bytes(INDEX_CHECKSUM_BYTES, "big") + value
 
 
 def unseal(key: bytes, stored: bytes) -> bytes:
-    """The value that was sealed.  Raises DamagedRecord."""
+    """Return the value that was sealed.  Raises DamagedRecord."""
     try:
         value = stored[INDEX_CHECKSUM_BYTES:]
         if (
@@ -41,7 +41,7 @@ def unseal(key: bytes, stored: bytes) -> bytes:
 
 
 def is_whole(key: bytes, stored: bytes) -> bool:
-    """Whether key and value are those that were sealed together."""
+    """Return whether key and value are those that were sealed together."""
     try:
         unseal(key, stored)
     except DamagedRecord:

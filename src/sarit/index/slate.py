@@ -114,7 +114,7 @@ _SETTINGS: Final[Mapping[str, object]] = {
 
 
 def map_error(error: Exception, doing: str) -> SaritError:
-    """An error of SlateDB's as the port's error; no other place maps them."""
+    """Return an error of SlateDB's as the port's error; no other place maps them."""
     reason = getattr(error, "message", None) or str(error) or type(error).__name__
     text = f"{doing}: {explained(reason)}"
     if isinstance(error, slatedb.Error.Closed) and error.reason == slatedb.CloseReason.FENCED:
@@ -142,7 +142,6 @@ class SlateIndex:
         return f"<SlateIndex {self._place} {self._failure or ('closed' if self._closed else 'open')}>"
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """See `Index`."""
         self._require()
         found: dict[bytes, bytes | None] = {}
         async with self._calling("get from"):
@@ -157,19 +156,18 @@ class SlateIndex:
         return [None if (stored := found[key]) is None or hidden(key) else unseal(key, stored) for key in keys]
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
-        """See `Index`."""
         rows = await self._scan(start, end, limit, reverse=reverse)
         return [(key, unseal(key, stored)) for key, stored in rows]
 
     async def scan_sizes(
         self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
     ) -> list[tuple[bytes, int]]:
-        """See `Index`.  The values are read: SlateDB has no other way."""
+        """List keys with the lengths of their values.  The values are read: SlateDB has no other way."""
         rows = await self._scan(start, end, limit, reverse=reverse)
         return [(key, len(stored) - INDEX_CHECKSUM_BYTES) for key, stored in rows]
 
     async def commit(self, batch: WriteBatch) -> None:
-        """See `Index`.  A cancelled commit goes on, as one of SQLite's does on its thread."""
+        """Commit a batch.  A cancelled commit goes on, as one of SQLite's does on its thread."""
         self._require()
         committing = asyncio.ensure_future(self._commit(batch))
         # Its caller may be gone when it fails; the failure is kept for the next call.
@@ -177,7 +175,7 @@ class SlateIndex:
         await shielded(committing)
 
     async def close(self) -> None:
-        """See `Index`.  Returns when the commit under way has ended; the library's requests go on after that."""
+        """Close the database.  Returns when the commit under way has ended; the library's requests go on after that."""
         if self._closed:
             return
         self._closed = True
@@ -215,7 +213,7 @@ class SlateIndex:
                 raise
 
     async def _changes(self, batch: WriteBatch) -> tuple[Any, Sweeps] | None:
-        """The batch in SlateDB's form, built in turns of the event loop, and what is to be swept after it.
+        """Return the batch in SlateDB's form, built in turns of the event loop, and what is to be swept after it.
 
         None when it changes nothing."""
         # In the order that `WriteBatch` defines.  Keys that are put need no delete before.
@@ -251,7 +249,7 @@ class SlateIndex:
         return changes, Sweeps(ranges)
 
     async def _rows_of(self, start: bytes, end: bytes, *, all_of_them: bool) -> tuple[list[bytes], bool]:
-        """The keys of the first rows of a range, swept or not, and whether these are all."""
+        """Return the keys of the first rows of a range, swept or not, and whether these are all."""
         keys: list[bytes] = []
         while True:
             rows = await self._scan_one(_PREFIX, start, end, SWEPT_ROWS)
@@ -275,7 +273,7 @@ class SlateIndex:
     async def _scan_one(
         self, prefix: bytes, start: bytes, end: bytes, limit: int, *, reverse: bool = False
     ) -> list[tuple[bytes, bytes]]:
-        """As `_scan`, of what the database has."""
+        """Scan one prefix of the database as `_scan` does."""
         self._require()
         # SlateDB refuses a range without keys.
         if start >= end or limit <= 0:
@@ -353,11 +351,11 @@ class SlateIndexProvider:
         return f"<SlateIndexProvider {self._place}>"
 
     def path_of(self, container: int) -> str:
-        """Where the database of a container is in the object store."""
+        """Return where the database of a container is in the object store."""
         return f"{self._prefix}index/container-{container}"
 
     def place_of(self, container: int) -> str:
-        """Its name in messages."""
+        """Return the name of a container's database in messages."""
         return f"{self._place}/index/container-{container}"
 
     def requests(self) -> dict[str, int]:
@@ -371,7 +369,7 @@ class SlateIndexProvider:
         return found
 
     async def open(self, container: int) -> SlateIndex:
-        """See `IndexProvider`.  Raises Unavailable, Corrupt."""
+        """Open the database of a container, which fences its earlier owner.  Raises Unavailable, Corrupt."""
         place, path = self.place_of(container), self.path_of(container)
         builder = slatedb.DbBuilder(path, self.objects)
         settings = slatedb.Settings.default()

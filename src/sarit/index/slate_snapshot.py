@@ -46,11 +46,10 @@ class SlateSnapshot:
         return f"<SlateSnapshot {self._checkpoint} of {self._index!r}>"
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of one key or none, as `Index`."""
+        """Return the values of one key or none, as `Index`."""
         return [next((v for _, v in await self.scan(key, after(key), 1)), None) for key in keys]
 
     async def scan(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """See `Index`."""
         return await self._index.scan(start, end, limit)
 
     async def close(self) -> None:
@@ -106,7 +105,7 @@ class _Checkpoint:
 
 
 async def take_snapshot(provider: SlateIndexProvider, container: int) -> SlateSnapshot:
-    """What the newest commit of the container's owner has left.  Raises Unavailable, Corrupt."""
+    """Take a snapshot of what the newest commit of the container's owner has left.  Raises Unavailable, Corrupt."""
     place, path = provider.place_of(container), provider.path_of(container)
     doing = f"read the index {place}"
     try:

@@ -84,7 +84,7 @@ class Dead(Unavailable):
 
 
 def map_error(error: sqlite3.Error, doing: str, *, opening: bool = False) -> SaritError:
-    """An SQLite error as the port's error; no other place maps them.
+    """Return an SQLite error as the port's error; no other place maps them.
 
     `opening`: by statements that every index understands.  So a logic error, as "unsupported file format", comes from
     the bytes of the file."""
@@ -114,7 +114,7 @@ def _shrink_step(connection: sqlite3.Connection) -> bool:
 
 
 def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> Values:
-    """The sealed values of `keys` in one snapshot: a batch is seen whole or not at all."""
+    """Return the sealed values of `keys` in one snapshot: a batch is seen whole or not at all."""
     found: Values = []
     at = 0
     one_statement = len(keys) <= KEYS_PER_QUERY[0]
@@ -139,7 +139,7 @@ def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> Values:
 
 
 def _unsealed(keys: Sequence[bytes], stored: Values, gaps: list[Gap]) -> Values | DamagedRecord:
-    """The values of `keys`, or the error of the first one that is damaged or may be lost."""
+    """Return the values of `keys`, or the error of the first one that is damaged or may be lost."""
     try:
         if gaps:
             for key, value in zip(keys, stored, strict=True):
@@ -232,7 +232,7 @@ class SqliteIndex:
         self._gaps = opened.gaps or []
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """See `Index`.  Calls made while a read is in progress share the next one."""
+        """Get the values of keys.  Calls made while a read is in progress share the next one."""
         self._require()
         future: asyncio.Future[Values] = asyncio.get_running_loop().create_future()
         self._waiting.append((keys, future))
@@ -242,7 +242,6 @@ class SqliteIndex:
         return await future
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
-        """See `Index`."""
         query = _SCAN_REVERSE if reverse else _SCAN
 
         def call() -> list[tuple[bytes, bytes]]:
@@ -261,7 +260,6 @@ class SqliteIndex:
     async def scan_sizes(
         self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
     ) -> list[tuple[bytes, int]]:
-        """See `Index`."""
         query = _SIZES_REVERSE if reverse else _SIZES
 
         def call() -> list[tuple[bytes, int]]:
@@ -273,7 +271,6 @@ class SqliteIndex:
         return await self._on(self._reader, call, "scan")
 
     async def commit(self, batch: WriteBatch) -> None:
-        """See `Index`."""
         self._require()
 
         def call() -> int:
@@ -301,7 +298,6 @@ class SqliteIndex:
             self._shrink()
 
     async def close(self) -> None:
-        """See `Index`."""
         closed = self._dead_reason == "closed"
         self._dead_reason = "closed"
         if closed:
@@ -433,7 +429,7 @@ class SqliteIndexProvider:
         self._env = env
 
     async def open(self, container: int) -> SqliteIndex:
-        """See `IndexProvider`.  Raises Unavailable, Corrupt, Invalid (a newer format)."""
+        """Open the index file of a container.  Raises Unavailable, Corrupt, Invalid (a newer format)."""
         try:
             return await self._open(container)
         except Corrupt as error:

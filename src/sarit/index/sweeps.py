@@ -24,13 +24,13 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 def encode_mark(span: Range) -> bytes:
-    """A range (start, end; end excluded) as the key of its mark."""
+    """Return a range (start, end; end excluded) as the key of its mark."""
     start, end = span
     return _LENGTH.pack(len(start)) + start + end
 
 
 def decode_mark(key: bytes) -> Range:
-    """The inverse of `encode_mark`.  Raises Corrupt."""
+    """Return the inverse of `encode_mark`.  Raises Corrupt."""
     if len(key) >= _LENGTH.size:
         size = _LENGTH.size + _LENGTH.unpack_from(key)[0]
         start, end = key[_LENGTH.size : size], key[size:]
@@ -49,11 +49,11 @@ class Sweeps:
         return f"<Sweeps of {len(self.ranges)} ranges>"
 
     def hides(self, key: bytes) -> bool:
-        """Whether a key is in one of the ranges."""
+        """Return whether a key is in one of the ranges."""
         return any(start <= key < end for start, end in self.ranges)
 
     def visible(self, start: bytes, end: bytes) -> Iterator[Range]:
-        """The parts of a range that are in none of the ranges, ascending."""
+        """Yield the parts of a range that are in none of the ranges, ascending."""
         for first, last in self.ranges:
             if last <= start or first >= end:
                 continue
@@ -64,7 +64,7 @@ class Sweeps:
             yield start, end
 
     def touched(self, keys: Iterable[bytes]) -> list[Range]:
-        """The ranges in which one of the keys is."""
+        """Return the ranges in which one of the keys is."""
         if not self.ranges:
             return []
         found: set[Range] = set()

@@ -29,7 +29,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def last_valid_frame(shared: bytes) -> int:
-    """The number of valid frames, from the first bytes of the wal-index; the database must be open."""
+    """Return the number of valid frames, from the first bytes of the wal-index; the database must be open."""
     if len(shared) < _LAST_FRAME_AT + 4:
         return 0
     return int(struct.unpack_from("=I", shared, _LAST_FRAME_AT)[0])

@@ -42,7 +42,7 @@ _LEAST_FILE_BYTES: Final = 5 * LOG_BLOCK_BYTES
 
 
 def first_file_bytes(file_bytes: int) -> int:
-    """The length of the first files of a log whose files have at most `file_bytes`."""
+    """Return the length of the first files of a log whose files have at most `file_bytes`."""
     return min(file_bytes, FIRST_LOG_FILE_BYTES, max(file_bytes // LOG_FILE_GROWTH, _LEAST_FILE_BYTES))
 
 

@@ -51,7 +51,7 @@ class Listing:
         return bool(self.logs or self.unreadable)
 
     def needed_unreadable(self, covered: int) -> list[UnreadableFile]:
-        """The unreadable files that may hold frames above `covered`.
+        """Return the unreadable files that may hold frames above `covered`.
 
         A file holds none of them when a later file begins with a frame up to the one after `covered`."""
         begins = [log.header.sequence for log in self.logs if log.first is not None and log.first <= covered + 1]
@@ -60,7 +60,7 @@ class Listing:
 
 
 def history_problem(directory: str, listing: Listing, reached: int, history: LogHistory) -> str | None:
-    """Why the log in `directory` is not the one that the index knows; None when it is.
+    """Return why the log in `directory` is not the one that the index knows; None when it is.
 
     `reached`: the highest frame of which the log has a trace."""
     if history.identity is None:

@@ -44,7 +44,8 @@ class LocalLogProvider:
         return f"<LocalLogProvider {self._directory}>"
 
     async def claim(self, container: int, confirm: Confirm = sole_owner) -> LocalClaim:
-        """See `LogProvider`, and `Confirm`.  Raises Invalid (another format version), Unavailable.
+        """Claim the log of a container, and lock its files; `confirm` is asked in between.  Raises Invalid (another
+        format version), Unavailable.
 
         The files are locked by an owner in another process as long as it has them."""
         await confirm()
@@ -74,7 +75,8 @@ class LocalLogProvider:
             raise
 
     async def create_after(self, container: int, history: LogHistory) -> LocalLog:
-        """A new log for a restored container, which continues after its checkpoint.  Raises Invalid, Unavailable."""
+        """Return a new log for a restored container, which continues after its checkpoint.  Raises Invalid,
+        Unavailable."""
         claim = await self.claim(container)
         try:
             return await claim.create_after(history)
@@ -116,7 +118,7 @@ class LocalClaim:
         return f"<LocalClaim of the log in {self._claimed.directory}>"
 
     async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> LocalLog:
-        """See `ClaimedLog`; may be called again after a failure.  `history` None: the owner has no index."""
+        """Open the claimed log; may be called again after a failure.  `history` None: the owner has no index."""
         if self._fenced or self._releasing is not None:
             raise Fenced(f"the log in {self._claimed.directory} was claimed by a later owner")
         # A cancellation must not interrupt the opening: its thread would finish it.
@@ -139,7 +141,6 @@ class LocalClaim:
         return LocalLog(env, claimed.directory, claimed.container, opened, worker, self._statistics)
 
     async def create_after(self, history: LogHistory) -> LocalLog:
-        """See `LocalLogProvider.create_after`."""
         env, claimed, worker = self._env, self._claimed, self._worker
         try:
             opened = await worker.run(lambda: begin_after(env, claimed, history, self._file_bytes))
@@ -158,7 +159,7 @@ class LocalClaim:
             await self.release()
 
     async def release(self) -> None:
-        """See `ClaimedLog`.  Nothing to do once the log is open: it is closed instead."""
+        """Give the claim up.  Nothing to do once the log is open: it is closed instead."""
         if self._log is None:
             if self._releasing is None:
                 self._releasing = asyncio.ensure_future(self._release())

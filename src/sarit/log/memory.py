@@ -69,7 +69,7 @@ class MemoryClaim:
         self._container = container
 
     async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> DurableLog:
-        """See `ClaimedLog`; of the problems it knows those of a log that is missing, or of another history."""
+        """Open the claimed log; of the problems it knows those of a log that is missing, or of another history."""
         logs, container = self._provider.stored, self._container
         stored = logs.get(container)
         problem = None if history is None else _problem(stored, history)
@@ -84,7 +84,7 @@ class MemoryClaim:
         return MemoryLog(self._provider, stored, stored.epoch)
 
     async def release(self) -> None:
-        """See `ClaimedLog`."""
+        """Give the claim up: nothing is held."""
 
 
 def _problem(stored: StoredLog | None, history: LogHistory) -> str | None:
@@ -107,12 +107,11 @@ class MemoryLog:
 
     @property
     def epoch(self) -> int:
-        """This owner's epoch."""
+        """The epoch of this owner of the log."""
         return self._epoch
 
     @property
     def identity(self) -> bytes:
-        """See `DurableLog`."""
         return self._stored.identity
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
@@ -143,25 +142,22 @@ class MemoryLog:
                 yield self._stored.frames[number]
 
     def truncate(self, below: int) -> None:
-        """See `DurableLog`."""
         self._stored.truncate(below)
 
     @property
     def frames_in_flight(self) -> int:
-        """See `DurableLog`."""
         return LOG_FRAMES_IN_FLIGHT
 
     @property
     def short_of_space(self) -> bool:
-        """See `DurableLog`: never."""
+        """Return False: memory has no bound here."""
         return False
 
     def backlog_bytes(self) -> int:
-        """See `DurableLog`."""
         return self._stored.backlog_bytes()
 
     def release_recycled_files(self) -> None:
-        """See `DurableLog`: there are none."""
+        """Do nothing: a log in memory has no files."""
 
     async def close(self) -> None:
         """Later appends fail."""

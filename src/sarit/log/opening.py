@@ -44,7 +44,7 @@ class ClaimedFiles:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFiles:
-    """What opening found and made.  `empty`: files that no frame is needed of; `end`: the last frame."""
+    """The files that an opening found and made.  `empty`: files that no frame is needed of; `end`: the last frame."""
 
     lock: File
     logs: list[LogFile]
@@ -113,7 +113,7 @@ def begin_after(env: Env, claimed: ClaimedFiles, history: LogHistory, file_bytes
 
 
 def _make_first_file(env: Env, claimed: ClaimedFiles, plan: _Plan, file_bytes: int, max_recycled: int) -> OpenedFiles:
-    """The fence: the first file of a new epoch."""
+    """Return the fence: the first file of a new epoch."""
     files, directory = env.files, claimed.directory
     listing, tail = plan.listing, plan.tail
     maker = LogFileAllocator(

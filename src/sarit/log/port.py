@@ -27,7 +27,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class LogHistory:
-    """What the index knows of its log.
+    """The history of a log as the index knows it.
 
     `identity`: that of the log; None when the index has never seen one.  `epoch`: the last one whose owner the index
     knows.  `frame`: the last one that the checkpoint covers; the log is needed above it only."""
@@ -42,7 +42,7 @@ class DurableLog(Protocol):
 
     @property
     def epoch(self) -> int:
-        """This owner's epoch: higher than that of every earlier owner."""
+        """The epoch of this owner of the log: higher than that of every earlier owner."""
 
     @property
     def identity(self) -> bytes:
@@ -120,4 +120,5 @@ class ConfirmableLogs(Protocol):
     """A `LogProvider` whose logs other stores open, too."""
 
     async def claim(self, container: int, confirm: Confirm = sole_owner) -> ClaimedLog:
-        """See `LogProvider`, and `Confirm`.  Raises also Fenced, and what `confirm` raises."""
+        """Claim the log of a container as `LogProvider` does, with `confirm` in between.  Raises also Fenced, and what
+        `confirm` raises."""

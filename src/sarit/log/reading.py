@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 
 
 def list_files(files: Files, directory: str, container: int) -> Listing:
-    """What the directory holds.  Raises Invalid (a file of another format version), OSError."""
+    """List the log files of a container in the directory.  Raises Invalid (a file of another format version),
+    OSError."""
     listing = Listing()
     # Sorted, and sequence numbers have leading zeros: the files come in order of sequence.
     for name in files.list(directory):
@@ -134,7 +135,7 @@ class RunReader:
         self.claimed_past_end = 0
 
     def next_records(self) -> list[Record]:
-        """The records of the next window; may be none.  Afterwards `ended` says whether the run is over."""
+        """Return the records of the next window; may be none.  Afterwards `ended` says whether the run is over."""
         requested = max(self._read_bytes, self._need)
         data = self._file.pread(requested, self.position)
         window = self._window(data, self.position)
@@ -195,7 +196,7 @@ class RunReader:
         self.ended = True
 
     def _records_after(self, position: int) -> Iterator[Record]:
-        """The valid records from `position` to the end of the file, whatever their numbers."""
+        """Yield the valid records from `position` to the end of the file, whatever their numbers."""
         # To the end of the file: the order in which the disk wrote unsynced blocks is unknown.
         while True:
             data = self._file.pread(self._read_bytes, position)
@@ -217,7 +218,7 @@ class RunReader:
             position += len(data) - (RECORD_HEADER_BYTES - 1)  # a header may cross the border of the window
 
     def record_at(self, position: int) -> Record | None:
-        """The valid record that begins at byte `position`, if any."""
+        """Return the valid record that begins at byte `position`, if any."""
         if position < LOG_BLOCK_BYTES or position % RECORD_ALIGNMENT:
             return None
         found: Record | int = RECORD_HEADER_BYTES
@@ -262,7 +263,7 @@ def check_tail(tail: Tail, logs: list[LogFile]) -> None:
 
 
 def damage_text(path: str, first: int, last: int) -> str:
-    """What to say of frames that are needed and cannot be read."""
+    """Return the message for frames that are needed and cannot be read."""
     return f"{path}: frames {first} to {last} of the durable log were on the disk once and are lost or damaged"
 
 
@@ -363,7 +364,7 @@ def replay(
 
 
 def _valid_to(logs: list[LogFile], at: int, end: int) -> int:
-    """The last frame of a file that counts.
+    """Return the last frame of a file that counts.
 
     The base of every later epoch voids the frames above it; that epoch has copies of those which count."""
     epoch = logs[at].header.epoch
@@ -397,7 +398,7 @@ class LogDamage:
 
 @dataclass(slots=True)
 class LogReport:
-    """What an examination of a log found.  `problem`: why it is not the log that the index knows, if it is not."""
+    """The findings of an examination of a log.  `problem`: why it is not the log that the index knows, if it is not."""
 
     identity: bytes | None
     epoch: int

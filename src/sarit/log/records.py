@@ -67,12 +67,12 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
 
 
 def aligned(position: int, alignment: int = RECORD_ALIGNMENT) -> int:
-    """The least multiple of `alignment` (a power of two) that is not below `position`."""
+    """Return the least multiple of `alignment` (a power of two) that is not below `position`."""
     return (position + alignment - 1) & -alignment
 
 
 def extend_crc(crc: int, part: Buffer) -> int:
-    """The CRC-32C of the bytes that gave `crc`, followed by `part`."""
+    """Return the CRC-32C of the bytes that gave `crc`, followed by `part`."""
     # Last argument: 0 holds the interpreter lock, 1 releases it.
     return crc32c(part, crc, 0 if len(part) <= LOG_CRC_HOLD_LOCK_BYTES else 1)
 
@@ -101,14 +101,14 @@ class FileHeader:
         return self.salt[:LOG_TAG_BYTES]
 
     def pack(self) -> bytes:
-        """The 80 bytes of the header; `block` has the copy and the padding, too."""
+        """Return the 80 bytes of the header; `block` has the copy and the padding, too."""
         assert len(self.identity) == LOG_IDENTITY_BYTES, self
         fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.salt, self.identity)
         body = _HEADER.pack(MAGIC, FORMAT_VERSION, self.blocks, *fields, 0)[:-4]
         return body + extend_crc(0, body).to_bytes(4, "big")
 
     def block(self) -> bytes:
-        """The first block of the file: the header twice."""
+        """Return the first block of the file: the header twice."""
         return (self.pack().ljust(HEADER_COPY_AT, b"\0") + self.pack()).ljust(LOG_BLOCK_BYTES, b"\0")
 
     @property
@@ -129,7 +129,7 @@ class FileHeader:
 
 
 def _parse_header(data: bytes, name: str) -> FileHeader | None:
-    """The header in `data`; None when it is damaged.  Raises Invalid."""
+    """Return the header in `data`; None when it is damaged.  Raises Invalid."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
         return None
     *_, crc = fields = _HEADER.unpack_from(data)
@@ -251,7 +251,7 @@ class Window:
     epoch: int
 
     def record(self, at: int) -> Record | int:
-        """The valid record at index `at`; else the number of bytes it would need (0: no record starts there)."""
+        """Return the valid record at index `at`; else the number of bytes it would need (0: no record starts there)."""
         if len(self.data) - at < RECORD_HEADER_BYTES:
             return RECORD_HEADER_BYTES
         crc, tag, kind, flags, length, epoch, number, durable, position = _RECORD.unpack_from(self.data, at)
@@ -273,7 +273,7 @@ class Window:
 
 
 def claimed_number(head: bytes, position: int) -> int:
-    """The number in the header of a damaged record at byte `position` of its file; 0 if it is none.
+    """Return the number in the header of a damaged record at byte `position` of its file; 0 if it is none.
 
     Not verified: a trace of a record, not a record."""
     if len(head) < RECORD_HEADER_BYTES:

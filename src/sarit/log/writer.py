@@ -73,7 +73,7 @@ class QueuedFrame:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a commit did: with an `error` all `frames` failed, without one all are durable.
+    """The outcome of a commit: with an `error` all `frames` failed, without one all are durable.
 
     `closed`: files that the commit filled.  `needs_file`: nothing was written, the file is
     full and there is no next one."""
@@ -239,7 +239,7 @@ class LogWriter:
 
 
 def _frames_end(file: WritableFile) -> int:
-    """Where frames and ordinary watermarks end: the last block is for a record that says that a file follows."""
+    """Return where frames and ordinary watermarks end: the last block is for a record that says that a file follows."""
     return file.capacity - LOG_BLOCK_BYTES
 
 
@@ -289,12 +289,11 @@ class LocalLog:
 
     @property
     def epoch(self) -> int:
-        """This owner's epoch."""
+        """The epoch of this owner of the log."""
         return self._opened.file.header.epoch
 
     @property
     def identity(self) -> bytes:
-        """See `DurableLog`."""
         return self._opened.file.header.identity
 
     # -- reading ------------------------------------------------------------------------------
@@ -407,7 +406,7 @@ class LocalLog:
     # -- files --------------------------------------------------------------------------------
 
     def _next_length(self) -> int:
-        """How long the next file should be: longer than this one if one file is too short for this load.
+        """Return how long the next file should be: longer than this one if one file is too short for this load.
 
         It is when files before this one are needed still, as no checkpoint covers them, or a frame was too long."""
         file = self._writer.file
@@ -440,7 +439,6 @@ class LocalLog:
 
     @property
     def frames_in_flight(self) -> int:
-        """See `DurableLog`."""
         return LOG_FRAMES_IN_FLIGHT
 
     @property

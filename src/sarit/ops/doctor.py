@@ -77,7 +77,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be examined.  `config`: of the node; of a cluster's process, its host, ports and memory.
+    """The plan of an examination.  `config`: of the node; of a cluster's process, its host, ports and memory.
 
     `cluster`: None for a node of its own.  `tls`: certificate and key of the process, None without TLS."""
 
@@ -88,7 +88,7 @@ class Plan:
 
 
 def ports_of(config: NodeConfig) -> list[Port]:
-    """The ports of a node of its own.  Port 0 is free by definition."""
+    """Return the ports of a node of its own.  Port 0 is free by definition."""
     several = config.processes if config.processes > 1 else 0
     stores = [] if config.one_port else range(config.store_port, config.store_port + max(several, 1))
     found = [Port("--controller-port", config.controller_port, GRPC)]
@@ -101,7 +101,7 @@ def ports_of(config: NodeConfig) -> list[Port]:
 
 
 async def examine(plan: Plan, env: Env) -> AsyncIterator[Finding]:
-    """All findings, in order."""
+    """Yield all findings, in order."""
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
     config = plan.config
@@ -161,7 +161,7 @@ def check_memory(config: NodeConfig, machine_bytes: int) -> Finding:
 
 
 def check_directory(directory: str, config: NodeConfig, env: Env) -> list[Finding]:
-    """The volume of a data directory: space, and how long a sync takes."""
+    """Return the volume of a data directory: space, and how long a sync takes."""
     files, there = env.files, directory
     try:
         if directory == config.data_dir:  # that of a cluster's log is marked, and examined with the cluster
@@ -224,7 +224,7 @@ def _check_sync(directory: str, env: Env) -> Finding:
 
 
 def check_port(host: str, port: Port, tls: tuple[str, str] | None = None) -> Finding:
-    """Whether it is free, or who has it."""
+    """Return whether it is free, or who has it."""
     check = f"port {port.number}"
     try:
         address = bound_address(host)
@@ -247,7 +247,7 @@ def check_port(host: str, port: Port, tls: tuple[str, str] | None = None) -> Fin
 
 
 def _ask(host: str, port: Port, tls: tuple[str, str] | None) -> str:
-    """What of Sarit answers there; empty: nothing of it."""
+    """Return which part of Sarit answers at an address; empty: none."""
     with suppress(OSError, HTTPException, ValueError):
         context = None if tls is None else _of_any_server(*tls)
         if port.protocol == HTTP:
@@ -299,7 +299,7 @@ def _of_any_server(certificate: str, key: str) -> ssl.SSLContext:
 
 
 def check_advertised(host: str, advertised: str | None) -> Finding:
-    """Whether clients can use the address that they get."""
+    """Return whether clients can use the address that they get."""
     check = "advertised address"
     if host in EVERY_ADDRESS and not advertised:
         text = f"--host {host or '*'} without --advertise: clients get 127.0.0.1"
@@ -326,7 +326,7 @@ def check_advertised(host: str, advertised: str | None) -> Finding:
 
 
 def check_log_ins(config: NodeConfig) -> Finding:
-    """Whether clients log in, and whether others can read along."""
+    """Return whether clients log in, and whether others can read along."""
     check, security = "log-ins", config.security
     try:
         here = is_loopback(config.host)
@@ -379,7 +379,7 @@ async def check_storage(check: str, url: str, env: Env) -> Finding:
 
 
 async def check_bookkeeper(url: str, env: Env) -> list[Finding]:
-    """Whether enough bookies are registered."""
+    """Return whether enough bookies are registered."""
     from sarit.coordination.zookeeper import ZooKeeper
     from sarit.log.bookkeeper.bookies import NetworkBookies
     from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
@@ -412,7 +412,7 @@ async def check_bookkeeper(url: str, env: Env) -> list[Finding]:
 
 
 def check_journals(bookies: Sequence[BookieSettings]) -> Finding:
-    """Whether bookies acknowledge what is on their disks: each with what its configuration sets, or None."""
+    """Return whether bookies acknowledge what is on their disks: each with what its configuration sets, or None."""
     check = "journals of bookies"
     wrong = [
         f"{name} ({key}=false)"
@@ -431,7 +431,7 @@ def check_journals(bookies: Sequence[BookieSettings]) -> Finding:
 
 
 def check_auto_recovery(bookies: Sequence[BookieSettings]) -> list[Finding]:
-    """A warning of bookies that end when ZooKeeper is away: BookKeeper's auto recovery runs inside them."""
+    """Return a warning of bookies that end when ZooKeeper is away: BookKeeper's auto recovery runs inside them."""
     inside = bookies_with(bookies, "autoRecoveryDaemonEnabled", "true")
     if not inside:
         return []

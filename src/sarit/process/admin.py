@@ -57,7 +57,7 @@ class Admin:
         return f"<Admin {self._server!r}>"
 
     def where(self) -> str:
-        """Where it listens, as the end of a text; empty: nowhere."""
+        """Return where it listens, as the end of a text; empty: nowhere."""
         return "" if self._server is None else f", HTTP {self._host}:{self._server.port}"
 
     @property

@@ -44,7 +44,7 @@ _ONLY_OWNER: Final = 0o600
 
 
 def socket_name(store: int | None) -> str:
-    """The name of the socket of a store in the data directory; None: of a node in one process."""
+    """Return the name of the socket of a store in the data directory; None: of a node in one process."""
     return _SOCKET.format("" if store is None else f"-{store}")
 
 
@@ -142,7 +142,7 @@ class _Connection:
         self._writer = writer
 
     async def receive(self) -> dict[str, Any]:
-        """The next line; nothing at the end of the connection."""
+        """Return the next line; nothing at the end of the connection."""
         line = await self._reader.readline()
         if not line:
             return {}

@@ -41,7 +41,7 @@ class PortMux:
         return f"<PortMux, {len(self._silent)} silent connections>"
 
     def connection(self) -> asyncio.Protocol:
-        """The protocol for a new connection."""
+        """Return the protocol for a new connection."""
         return _ProtocolDetector(self)
 
     def connected(self, host: str, connection: _ProtocolDetector) -> None:

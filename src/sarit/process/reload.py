@@ -43,12 +43,12 @@ class LiveSettings:
     scrub_bytes_per_second: int | None = None
 
     def encode(self) -> bytes:
-        """One line without its end, for a child of this process."""
+        """Return one line without its end, for a child of this process."""
         return base64.b64encode(pickle.dumps(self))
 
 
 def decode_live(line: bytes) -> LiveSettings:
-    """The inverse of `encode`: of a parent, who is trusted."""
+    """Return the inverse of `encode`: of a parent, who is trusted."""
     # Our parent wrote it, into a pipe of ours.
     found: LiveSettings = pickle.loads(base64.b64decode(line))  # nosec B301
     return found
@@ -64,7 +64,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What differs, as `memory 1G -> 2G`.  `options`: those that hold now."""
+    """The differences, as `memory 1G -> 2G`.  `options`: those that hold now."""
 
     applied: tuple[str, ...]
     need_restart: tuple[str, ...]
@@ -77,7 +77,7 @@ class Changes:
 
 
 def compare_options(running: Sequence[ShownOption], found: Sequence[ShownOption]) -> Changes:
-    """What a reload changes."""
+    """Compare the options of two parses, and return what a reload changes."""
     new = {option.option: option for option in found}
     applied, need_restart, options = [], [], []
     for option in running:

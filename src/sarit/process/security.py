@@ -47,7 +47,7 @@ _OF_OTHERS: Final = 0o007
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig:
-    """What an operator sets; paths of files.
+    """The settings of security; paths of files.
 
     `certificate`, `key`: TLS on every port.  `ca`: who signed the certificates of this installation; None is what the
     system trusts.  `client_certificates`: clients need a certificate from `ca`, too.  `check_names`: other processes of
@@ -96,7 +96,7 @@ class SecurityConfig:
 
 
 class Security:
-    """What the parts of a process need of it.  Raises Invalid, OSError: a file cannot be used."""
+    """The parts of security that a process needs.  Raises Invalid, OSError: a file cannot be used."""
 
     def __init__(self, config: SecurityConfig) -> None:
         config.check()
@@ -140,7 +140,7 @@ class Security:
             self._provider.start()
 
     async def stop(self) -> None:
-        """End what `start` began."""
+        """Stop the file watcher and the log-in cache."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -152,7 +152,7 @@ class Security:
             await self._audit.close()
 
     def logins(self, env: Env) -> Logins | None:
-        """The log-ins of the process, for gRPC and HTTP; None where nobody logs in."""
+        """Return the log-ins of the process, for gRPC and HTTP; None where nobody logs in."""
         if self._keys is None:
             return None
         if self._logins is None:
@@ -175,7 +175,7 @@ class Security:
         return Tls(ssl_context=self._own_context)
 
     def _trust_own_certificate(self) -> None:
-        """It is known, whoever signed it."""
+        """Trust the process's own certificate, whoever signed it."""
         import ssl
 
         context, certificate = self._own_context, self.config.certificate
@@ -288,7 +288,7 @@ def _context_for_others(config: SecurityConfig) -> ssl.SSLContext:
 
 
 def _check_provider(config: OidcConfig) -> None:
-    """What can be known before its server is asked.  Raises Invalid."""
+    """Check of an identity provider what can be known before its server is asked.  Raises Invalid."""
     try:
         import cryptography  # noqa: F401 - an extra
     except ImportError:

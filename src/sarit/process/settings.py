@@ -57,7 +57,8 @@ _NO_BOUND = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """What clients connect to instead of the address and the ports that a process listens on; None: the same port.
+    """The address that clients connect to instead of the address and the ports that a process listens on; None: the
+    same port.
 
     `port`: of the controller, or the one of a process of a cluster.  `store_port`: with `processes` of the first one;
     store k has the one k above it."""
@@ -72,12 +73,12 @@ class Advertised:
 
 
 def min_memory(containers: int) -> int:
-    """The least `--memory` of a node, in bytes."""
+    """Return the least `--memory` of a node, in bytes."""
     return max(_MIN_MEMORY_BYTES, containers * _MIN_MEMORY_PER_CONTAINER_BYTES)
 
 
 def choose_memory(asked: int | None, machine_bytes: int, containers: int) -> int:
-    """The bytes that a node may take: what was asked for, or a quarter of the machine, at most 2 GiB.
+    """Return the bytes that a node may take: what was asked for, or a quarter of the machine, at most 2 GiB.
 
     `machine_bytes`: what the machine or its control group gives to all processes.  Raises Invalid: it is less than the
     least a node needs, or more than there is."""
@@ -99,7 +100,7 @@ def choose_memory(asked: int | None, machine_bytes: int, containers: int) -> int
 def divide_memory(
     memory_bytes: int, containers: int, *, object_storage: bool, shared_index: bool = False
 ) -> StoreLimits:
-    """The limits of a store of `containers` that takes `memory_bytes` at most.
+    """Return the limits of a store of `containers` that takes `memory_bytes` at most.
 
     In parts of 32 (docs/operations.md has the table): 15 for dirty bytes, other changes included; 2 for flushed bytes
     that stay; 1 for blocks of chunks; 4 for metadata; 4 for what connections send and 4 for what they do not take; 2
@@ -150,7 +151,8 @@ def divide_memory(
 
 
 def default_processes(cores: int, containers: int) -> int:
-    """How many store processes `--processes auto` means: one for two cores, at most 8, at most one a container."""
+    """Return how many store processes `--processes auto` means: one for two cores, at most 8, at most one a
+    container."""
     return max(1, min(cores // 2, _MAX_DEFAULT_PROCESSES, containers))
 
 
@@ -211,11 +213,12 @@ class NodeConfig:
         return self.advertised.host if self.advertised is not None else None
 
     def advertised_port(self, port: int) -> int:
-        """The port of the controller, or of a process of a cluster, that clients get; `port`: where it listens."""
+        """Return the port of the controller, or of a process of a cluster, that clients get; `port`: where it
+        listens."""
         return (self.advertised.port if self.advertised is not None else None) or port
 
     def advertised_store(self, port: int, number: int = 0) -> int:
-        """The port of store `number` that clients get; `port`: where it listens."""
+        """Return the port of store `number` that clients get; `port`: where it listens."""
         if self.one_port:
             return self.advertised_port(port)
         first = self.advertised.store_port if self.advertised is not None else None
@@ -341,7 +344,7 @@ class NodeConfig:
         return replace(self, max_connections=connections, max_api_connections=api, open_files=descriptors)
 
     def divided(self, machine_bytes: int, descriptors: int) -> list[NodeConfig]:
-        """The configuration of each store process, by number; memory and background reads are divided equally.
+        """Return the configuration of each store process, by number; memory and background reads are divided equally.
 
         `machine_bytes`: as for `choose_memory`.  `descriptors`: files that each process may open.  Raises Invalid."""
         count = self.processes

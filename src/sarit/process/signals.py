@@ -30,7 +30,7 @@ class Stops(Protocol):
 
 
 class Stoppable(Protocol):
-    """What runs until it is asked to stop."""
+    """A process or part that runs until it is asked to stop."""
 
     async def stop(self) -> None:
         """Stop serving, flush to long-term storage, close everything."""
@@ -67,7 +67,6 @@ class StopSignals:
         self._last = now
 
     def noticed(self, *, ready: bool) -> None:
-        """See `Stops`."""
         if ready:
             _log.info("stopping: flushing to long-term storage (a second signal skips that)")
         else:

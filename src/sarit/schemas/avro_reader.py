@@ -42,7 +42,7 @@ class AvroReader:
         return {**self.__dict__, "_parsed": None}
 
     def problem(self, payload: bytes | None) -> str:
-        """What is wrong with a payload."""
+        """Return what is wrong with a payload."""
         return self._row(payload)[1] or "nothing is wrong with it"
 
     def read(self, payloads: pa.Array) -> Rows:
@@ -75,7 +75,7 @@ class AvroReader:
         return row, None
 
     def _parse(self) -> tuple[Any, Any]:
-        """The schema of the data, and of what is wanted of it."""
+        """Return the schema of the data, and of what is wanted of it."""
         parse = fastavro().parse_schema
         whole = parse(copy.deepcopy(self._schema))
         fields = [one for one in self._schema["fields"] if one["name"] in self._types]
@@ -86,7 +86,7 @@ class AvroReader:
 
 
 def _array(values: list[Any], kind: pa.DataType, bad: Any) -> pa.Array:
-    """The values as an array; those that it cannot hold are null, and marked in `bad`."""
+    """Return the values as an array; those that it cannot hold are null, and marked in `bad`."""
     try:
         return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
@@ -100,7 +100,7 @@ def _array(values: list[Any], kind: pa.DataType, bad: Any) -> pa.Array:
 
 
 def _read_value(value: Any, schema: Any) -> Any:
-    """A value of fastavro as Arrow takes it: maps as pairs, times as microseconds."""
+    """Return a value of fastavro as Arrow takes it: maps as pairs, times as microseconds."""
     if value is None:
         return None
     schema = branch(schema)

@@ -39,7 +39,7 @@ _WIDENED: Final = (({"int", "long"}, "long"), ({"float", "double"}, "double"))
 
 
 def fastavro() -> Any:
-    """The package fastavro.  Raises Invalid when it is not installed."""
+    """Return the package fastavro.  Raises Invalid when it is not installed."""
     try:
         import fastavro as package
     except ImportError:
@@ -48,7 +48,7 @@ def fastavro() -> Any:
 
 
 def parse_avro_schema(text: str, what: str = "the schema") -> dict[str, Any]:
-    """The schema of a record.  `what` it is, for errors.  Raises Invalid."""
+    """Return the schema of a record.  `what` it is, for errors.  Raises Invalid."""
     try:
         schema: Any = parse_json(text)
     except ValueError as error:
@@ -64,12 +64,12 @@ def parse_avro_schema(text: str, what: str = "the schema") -> dict[str, Any]:
 
 
 def avro_columns(schema: dict[str, Any]) -> pa.Schema:
-    """The columns of a record schema.  Raises Invalid naming a field that no column can hold."""
+    """Return the columns of a record schema.  Raises Invalid naming a field that no column can hold."""
     return pa.schema(list(_arrow_type(resolved(schema), schema.get("name", "record"))))
 
 
 def resolved(schema: dict[str, Any]) -> Any:
-    """The schema with the definition of each type where it is named, and every type as an object or a union."""
+    """Return the schema with the definition of each type where it is named, and every type as an object or a union."""
     # By fastavro, which makes each name full: a name without a namespace is in that of the record around it.
     return _expanded(fastavro().parse_schema(copy.deepcopy(schema)), {}, schema.get("name", "record"))
 
@@ -103,7 +103,7 @@ def _expanded(schema: Any, named: dict[str, Any], path: str) -> Any:
 
 
 def _arrow_type(schema: Any, path: str) -> pa.DataType:
-    """The type of a resolved schema."""
+    """Return the type of a resolved schema."""
     schema = branch(schema, path)
     kind, logical = schema["type"], schema.get("logicalType", "")
     if kind == "record":
@@ -129,7 +129,7 @@ def nullable(schema: Any) -> bool:
 
 
 def branch(schema: Any, path: str = "") -> Any:
-    """The one type of a union beside null.  Raises Invalid for a union that no column can hold."""
+    """Return the one type of a union beside null.  Raises Invalid for a union that no column can hold."""
     if not isinstance(schema, list):
         return schema
     others = [one for one in schema if one != {"type": "null"}]
@@ -145,12 +145,12 @@ def branch(schema: Any, path: str = "") -> Any:
 
 
 def fits(schema: dict[str, Any]) -> bool:
-    """Whether columns hold a decimal of so many digits; one of more is read as its bytes."""
+    """Return whether columns hold a decimal of so many digits; one of more is read as its bytes."""
     return int(schema.get("precision", 0)) <= _MAX_DIGITS
 
 
 def without_logical(schema: Any) -> Any:
-    """The schema with those logical types alone that fastavro converts: decimals that columns can hold."""
+    """Return the schema with those logical types alone that fastavro converts: decimals that columns can hold."""
     if isinstance(schema, list):
         return [without_logical(one) for one in schema]
     if not isinstance(schema, dict):

@@ -25,7 +25,7 @@ from sarit.schemas.column_types import check_columns, sql_name
 
 
 def avro_schema_of(columns: pa.Schema, name: str = "topLevelRecord") -> dict[str, Any]:
-    """The record schema that data of these columns is written with when none is given.  Raises Invalid."""
+    """Return the record schema that data of these columns is written with when none is given.  Raises Invalid."""
     check_columns(columns)
     made = _avro_type(pa.struct(list(columns)), name)
     assert isinstance(made, dict)
@@ -81,7 +81,7 @@ class AvroWriter:
         return {**self.__dict__, "_parsed": None}
 
     def write(self, rows: pa.RecordBatch, keys: pa.Array | None) -> tuple[pa.Array, pa.Array | None]:
-        """The payload of each row.  Raises Invalid naming the row that does not fit the schema."""
+        """Return the payload of each row.  Raises Invalid naming the row that does not fit the schema."""
         if self._parsed is None:
             self._parsed = fastavro().parse_schema(copy.deepcopy(self._schema))
         encode = fastavro().schemaless_writer
@@ -120,7 +120,7 @@ def _raw_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _written_value(value: Any, schema: Any) -> Any:
-    """A value of Arrow as fastavro takes it."""
+    """Return a value of Arrow as fastavro takes it."""
     if value is None:
         return None
     schema = branch(schema)

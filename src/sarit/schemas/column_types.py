@@ -28,7 +28,7 @@ _NAMES: Final[dict[pa.DataType, str]] = {
 
 
 def sql_name(kind: pa.DataType) -> str:
-    """The name of a type in SQL; that of Arrow for a type that no payload has."""
+    """Return the name of a type in SQL; that of Arrow for a type that no payload has."""
     types = pa.types
     if types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"

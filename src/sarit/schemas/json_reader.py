@@ -63,7 +63,7 @@ class JsonReader:
             self._fast = pa.schema(list(zip(names, [*types, pa.int64()], strict=True)))
 
     def problem(self, payload: bytes) -> str:
-        """What is wrong with a payload."""
+        """Return what is wrong with a payload."""
         return self._values.row(payload)[1] or "nothing is wrong with it"
 
     def read(self, payloads: pa.Array) -> Rows:
@@ -100,7 +100,7 @@ class JsonReader:
         return Rows(columns, bad)
 
     def _read_fast(self, payloads: pa.Array) -> Rows | None:
-        """The rows, or None: not all payloads are exactly what Arrow takes."""
+        """Return the rows, or None: not all payloads are exactly what Arrow takes."""
         if self._fast is None or not len(payloads) or payloads.null_count:
             return None
         try:
@@ -149,7 +149,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _fast_type(kind: pa.DataType) -> pa.DataType | None:
-    """What Arrow reads for a type: texts for times.  None: it has no exact way."""
+    """Return the type that Arrow reads for a type: texts for times.  None: it has no exact way."""
     types = pa.types
     if types.is_date(kind) or types.is_timestamp(kind):
         return pa.string()
@@ -168,7 +168,7 @@ def _fast_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _finished(found: pa.Array, kind: pa.DataType, *, utc: bool) -> pa.Array:
-    """What Arrow has read, as `kind`.  Raises _NotExact for texts that are not exactly a time."""
+    """Cast what Arrow has read to `kind`.  Raises _NotExact for texts that are not exactly a time."""
     types = pa.types
     if types.is_list(kind):
         flat = _finished(found.values, kind.value_type, utc=utc)

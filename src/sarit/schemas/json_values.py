@@ -82,7 +82,7 @@ class JsonValues:
         self._converters = [(one.name, _converter(one.type, one.name, zone)) for one in self._schema]
 
     def row(self, payload: bytes | None) -> tuple[list[Any], str | None]:
-        """The values of a document, and what is wrong with it (None: nothing)."""
+        """Return the values of a document, and what is wrong with it (None: nothing)."""
         nulls: list[Any] = [None] * len(self._converters)
         if payload is None:
             return nulls, "there is no payload"
@@ -117,7 +117,7 @@ def _members(
 
 
 def _converter(kind: pa.DataType, path: str, zone: datetime.tzinfo) -> Callable[[Any], Any]:
-    """A function of a JSON value that is not null.  Raises Invalid for a type that JSON does not have."""
+    """Return a function of a JSON value that is not null.  Raises Invalid for a type that JSON does not have."""
     types = pa.types
     if types.is_struct(kind):
         return _struct([(one.name, _converter(one.type, f"{path}.{one.name}", zone)) for one in kind], path)
@@ -251,7 +251,7 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
 
 
 def _text(value: Any) -> str:
-    """A text as it is; of anything else its JSON, without spaces."""
+    """Return a text as it is; of anything else its JSON, without spaces."""
     text = value if isinstance(value, str) else _json(value)
     # An escape may name half a character, which UTF-8 cannot hold.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
@@ -318,7 +318,7 @@ def _timestamp(value: Any, zone: datetime.tzinfo | None) -> int:
 
 
 def zone_of(name: str) -> datetime.tzinfo:
-    """A time zone by its name or offset.  Raises Invalid."""
+    """Return a time zone by its name or offset.  Raises Invalid."""
     if name in ("Z", "UTC", "GMT"):
         return datetime.UTC
     found = _OFFSET.fullmatch(name)

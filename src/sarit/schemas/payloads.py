@@ -27,7 +27,7 @@ class PayloadReader(Protocol):
         """Decode binary payloads; a null one is bad."""
 
     def problem(self, payload: bytes) -> str:
-        """What is wrong with a bad payload."""
+        """Return what is wrong with a bad payload."""
 
 
 class PayloadWriter(Protocol):

@@ -50,7 +50,7 @@ class NoAudit:
     """Notes nothing."""
 
     def note(self, *, who: str, what: str, resource: str, peer: str, allowed: bool, why: str = "") -> None:
-        """See `Audit`."""
+        """Write one decision to the audit log."""
 
 
 class LineFile(Protocol):
@@ -60,7 +60,7 @@ class LineFile(Protocol):
         """Write whole lines at the end."""
 
     def close(self) -> None:
-        """Release it."""
+        """Close the file of the audit log."""
 
 
 class AuditLog:

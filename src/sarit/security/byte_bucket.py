@@ -33,7 +33,7 @@ class ByteBucket:
         return self.debt(now)
 
     def debt(self, now: float) -> float:
-        """How long to wait until everything taken is paid for."""
+        """Return how long to wait until everything taken is paid for."""
         return max(0.0, self._paid_until - now)
 
     def change(self, now: float, rate: float) -> None:

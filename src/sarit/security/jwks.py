@@ -36,7 +36,7 @@ class PublicKey:
 
 
 class PublicKeys:
-    """Those of one provider."""
+    """The public keys of one provider."""
 
     def __init__(self, keys: Iterable[PublicKey] = ()) -> None:
         self._keys = tuple(keys)
@@ -48,17 +48,18 @@ class PublicKeys:
         return len(self._keys)
 
     def same_as(self, other: PublicKeys) -> bool:
-        """Whether both have the same keys."""
+        """Return whether both have the same keys."""
         return {key.text for key in self._keys} == {key.text for key in other._keys}
 
     def find(self, name: str | None, algorithm: str) -> PublicKey | None:
-        """The key that a token names; a token without a name fits where there is one key alone for its algorithm."""
+        """Return the key that a token names; a token without a name fits where there is one key alone for its
+        algorithm."""
         fitting = [key for key in self._keys if key.algorithm == algorithm and name in (None, key.name)]
         return fitting[0] if len(fitting) == 1 or (fitting and name is not None) else None
 
 
 def parse_keys(data: bytes, where: str) -> PublicKeys:
-    """The keys of a document.  `where`: its file or URL.  Raises Invalid."""
+    """Return the keys of a document.  `where`: its file or URL.  Raises Invalid."""
     import jwt
 
     try:

@@ -53,15 +53,15 @@ class BearerTokens(Protocol):
     """Tokens of an identity provider."""
 
     def known(self, token: str, now: float) -> Caller | None:
-        """Who has a token that was verified before; None: `caller` has to verify it.
+        """Return who has a token that was verified before; None: `caller` has to verify it.
 
         Raises Unauthenticated: it was refused a moment ago."""
 
     def claimed_name(self, token: str) -> str:
-        """The name that a token says, which is not verified; empty: none."""
+        """Return the name that a token says, which is not verified; empty: none."""
 
     async def caller(self, token: str, now: float) -> tuple[Caller, float]:
-        """Who has the token, and until when, in seconds since 1970.  Raises Unauthenticated, Unavailable."""
+        """Return who has the token, and until when, in seconds since 1970.  Raises Unauthenticated, Unavailable."""
 
 
 class Logins:
@@ -101,13 +101,13 @@ class Logins:
         await self._queue.close()
 
     def own_token(self) -> str:
-        """A token for this process's own requests, which it never leaves; its bearer may do everything."""
+        """Return a token for this process's own requests, which it never leaves; its bearer may do everything."""
         if self._own is None:
             self._own = base64.urlsafe_b64encode(self._env.random.bytes(LOGIN_KEY_BYTES)).decode()
         return self._own
 
     async def caller(self, authorization: str | None, peer: str) -> Caller:
-        """Who sent the header.  `peer`: address and port, whose network limits apply to.
+        """Return who sent the header.  `peer`: address and port, whose network limits apply to.
 
         Raises Unauthenticated, Unavailable."""
         if authorization is None:
@@ -224,5 +224,5 @@ def _split_basic(pair: bytes) -> tuple[str, str]:
 
 
 def basic(user: str, password: str) -> str:
-    """The header of a user: what `Logins` reads."""
+    """Return the header of a user: what `Logins` reads."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -56,7 +56,7 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 
 @dataclass(frozen=True, slots=True)
 class OidcConfig:
-    """What an operator sets.
+    """The settings of an identity provider.
 
     `keys`: a URL or a file of the provider's keys; None: where the issuer says.  `ca`: who signed the certificate of
     its server; None is what the system trusts.  `name_claim`: the claim with the name of the user.  `roles_claim`: the
@@ -143,7 +143,7 @@ class OidcTokens:
         self._keys = keys
 
     def known(self, token: str, now: float) -> Caller | None:
-        """Who has a token that was verified before.  Raises Unauthenticated: it was refused a moment ago."""
+        """Return who has a token that was verified before.  Raises Unauthenticated: it was refused a moment ago."""
         index = self._index(token)
         if (refused := self._refused.get(index)) is not None:
             if self._env.clock.monotonic() < refused[1]:
@@ -158,7 +158,7 @@ class OidcTokens:
         return None
 
     def claimed_name(self, token: str) -> str:
-        """The name that a token says, not verified; empty: none that a user can have."""
+        """Return the name that a token says, not verified; empty: none that a user can have."""
         try:
             payload = token.split(".")[1]
             claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -267,7 +267,7 @@ class OidcTokens:
 
 
 def keys_url(document: bytes, issuer: str, url: str) -> str:
-    """The URL of the keys, from what an issuer says about itself.  Raises Invalid."""
+    """Return the URL of the keys, from what an issuer says about itself.  Raises Invalid."""
     try:
         found = parse_json(document)
         said, keys = found["issuer"], found["jwks_uri"]
@@ -314,7 +314,7 @@ def _roles(found: Any, mapped: Mapping[str, str]) -> frozenset[str]:
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> Any:
-    """The claim of that name, or the one inside others that the path leads to."""
+    """Return the claim of that name, or the one inside others that the path leads to."""
     if path in claims:
         return claims[path]
     found: Any = claims

@@ -41,7 +41,7 @@ class PasswordQueue:
         return f"<PasswordQueue, {len(self._known)} known and {len(self._others)} other checks wait>"
 
     async def run(self, call: Callable[[], bool], turn: Hashable, *, known: bool) -> bool:
-        """The result of `call`, made on the thread when it is the turn of `turn`.  Raises Unavailable."""
+        """Return the result of `call`, made on the thread when it is the turn of `turn`.  Raises Unavailable."""
         if self._closed:
             raise Unavailable("the process stops")
         check = _Check(call, asyncio.get_running_loop().create_future())

@@ -42,7 +42,7 @@ _LITERAL: Final = re.compile(
 
 
 class Permission(IntEnum):
-    """What one may do with a resource; each includes those below it."""
+    """A permission on a resource; each includes those below it."""
 
     NONE = 0
     READ = 1
@@ -72,7 +72,7 @@ class Rule:
 
     @staticmethod
     def parse(subject: str, pattern: str, permission: str) -> Rule:
-        """A rule from text.  Raises Invalid with what is allowed."""
+        """Return a rule from text.  Raises Invalid with what is allowed."""
         if _SUBJECT.fullmatch(subject) is None:
             raise Invalid(f"{subject!r} is not a subject: write user:NAME, role:NAME or *")
         if _PATTERN.fullmatch(pattern) is None:
@@ -86,7 +86,7 @@ class Rule:
         return Rule(subject, pattern, allowed[permission.upper()])
 
     def covers(self, resource: str) -> bool:
-        """Whether the rule is about a resource."""
+        """Return whether the rule is about a resource."""
         if self.pattern.endswith("*"):
             return resource.startswith(self.pattern[:-1])
         return resource == self.pattern
@@ -116,7 +116,7 @@ class Rules:
         return self._count
 
     def of(self, caller: Caller, resource: str) -> Permission:
-        """The permission of a caller on a resource; administrators have all of them.
+        """Return the permission of a caller on a resource; administrators have all of them.
 
         What no thing can be called is covered by no rule: its name might say `*`, or `a/stream:b`."""
         if ADMIN_ROLE in caller.roles:
@@ -132,27 +132,28 @@ class Rules:
 
 
 def scope_resource(scope: str) -> str:
-    """A scope."""
+    """Return a scope."""
     return f"{ROOT}scope:{scope}"
 
 
 def stream_resource(scope: str, stream: str) -> str:
-    """A stream, internal ones by their own name: what a delegation token is about."""
+    """Return a stream, internal ones by their own name: what a delegation token is about."""
     return f"{scope_resource(scope)}/stream:{stream}"
 
 
 def group_resource(scope: str, group: str) -> str:
-    """A reader group."""
+    """Return a reader group."""
     return f"{scope_resource(scope)}/reader-group:{group}"
 
 
 def table_resource(scope: str, table: str) -> str:
-    """A key-value table."""
+    """Return a key-value table."""
     return f"{scope_resource(scope)}/key-value-table:{table}"
 
 
 def owner_resource(scope: str, stream: str) -> str:
-    """What the rules for a stream are about: of internal streams, the group or stream that they belong to."""
+    """Return the resource whose rules hold for a stream: of internal streams, the group or stream that they belong
+    to."""
     if stream.startswith(READER_GROUP_PREFIX):
         return group_resource(scope, stream.removeprefix(READER_GROUP_PREFIX))
     if stream.startswith(MARK_PREFIX):
@@ -161,12 +162,13 @@ def owner_resource(scope: str, stream: str) -> str:
 
 
 def is_literal(resource: str) -> bool:
-    """Whether a resource is one thing by a name that it can have, and no pattern."""
+    """Return whether a resource is one thing by a name that it can have, and no pattern."""
     return _LITERAL.fullmatch(resource) is not None
 
 
 def token_resources(scope: str, name: str) -> tuple[tuple[str, str], ...]:
-    """What a token for `name` may be about: its resource in the token, and the one whose rules give it.
+    """Return the resources that a token for `name` may be about: its resource in the token, and the one whose rules
+    give it.
 
     Official clients ask for every name as if it were a stream's.  Java means a key-value table by its bare name, Rust
     and Python mean a table, or a reader group of theirs, by `X_kvtable`.  Each right is a resource of its own in the
@@ -183,7 +185,7 @@ def token_resources(scope: str, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def token_permission(name: str, had: Permission) -> Permission:
-    """What a token gives on the segments of a stream to whom the rules give `had` on its owner.
+    """Return the permission that a token gives on the segments of a stream to whom the rules give `had` on its owner.
 
     Readers write to the stream of their group.  Only the system writes marks."""
     if name.startswith(READER_GROUP_PREFIX):
@@ -192,7 +194,7 @@ def token_permission(name: str, had: Permission) -> Permission:
 
 
 def needed_to_ask(stream: str, wanted: Permission) -> Permission:
-    """The permission on `owner_resource` with which one may ask for a token that gives `wanted`.
+    """Return the permission on `owner_resource` with which one may ask for a token that gives `wanted`.
 
     Official clients ask to write where they only read the marks of a stream: they get a token that reads."""
     internal = stream.startswith((READER_GROUP_PREFIX, MARK_PREFIX))

@@ -57,12 +57,12 @@ class Quota:
                 raise Invalid(f"{name} is counted per {'user' if name in _OF_USERS else 'scope'}, not for {subject}")
 
     def limits(self) -> list[tuple[str, int]]:
-        """The limits that there are, by name."""
+        """Return the limits that there are, by name."""
         found = ((field.name, getattr(self, field.name)) for field in fields(self))
         return [(name, value) for name, value in found if value]
 
     def encode(self) -> str:
-        """As text."""
+        """Encode the quota as text."""
         return " ".join([_VERSION, *(f"{name}={value}" for name, value in self.limits())])
 
     @staticmethod
@@ -99,19 +99,19 @@ class Quotas:
     __hash__ = None  # type: ignore[assignment]  # it is compared, never a key
 
     def of_scope(self, scope: str) -> Quota:
-        """The quota of a scope; nothing is limited in internal ones."""
+        """Return the quota of a scope; nothing is limited in internal ones."""
         if scope.startswith("_"):
             return NO_QUOTA
         return self.by_subject.get(SCOPE + scope) or self.by_subject.get(SCOPE + EVERYBODY, NO_QUOTA)
 
     def of_user(self, user: str) -> Quota:
-        """The quota of a user; who is not known has none."""
+        """Return the quota of a user; who is not known has none."""
         if not user:
             return NO_QUOTA
         return self.by_subject.get(USER + user) or self.by_subject.get(USER + EVERYBODY, NO_QUOTA)
 
     def encode(self) -> list[str]:
-        """As lines: `subject quota`, or `full scope`."""
+        """Encode the quotas as lines: `subject quota`, or `full scope`."""
         lines = [f"{subject} {quota.encode()}" for subject, quota in sorted(self.by_subject.items())]
         return lines + [f"full {scope}" for scope in sorted(self.full)]
 

@@ -37,14 +37,14 @@ class TokenRefused(SaritError):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a valid token says; `expires`: seconds since 1970; `user`: whose it is, empty where it does not say."""
+    """The content of a valid token; `expires`: seconds since 1970; `user`: whose it is, empty where it does not say."""
 
     expires: int
     permissions: Mapping[str, Permission]
     user: str = ""
 
     def on(self, resource: str) -> Permission:
-        """The permission on exactly this resource."""
+        """Return the permission on exactly this resource."""
         return self.permissions.get(resource, Permission.NONE)
 
 
@@ -66,7 +66,7 @@ class TokenKeys:
         return f"<TokenKeys, {len(self._keys)}>"
 
     def sign(self, permissions: Mapping[str, Permission], now: int, seconds: int, user: str = "") -> str:
-        """A token of a user for resources, valid for `seconds` from `now` (seconds since 1970).
+        """Return a token of a user for resources, valid for `seconds` from `now` (seconds since 1970).
 
         Raises Invalid for a resource that nothing can be called: no token is signed that says more than was checked."""
         import jwt
@@ -79,7 +79,7 @@ class TokenKeys:
         return jwt.encode(claims, self._keys[0], algorithm=ALGORITHM)
 
     def verify(self, token: str, now: float) -> Grant:
-        """What a token grants at `now`.  Raises TokenRefused."""
+        """Return the grant of a token at `now`.  Raises TokenRefused."""
         import jwt
 
         for key in self._keys:
@@ -112,6 +112,6 @@ def _granted(claims: Mapping[str, Any], now: float) -> Grant:
 
 
 def parse_keys(text: bytes) -> list[bytes]:
-    """The keys in a file: one a line, without spaces around them; empty lines and lines with # are left out."""
+    """Return the keys in a file: one a line, without spaces around them; empty lines and lines with # are left out."""
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith(b"#")]

@@ -39,12 +39,12 @@ class User:
 
 
 def is_user_name(name: str) -> bool:
-    """Whether a user can have that name."""
+    """Return whether a user can have that name."""
     return _NAME.fullmatch(name) is not None
 
 
 def parse_users(text: str, path: str) -> dict[str, User]:
-    """The users in a file, by name; none: nobody may log in.  Raises Invalid with file and line."""
+    """Return the users in a file, by name; none: nobody may log in.  Raises Invalid with file and line."""
     users: dict[str, User] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -72,12 +72,12 @@ def _roles(text: str, where: str) -> frozenset[str]:
 
 
 def format_users(users: Iterable[User]) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     return _HEAD + "".join(f"{user.name}:{user.password_hash}:{','.join(sorted(user.roles))}\n" for user in users)
 
 
 def add_user(users: Mapping[str, User], name: str, password: str, roles: Iterable[str] = ()) -> dict[str, User]:
-    """The users with one more.  Raises Exists, Invalid."""
+    """Return the users with one more.  Raises Exists, Invalid."""
     if not is_user_name(name):
         raise Invalid(f"{name!r} is not the name of a user: letters, digits, '.', '_', '@' and '-', at most 128")
     if name in users:
@@ -86,12 +86,12 @@ def add_user(users: Mapping[str, User], name: str, password: str, roles: Iterabl
 
 
 def change_password(users: Mapping[str, User], name: str, password: str) -> dict[str, User]:
-    """The users with another password for one.  Raises NotFound, Invalid."""
+    """Return the users with another password for one.  Raises NotFound, Invalid."""
     return {**users, name: replace(_require(users, name), password_hash=hash_password(password))}
 
 
 def delete_user(users: Mapping[str, User], name: str) -> dict[str, User]:
-    """The users without one.  Raises NotFound."""
+    """Return the users without one.  Raises NotFound."""
     _require(users, name)
     return {known: user for known, user in users.items() if known != name}
 
@@ -103,7 +103,7 @@ def _require(users: Mapping[str, User], name: str) -> User:
 
 
 def hash_password(password: str) -> str:
-    """The argon2id hash of a password.  Raises Invalid when it is too short or too long."""
+    """Return the argon2id hash of a password.  Raises Invalid when it is too short or too long."""
     if len(password) < MIN_PASSWORD_CHARACTERS:
         raise Invalid(f"a password has at least {MIN_PASSWORD_CHARACTERS} characters")
     if len(password.encode()) > MAX_PASSWORD_BYTES:
@@ -112,7 +112,7 @@ def hash_password(password: str) -> str:
 
 
 def matches(user: User, password: str) -> bool:
-    """Whether it is the password of a user."""
+    """Return whether it is the password of a user."""
     from argon2.exceptions import Argon2Error, InvalidHashError
 
     try:

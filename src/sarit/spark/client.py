@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def connect(target: Target) -> Client:
-    """A client for one driver or task.  Raises Unavailable when no controller replies in time."""
+    """Return a client for one driver or task.  Raises Unavailable when no controller replies in time."""
     # One time for both: to find a node at first, and to go on trying when it goes away.  Spark repeats a failed task.
     seconds = target.wait_seconds
     try:
@@ -54,7 +54,7 @@ def connect(target: Target) -> Client:
 
 
 def first_event(options: ReadOptions) -> bytes | None:
-    """The oldest event of the first stream that a read selects, None when it is empty.  Raises NotFound."""
+    """Return the oldest event of the first stream that a read selects, None when it is empty.  Raises NotFound."""
     with connect(options.target) as client:
         for stream in options.selection.resolve(client.list_streams):
             with client.reader(stream, end="tail", skip_truncated=True) as reader:
@@ -68,7 +68,7 @@ CLIENTS: Final[PerProcess[Target, Client]] = PerProcess(connect, lambda client: 
 
 
 def now_ms() -> int:
-    """The present, in milliseconds since 1970."""
+    """Return the present, in milliseconds since 1970."""
     return RealClock().wall_ms()
 
 
@@ -81,7 +81,8 @@ class ConnectedStream:
         self._owned = client is None
 
     def cut(self, which: str) -> Position:
-        """The position that a value of the options `start` and `end` means.  Raises NotFound, Truncated, Invalid."""
+        """Return the position that a value of the options `start` and `end` means.  Raises NotFound, Truncated,
+        Invalid."""
         if which in (HEAD, TAIL):
             found = self._client.cut(self.stream, which)
             assert found is not None
@@ -89,15 +90,15 @@ class ConnectedStream:
         return resolve(Places("start or end", which, now_ms()).of(self.stream), self)
 
     def creation_id(self) -> bytes | None:
-        """What tells the stream from others of its name.  Raises NotFound."""
+        """Return the id that distinguishes the stream from others of its name.  Raises NotFound."""
         return self._client.stream(self.stream).creation_id()
 
     def properties(self) -> dict[str, str]:
-        """The properties of the stream.  Raises NotFound."""
+        """Return the properties of the stream.  Raises NotFound."""
         return self._client.stream(self.stream).properties()
 
     def epochs(self) -> list[dict[SegmentId, KeyRange]]:
-        """The segments of each epoch with their parts of the key space, from the oldest that holds data."""
+        """Return the segments of each epoch with their parts of the key space, from the oldest that holds data."""
         epochs = self._client.stream(self.stream).epochs()
         return [{found.segment: KeyRange(found.low, found.high) for found in epoch.segments} for epoch in epochs]
 
@@ -106,11 +107,11 @@ class ConnectedStream:
         return self._client.stream(self.stream).boundaries(segment, start, end, step_bytes)
 
     def cut_at(self, time_ms: int) -> Position:
-        """A position that every event appended at or after a time is behind."""
+        """Return a position that every event appended at or after a time is behind."""
         return dict(self._client.stream(self.stream).cut_at(time_ms).positions)
 
     def marks(self) -> list[tuple[int, Position]]:
-        """The watermarks that writers have noted, as (upper bound in ms, position), oldest first."""
+        """Return the watermarks that writers have noted, as (upper bound in ms, position), oldest first."""
         name = StreamName(self.stream.scope, MARK_PREFIX + self.stream.stream)
         reader = self._client.reader(name, end=TAIL, skip_truncated=True)
         try:
@@ -127,16 +128,16 @@ class ConnectedStream:
         }
 
     def successors(self, segment: SegmentId) -> dict[SegmentId, frozenset[SegmentId]]:
-        """The segments that follow, each with all of its predecessors."""
+        """Return the segments that follow, each with all of its predecessors."""
         found = self._client.successors(self.stream, segment)
         return {successor.segment: frozenset(successor.predecessors) for successor in found}
 
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
-        """Where the events between two boundaries end, as far as a read of `max_bytes` shows."""
+        """Return where the events between two boundaries end, as far as a read of `max_bytes` shows."""
         return self._client.stream(self.stream).event_ends(segment, start, end, max_bytes)
 
     def watermarks(self, after: StreamCut | None) -> tuple[list[Watermark], StreamCut | None]:
-        """The watermarks after those of an earlier call, and the argument of the next call."""
+        """Return the watermarks after those of an earlier call, and the argument of the next call."""
         marks = StreamName(self.stream.scope, MARK_PREFIX + self.stream.stream)
         try:
             tail = self._client.stream_cut_tail(marks)
@@ -168,11 +169,11 @@ class ConnectedSource:
         self._threads: ThreadPoolExecutor | None = None
 
     def stream(self, name: StreamName) -> ConnectedStream:
-        """One stream."""
+        """Return one stream of the client."""
         return ConnectedStream(self._target, name, self._client)
 
     def list_streams(self, scope: str) -> Iterable[StreamName]:
-        """The streams of a scope.  Raises NotFound."""
+        """Return the streams of a scope.  Raises NotFound."""
         return self._client.list_streams(scope)
 
     def publish(self, group: str, position: Mapping[StreamName, Position]) -> None:
@@ -198,7 +199,7 @@ class ConnectedSource:
         found.update_retention_cut(*cuts.values())
 
     def at_once(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of calls, made at the same time."""
+        """Return the results of calls, made at the same time."""
         if len(calls) < 2:
             return [call() for call in calls]
         if self._threads is None:
@@ -219,5 +220,5 @@ class ConnectedSource:
 
 
 def shared_stream(target: Target, stream: StreamName) -> ConnectedStream:
-    """A stream over the client of this process.  Raises Unavailable."""
+    """Return a stream over the client of this process.  Raises Unavailable."""
     return ConnectedStream(target, stream, CLIENTS.get(target))

@@ -48,11 +48,11 @@ class SaritSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to `format`."""
+        """Return the name to give to `format`."""
         return "sarit"
 
     def schema(self) -> StructType | str:
-        """The columns of a read that names none."""
+        """Return the columns of a read that names none."""
         if is_metadata(self.options):
             return schema_of(parse_metadata(self.options, default_address()).kind)
         if is_table(self.options):
@@ -60,7 +60,7 @@ class SaritSource(DataSource):
         return read_schema(parse_formats(self.options), self._first_event)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read."""
+        """Return a batch read."""
         freeze_once()
         if is_metadata(self.options):
             return MetadataReader(parse_metadata(self.options, default_address()), schema)
@@ -72,12 +72,12 @@ class SaritSource(DataSource):
         return BatchReader(options, self._projection(schema), with_cut=formats.include_cut)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A streaming read."""
+        """Return a streaming read."""
         _refuse_tables(self.options, "is read in batches, by spark.read", written=False)
         return stream_reader(parse_read(self.options, default_address()), self._projection(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch append, or changes of a table."""
+        """Return a batch append, or changes of a table."""
         freeze_once()
         _refuse_tables(self.options, "cannot be written", written=True)
         if is_table(self.options):
@@ -90,7 +90,7 @@ class SaritSource(DataSource):
         return at_least_once.BatchWriter(options, rows)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A streaming append, or changes of a table."""
+        """Return a streaming append, or changes of a table."""
         freeze_once()
         _refuse_tables(self.options, "cannot be written", written=True)
         if is_table(self.options):

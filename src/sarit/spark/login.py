@@ -32,7 +32,7 @@ _TLS: Final = {"SARIT_CA_FILE": "caFile", "SARIT_CERT_FILE": "certFile", "SARIT_
 
 
 def credentials_of(option: Callable[[str], str | None], environ: Mapping[str, str] = os.environ) -> Credentials | None:
-    """Who the query is.  Raises Invalid: options contradict each other, or a file cannot be read."""
+    """Return who the query is.  Raises Invalid: options contradict each other, or a file cannot be read."""
     user, password, token = (option(name) for name in ("user", "passwordFile", "tokenFile"))
     plain = allows_plain(environ)
     if token:

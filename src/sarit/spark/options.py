@@ -98,11 +98,11 @@ class Given:
             raise Invalid(_unknown(sorted(unknown), known))
 
     def text(self, name: str) -> str | None:
-        """The value, or None when it is not given."""
+        """Return the value, or None when it is not given."""
         return self._values.get(name.lower())
 
     def positive(self, name: str) -> int | None:
-        """A whole number of at least 1, or None when it is not given.  Raises Invalid."""
+        """Return a whole number of at least 1, or None when it is not given.  Raises Invalid."""
         text = self.text(name)
         if text is None:
             return None
@@ -115,7 +115,7 @@ class Given:
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def choice(self, name: str, values: Sequence[str], default: str) -> str:
-        """One of `values` without regard to case, as it is written there.  Raises Invalid."""
+        """Return one of `values` without regard to case, as it is written there.  Raises Invalid."""
         text = self.text(name)
         if text is None:
             return default
@@ -125,13 +125,13 @@ class Given:
         return found
 
     def target(self, default_controller: str) -> Target:
-        """Where the node is, and how to log in.  Raises Invalid."""
+        """Return where the node is, and how to log in.  Raises Invalid."""
         controller = self.text("controller") or default_controller
         wait_seconds = self.positive("waitSeconds") or SPARK_WAIT_SECONDS
         return Target(controller, wait_seconds, credentials_of(self.text), tls_of(self.text, controller))
 
     def stream(self) -> StreamName:
-        """The stream of `stream` or `load(...)`.  Raises Invalid with the option to set."""
+        """Return the stream of `stream` or `load(...)`.  Raises Invalid with the option to set."""
         name = self.text("stream") or self.text("path")
         if not name:
             raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')

@@ -40,7 +40,7 @@ def session(
     master: str | None = None,
     remote: str | None = None,
 ) -> SparkSession:
-    """A Spark session whose Python workers run this interpreter, so that they find Sarit; one per process.
+    """Return a Spark session whose Python workers run this interpreter, so that they find Sarit; one per process.
 
     Spark starts its workers as `python3` of PATH.  Outside an activated environment that is another Python, without
     Sarit, and Spark says `DATA_SOURCE_NOT_FOUND`.  A `PYSPARK_PYTHON` of the environment is left as it is, if Sarit is
@@ -115,7 +115,7 @@ def choose_python(environment: MutableMapping[str, str]) -> None:
 
 
 def _why_not(python: str, environment: Mapping[str, str]) -> str:
-    """Why a program is no Python with the connector; "" when it is one."""
+    """Return why a program is no Python with the connector; "" when it is one."""
     if python == sys.executable:
         return ""
     try:

@@ -20,7 +20,7 @@ class TooOldSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to `format`."""
+        """Return the name to give to `format`."""
         return "sarit"
 
     def __init__(self, options: Mapping[str, str]) -> None:

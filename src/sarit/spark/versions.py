@@ -19,7 +19,7 @@ MISSING_IN_4_1: Final = (
 
 
 def version() -> str:
-    """The version of PySpark, as "4.2.1"."""
+    """Return the version of PySpark, as "4.2.1"."""
     return str(pyspark.__version__)
 
 
@@ -36,10 +36,10 @@ def check(text: str) -> None:
 
 
 def is_supported(text: str) -> bool:
-    """Whether the connector works with a PySpark."""
+    """Return whether the connector works with a PySpark."""
     return parse(text) >= _OLDEST
 
 
 def has_admission_control(text: str) -> bool:
-    """Whether Spark passes start, limit and trigger to a Python streaming source."""
+    """Return whether Spark passes start, limit and trigger to a Python streaming source."""
     return parse(text) >= _ADMISSION_CONTROL

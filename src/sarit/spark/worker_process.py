@@ -28,7 +28,8 @@ _frozen: set[int] = set()
 
 
 class PerProcess(Generic[K, V]):
-    """What the tasks of a process share, by key; made on first use and not released until it is forgotten.
+    """Values that the tasks of a process share, by key; each is made on first use and not released until it is
+    forgotten.
 
     A forked process has none of its parent's threads, so it makes its own."""
 
@@ -38,7 +39,7 @@ class PerProcess(Generic[K, V]):
         self._made: dict[tuple[int, K], V] = {}
 
     def get(self, key: K) -> V:
-        """The one of this process.  Raises what making it raises."""
+        """Return the one of this process.  Raises what making it raises."""
         mine = (os.getpid(), key)
         if mine not in self._made:
             self._made[mine] = self._make(key)
@@ -54,7 +55,7 @@ class PerProcess(Generic[K, V]):
             raise
 
     def forget(self, key: K) -> None:
-        """Release it: the next task makes another."""
+        """Release the value of a key: the next task makes another."""
         found = self._made.pop((os.getpid(), key), None)
         if found is not None:
             self._close(found)

@@ -40,12 +40,12 @@ class DamagedChunk(Corrupt):
 
 
 def missing(chunk: str, offset: int = 0) -> DamagedChunk:
-    """The error for a chunk that the index names and that long-term storage does not have."""
+    """Return the error for a chunk that the index names and that long-term storage does not have."""
     return DamagedChunk(chunk, offset, "is missing", missing=True)
 
 
 def too_short(chunk: str, length: int, expected: int) -> DamagedChunk:
-    """The error for a chunk that ends too early."""
+    """Return the error for a chunk that ends too early."""
     return DamagedChunk(chunk, length, f"is too short: it has {length} bytes, not {expected}")
 
 
@@ -63,7 +63,8 @@ class ChunkChecksums:
     object_length: int = 0
 
     def blocks_of(self, offset: int, length: int) -> tuple[int, int]:
-        """The range of whole blocks that holds [offset, offset + length): begin and end, in bytes of the chunk."""
+        """Return the range of whole blocks that holds [offset, offset + length): begin and end, in bytes of the
+        chunk."""
         end = offset + length
         return offset - offset % self.block_bytes, min(end + -end % self.block_bytes, self.length)
 
@@ -123,7 +124,7 @@ class ChecksumBuilder:
             self._extend(b"".join(small))
 
     def finish(self) -> ChunkChecksums:
-        """The checksums of all bytes that were added."""
+        """Return the checksums of all bytes that were added."""
         crcs = bytes(self._crcs)
         if self._length % self._block_bytes:
             crcs += self._crc.to_bytes(CHECKSUM_BYTES, "big")
@@ -144,7 +145,7 @@ class ChecksumBuilder:
 
 
 def checksums_of(parts: Sequence[Buffer], block_bytes: int = CHECKSUM_BLOCK_BYTES) -> ChunkChecksums:
-    """The checksums of a chunk that consists of `parts`.  Blocking."""
+    """Return the checksums of a chunk that consists of `parts`.  Blocking."""
     builder = ChecksumBuilder(block_bytes)
     builder.add(parts)
     return builder.finish()

@@ -35,7 +35,7 @@ class Pieces:
         return f"<Pieces, {self.left} bytes left>"
 
     def take(self, size: int) -> list[Buffer]:
-        """The next `size` bytes, fewer when fewer are left."""
+        """Return the next `size` bytes, fewer when fewer are left."""
         piece: list[Buffer] = []
         size = min(size, self.left)
         self.left -= size

@@ -50,7 +50,7 @@ def _nothing() -> None:
 
 
 def unavailable(error: OSError, doing: str) -> Unavailable:
-    """An error of the operating system as the port's error."""
+    """Return an error of the operating system as the port's error."""
     return Unavailable(f"{doing}: {error}")
 
 
@@ -203,7 +203,7 @@ class DirectoryChunks:
             raise unavailable(error, f"chunk directory {self._root}") from error
 
     def _is_own(self, names: Sequence[str]) -> bool:
-        """Whether the root was opened before, or has chunks that were copied to it without `.incoming`."""
+        """Return whether the root was opened before, or has chunks that were copied to it without `.incoming`."""
         if INCOMING in names:
             return True
         # Whoever writes to an empty place writes its mark first: a chunk below a folder.
@@ -218,7 +218,6 @@ class DirectoryChunks:
     async def write(
         self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
     ) -> None:
-        """See `ChunkStorage`."""
         folder, target = self._paths(name)
         chunk = ChunkFile(self._files, self._require().next_path(), folder, target, observe)
         if name in self._being_written:
@@ -257,7 +256,6 @@ class DirectoryChunks:
         self._being_written.discard(name)
 
     async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
-        """See `ChunkStorage`."""
         _, path = self._paths(name)
         self._require()
         # The least loaded reader.  So several may hold the same file open.
@@ -266,7 +264,6 @@ class DirectoryChunks:
         return await self._on(reader.thread, call, f"read chunk {name}")
 
     async def delete(self, name: str) -> None:
-        """See `ChunkStorage`."""
         folder, path = self._paths(name)
         self._require()
 
@@ -281,7 +278,6 @@ class DirectoryChunks:
             await reader.thread.run(partial(reader.forget, path))
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """See `ChunkStorage`."""
         check_prefix(prefix)
         self._require()
         # A stack of entries still to be listed, the next one last; folders end with "/" ("" is the root).
@@ -304,7 +300,6 @@ class DirectoryChunks:
                 yield name, length
 
     async def close(self) -> None:
-        """See `ChunkStorage`."""
         # New calls fail from here on.
         ours, self._claim = self._claim, None
         for reader in self._readers:

@@ -56,7 +56,7 @@ _CONFIG: Final = {
 
 
 def map_error(error: BaseException, doing: str) -> SaritError:
-    """An error of hdfs-native as the port's error; no other place maps them."""
+    """Return an error of hdfs-native as the port's error; no other place maps them."""
     text = f"{doing}: {str(error).partition(chr(10))[0]}"
     if isinstance(error, FileExistsError):
         return Exists(text)
@@ -82,7 +82,7 @@ class _Thread:
         self.given_up: set[int] = set()
 
     def hangs(self) -> bool:
-        """Whether one of its calls lasts too long."""
+        """Return whether one of its calls lasts too long."""
         self.given_up &= self.unfinished
         return bool(self.given_up)
 
@@ -117,7 +117,6 @@ class HdfsChunks:
     async def write(
         self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
     ) -> None:
-        """See `ChunkStorage`."""
         check_name(name)
         unique = self._env.random.bytes(CLAIM_NAME_BYTES).hex()
         temporary, path = f"{self._root}/{_INCOMING}/{unique}", f"{self._root}/{name}{SUFFIX}"
@@ -138,7 +137,6 @@ class HdfsChunks:
             raise Unavailable(str(error)) from error
 
     async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
-        """See `ChunkStorage`."""
         check_name(name)
         if not length:
             self._require()
@@ -158,7 +156,6 @@ class HdfsChunks:
         return await self._run(call, f"read chunk {name} of {self._place}")
 
     async def delete(self, name: str) -> None:
-        """See `ChunkStorage`."""
         check_name(name)
         with suppress(NotFound):
             await self._run(
@@ -166,7 +163,7 @@ class HdfsChunks:
             )
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """See `ChunkStorage`.  It is read whole before the first name."""
+        """List the chunks of a folder.  It is read whole before the first name."""
         check_prefix(prefix)
         folder = f"{self._root}/{prefix}".rstrip("/")
 
@@ -189,7 +186,6 @@ class HdfsChunks:
             yield entry
 
     async def close(self) -> None:
-        """See `ChunkStorage`."""
         if not self._closed:
             self._closed = True
             with suppress(
@@ -246,7 +242,8 @@ class HdfsChunks:
             raise map_error(error, doing) from error
 
     def _least_loaded(self, doing: str) -> _Thread:
-        """A thread that does not hang, perhaps a new one.  Raises Unavailable when there are too many that do."""
+        """Return a thread that does not hang, perhaps a new one.  Raises Unavailable when there are too many that
+        do."""
         free = [thread for thread in self._threads if not thread.hangs()]
         if len(free) < THREADS and len(self._threads) < MAX_THREADS:
             self._threads.append(self._new_thread(len(self._threads)))
@@ -264,7 +261,7 @@ class HdfsChunks:
 
 
 def _path_of(path: str) -> str:
-    """The path without scheme and host, which some listings have."""
+    """Return the path without scheme and host, which some listings have."""
     return "/" + path.split("://", 1)[1].partition("/")[2] if "://" in path else path
 
 

@@ -40,12 +40,12 @@ class Claim:
         return f"<Claim {self._directory}/{self._name}>"
 
     def next_path(self) -> str:
-        """A path that no file has had.  Does not block."""
+        """Return a path that no file has had.  Does not block."""
         self._count += 1
         return f"{self._directory}/{self._name}-{self._count}"
 
     def is_mounted(self) -> bool:
-        """Whether the directory is still mounted."""
+        """Return whether the directory is still mounted."""
         return self._files.exists(f"{self._directory}/{self._name}{_LOCK_SUFFIX}")
 
     def release(self) -> None:

@@ -76,7 +76,8 @@ class Extent:
 
     @property
     def reference(self) -> str:
-        """What becomes garbage when nobody needs the extent: its chunk, or its piece of a pack; "" when inlined."""
+        """The object that becomes garbage when nobody needs the extent: its chunk, or its piece of a pack; "" when
+        inlined."""
         return reference(self.chunk, self.checksums)
 
     @property
@@ -85,7 +86,7 @@ class Extent:
         return self.chunk_offset + (0 if self.checksums is None else self.checksums.begin)
 
     def record(self) -> bytes:
-        """The value in the index, under `extent_key` or `inlined_key`."""
+        """Return the value in the index, under `extent_key` or `inlined_key`."""
         if not self.chunk:
             return self.inline
         sums, name = self.checksums, self.chunk.encode("ascii")
@@ -118,7 +119,7 @@ class Extent:
 
 
 def load_chunk_extent(start: int, record: bytes) -> Extent:
-    """An extent in a chunk from its record.  Raises Corrupt."""
+    """Return an extent in a chunk from its record.  Raises Corrupt."""
     if not record or record[0] not in (EXTENT_VERSION, PIECE_VERSION):
         raise Corrupt(
             f"the record of an extent at {start} has format {record[0] if record else 'none'}; this version of Sarit "
@@ -146,7 +147,7 @@ def load_chunk_extent(start: int, record: bytes) -> Extent:
 
 
 def load_inlined_extent(start: int, record: bytes) -> Extent:
-    """An inlined extent from its record.  Raises Corrupt."""
+    """Return an inlined extent from its record.  Raises Corrupt."""
     if not record:
         raise Corrupt(f"the inlined extent at {start} is empty")
     return Extent(start, len(record), inline=record)

@@ -61,7 +61,6 @@ class MemoryChunks:
     async def write(
         self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
     ) -> None:
-        """See `ChunkStorage`."""
         check_name(name)
         data = b"".join(parts)
         if observe is not None and data:
@@ -73,7 +72,6 @@ class MemoryChunks:
         self._end(fault)
 
     async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> bytes:
-        """See `ChunkStorage`."""
         check_name(name)
         self._end(await self._begin(length))
         chunk = self.chunks.get(name)
@@ -87,7 +85,6 @@ class MemoryChunks:
         return data
 
     async def delete(self, name: str) -> None:
-        """See `ChunkStorage`."""
         check_name(name)
         fault = await self._begin(0)
         chunk = self.chunks.pop(name, None)
@@ -96,7 +93,6 @@ class MemoryChunks:
         self._end(fault)
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """See `ChunkStorage`."""
         check_prefix(prefix)
         await self._begin(0)
         stale = self.faults.stale

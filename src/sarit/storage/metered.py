@@ -57,7 +57,7 @@ class _Request:
 
 
 class MeteredStorage:
-    """See `ChunkStorage`."""
+    """Long-term storage whose calls are counted and measured."""
 
     def __init__(self, storage: ChunkStorage, clock: Clock, statistics: StorageStatistics) -> None:
         self._storage = storage
@@ -70,14 +70,12 @@ class MeteredStorage:
     async def write(
         self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
     ) -> None:
-        """See `ChunkStorage`."""
         counts = self._kinds["write"]
         with _Request(counts, self._clock):
             await self._storage.write(name, parts, limiter, observe)
         counts.bytes += sum(map(len, parts))
 
     async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
-        """See `ChunkStorage`."""
         counts = self._kinds["read"]
         with _Request(counts, self._clock):
             found = await self._storage.read(name, offset, length, check)
@@ -85,16 +83,13 @@ class MeteredStorage:
         return found
 
     async def delete(self, name: str) -> None:
-        """See `ChunkStorage`."""
         with _Request(self._kinds["delete"], self._clock):
             await self._storage.delete(name)
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """See `ChunkStorage`."""
         with _Request(self._kinds["list"], self._clock):
             async for found in self._storage.list(prefix):
                 yield found
 
     async def close(self) -> None:
-        """See `ChunkStorage`."""
         await self._storage.close()

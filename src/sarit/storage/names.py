@@ -28,22 +28,22 @@ _PACK_SUFFIX: Final = "-p"
 
 
 def pack_name(prefix: str, sequence: int) -> str:
-    """The name of a pack: an object that holds pieces of many segments (`storage/packs.py`)."""
+    """Return the name of a pack: an object that holds pieces of many segments (`storage/packs.py`)."""
     return f"{prefix}/{sequence:012d}{_PACK_SUFFIX}"
 
 
 def is_pack(name: str) -> bool:
-    """Whether a chunk is a pack.  No other chunk has such a name."""
+    """Return whether a chunk is a pack.  No other chunk has such a name."""
     return name.endswith(_PACK_SUFFIX)
 
 
 def container_prefix(number: int) -> str:
-    """The folder of all chunks of a container."""
+    """Return the folder of all chunks of a container."""
     return f"c{number:04d}"
 
 
 def epoch_prefix(container: int, epoch: int) -> str:
-    """The folder of all chunks written by one epoch of a container."""
+    """Return the folder of all chunks written by one epoch of a container."""
     return f"{container_prefix(container)}/e{epoch:010d}"
 
 

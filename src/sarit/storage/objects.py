@@ -47,7 +47,7 @@ _RETRY: Final[RetryConfig] = {
 
 
 def map_error(error: Exception, doing: str) -> SaritError:
-    """An error of obstore as the port's error."""
+    """Return an error of obstore as the port's error."""
     text = f"{doing}: {explained(str(error))}"
     if isinstance(error, exceptions.AlreadyExistsError):
         return Exists(text)
@@ -82,7 +82,6 @@ class ObjectChunks:
     async def write(
         self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
     ) -> None:
-        """See `ChunkStorage`."""
         check_name(name)
         self._require()
 
@@ -108,7 +107,6 @@ class ObjectChunks:
             raise map_error(error, f"write chunk {name} to {self._place}") from error
 
     async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> bytes:
-        """See `ChunkStorage`."""
         check_name(name)
         self._require()
         # HTTP has no range of zero bytes.
@@ -140,7 +138,6 @@ class ObjectChunks:
         return data
 
     async def delete(self, name: str) -> None:
-        """See `ChunkStorage`."""
         check_name(name)
         self._require()
         try:
@@ -151,7 +148,6 @@ class ObjectChunks:
                 raise known from error
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """See `ChunkStorage`."""
         check_prefix(prefix)
         self._require()
         try:
@@ -163,7 +159,6 @@ class ObjectChunks:
             raise Unavailable(str(map_error(error, f"list chunks of {self._place}"))) from error
 
     async def close(self) -> None:
-        """See `ChunkStorage`."""
         self._closed = True
         await self._joiner.close()
 

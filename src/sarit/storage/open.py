@@ -32,7 +32,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
 
 
 async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = None) -> ChunkStorage:
-    """The chunk storage at `url`.  Raises Invalid (what to write instead), Unavailable.
+    """Return the chunk storage at `url`.  Raises Invalid (what to write instead), Unavailable.
 
     `environ` stands for the process's environment variables.
     """
@@ -59,7 +59,7 @@ def check_storage_url(url: str) -> None:
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a URL of a kind that there is.  Raises Invalid."""
+    """Return the parts of a URL of a kind that there is.  Raises Invalid."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -76,7 +76,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _hdfs_place(url: str, namenode: str, path: str) -> tuple[str, str]:
-    """The namenode and the folder.  Raises Invalid."""
+    """Return the namenode and the folder.  Raises Invalid."""
     root = path.rstrip("/")
     try:
         check_prefix(root.removeprefix("/"))
@@ -125,7 +125,7 @@ def parse_s3(url: str) -> tuple[str, str]:
 
 
 def s3_config(environ: Mapping[str, str]) -> S3Config:
-    """What the usual environment variables say; those that are missing are left out."""
+    """Return the settings that the usual environment variables give; those that are missing are left out."""
     config: S3Config = {}
     if endpoint := environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL"):
         config["endpoint"] = endpoint

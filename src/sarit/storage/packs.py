@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def reference(chunk: str, checksums: ChunkChecksums | None) -> str:
-    """What must be deleted when nobody needs these bytes: a chunk, or a piece of a pack."""
+    """Return the object to delete when nobody needs these bytes: a chunk, or a piece of a pack."""
     if not is_pack(chunk):
         return chunk
     assert checksums is not None, chunk
@@ -34,7 +34,7 @@ def reference(chunk: str, checksums: ChunkChecksums | None) -> str:
 
 
 def pack_of(what: str) -> str | None:
-    """The pack of a reference to a piece; None for a chunk."""
+    """Return the pack of a reference to a piece; None for a chunk."""
     pack, _, begin = what.partition("@")
     return pack if begin and is_pack(pack) else None
 

@@ -30,17 +30,17 @@ NONE: Final = b""
 
 
 def pack(starts: Sequence[int]) -> bytes:
-    """The packed form of ascending offsets."""
+    """Return the packed form of ascending offsets."""
     return struct.pack(f">{len(starts)}I", *starts)
 
 
 def unpack(packed: bytes) -> tuple[int, ...]:
-    """The offsets of a packed form."""
+    """Return the offsets of a packed form."""
     return struct.unpack(f">{len(packed) // APPEND_START_BYTES}I", packed)
 
 
 def first_at_or_after(packed: bytes, offset: int) -> int | None:
-    """The smallest place at or after an offset in the run."""
+    """Return the smallest place at or after an offset in the run."""
     if offset <= 0 and packed:
         return int.from_bytes(packed[:APPEND_START_BYTES], "big")
     count = len(packed) // APPEND_START_BYTES
@@ -53,7 +53,7 @@ def first_at_or_after(packed: bytes, offset: int) -> int | None:
 
 
 def thin(starts: Sequence[int], length: int, step: int) -> bytes:
-    """The packed form of as few of these places (ascending) as steps of at most `step` bytes need.
+    """Return the packed form of as few of these places (ascending) as steps of at most `step` bytes need.
 
     `length`: of the run; another one follows there.  It takes a search for each place retained, not a pass."""
     if not starts:
@@ -71,5 +71,6 @@ def thin(starts: Sequence[int], length: int, step: int) -> bytes:
 
 
 def join(runs: Iterable[tuple[int, bytes]], length: int, step: int) -> bytes:
-    """The places of a run of `length` bytes that consists of other runs: each its offset in it, and its places."""
+    """Return the places of a run of `length` bytes that consists of other runs: each its offset in it, and its
+    places."""
     return thin([offset + start for offset, packed in runs for start in unpack(packed)], length, step)

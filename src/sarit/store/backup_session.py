@@ -74,7 +74,7 @@ class Backups:
         return f"<Backups, {self.running or 'idle'}>"
 
     def begin(self, request: dict[str, Any]) -> BackupSession:
-        """The session of a backup whose first message is `request`.  Raises Invalid, BackupEnded."""
+        """Return the session of a backup whose first message is `request`.  Raises Invalid, BackupEnded."""
         if "backup" not in request:
             raise BackupEnded("no backup runs on this connection: an earlier one was lost", again=True)
         if request.get("backup") != PROTOCOL:
@@ -130,7 +130,7 @@ class BackupSession:
         return f"<BackupSession of {sorted(self._by_number)}, {self._ended or 'active'}>"
 
     def begun(self) -> dict[str, Any]:
-        """The answer to the first message."""
+        """Return the answer to the first message."""
         return {"containers": sorted(self._by_number), "of": self._store.limits.containers}
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class StoreLimits:
 
 @dataclass(frozen=True, slots=True)
 class StartPolicy:
-    """What an operator allows at a start, once.
+    """The risks that an operator allows at a start, once.
 
     `accept_data_loss`: go on without what is missing or damaged.  `allow_damaged`: serve the containers that are not
     damaged; the others answer as failed.  `damaged`: containers of which it is known already why they cannot open."""
@@ -99,7 +99,8 @@ class StartPolicy:
 
 @lru_cache(MAX_CACHED_PLACEMENTS)  # every request asks
 def container_of(segment: str, containers: int) -> int:
-    """The number of the container of a segment; transactions and transient segments belong to that of their parent."""
+    """Return the number of the container of a segment; transactions and transient segments belong to that of their
+    parent."""
     # Not `hash`: placement must be the same in every process.
     digest = blake2b(placement_key(segment).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % containers
@@ -203,7 +204,7 @@ class SegmentStore:
         hosted.started(Event.DAMAGED if reason else Event.OPENED)
 
     def health(self) -> list[ContainerHealth]:
-        """The state of every container, by number."""
+        """Return the state of every container, by number."""
         return [hosted.health for hosted in self._hosted]
 
     def change_scrub(self, bytes_per_second: int) -> None:
@@ -247,7 +248,7 @@ class SegmentStore:
                 raise error
 
     def disks(self) -> dict[str, FreeSpace]:
-        """The disks whose free space it follows: data, and chunks if they are on a disk of this machine."""
+        """Return the disks whose free space it follows: data, and chunks if they are on a disk of this machine."""
         return dict(zip(("data", "chunks"), (space for _, space in self._disks), strict=False))
 
     # -- where a segment is -------------------------------------------------------------------
@@ -261,25 +262,25 @@ class SegmentStore:
         return hosted.opened.container
 
     def reads(self, segment: str) -> Reads:
-        """The read side of a segment's container.  Raises as `container`."""
+        """Return the read side of a segment's container.  Raises as `container`."""
         hosted = self._hosting(segment)
         if hosted.reads is None:
             raise hosted.error()
         return hosted.reads
 
     def tables(self, segment: str) -> Tables:
-        """The tables of a segment's container.  Raises as `container`."""
+        """Return the tables of a segment's container.  Raises as `container`."""
         hosted = self._hosting(segment)
         if hosted.tables is None:
             raise hosted.error()
         return hosted.tables
 
     def serving(self) -> list[Container]:
-        """The containers that serve now."""
+        """Return the containers that serve now."""
         return [opened.container for opened in self.opened()]
 
     def opened(self) -> list[Opened]:
-        """The containers that serve now, with their background work."""
+        """Return the containers that serve now, with their background work."""
         return [hosted.opened for hosted in self._hosted if hosted.opened is not None]
 
     def _hosting(self, segment: str) -> HostedContainer:
@@ -301,7 +302,7 @@ class SegmentStore:
         self._hosted[number].on(Event.RELEASE if graceful else Event.DROP)
 
     def count_opening(self, more: frozenset[int]) -> int:
-        """How many containers it opens now for the first time, and `more`, which it is about to open.
+        """Return how many containers it opens now for the first time, and `more`, which it is about to open.
 
         One whose opening has failed does not count: it may take for ever."""
         opening = {

@@ -26,14 +26,14 @@ _CHECK_FAILED: Final = 0
 
 
 def damage_reply(request_id: int, segment: str, text: str, hello_version: int = RUST_WIRE_VERSION) -> Command:
-    """The reply to a client that said `hello_version`: stored bytes that its request needs are damaged."""
+    """Return the reply to a client that said `hello_version`: stored bytes that its request needs are damaged."""
     if hello_version <= RUST_WIRE_VERSION:
         return ErrorMessage(request_id, segment, _PREFIX + text, _UNSPECIFIED)
     return AuthTokenCheckFailed(request_id, _PREFIX + text, _CHECK_FAILED)
 
 
 def damage_in(reply: object) -> str | None:
-    """The text of such a reply; None for any other."""
+    """Return the text of such a reply; None for any other."""
     text = ""
     if isinstance(reply, ErrorMessage):
         text = reply.message

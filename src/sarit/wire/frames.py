@@ -105,7 +105,7 @@ class Window:
         return f"<Window of {len(self.bytes)} bytes>"
 
     def of(self, size: int) -> memoryview:
-        """The window, at least `size` bytes long."""
+        """Return the window, at least `size` bytes long."""
         if len(self.bytes) < size:
             self.bytes = memoryview(bytearray(size))
         return self.bytes
@@ -159,7 +159,7 @@ class FrameReader:
         return self._code if self._failure is not None else None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes belong; never empty.  `sizehint` is ignored."""
+        """Return where the next bytes belong; never empty.  `sizehint` is ignored."""
         if self._direct is not None:
             buffer = self._direct[self._filled :]
         else:
@@ -193,7 +193,7 @@ class FrameReader:
         self._filled = self.held_bytes = 0
 
     def feed(self, data: Buffer) -> list[tuple[int, Buffer]]:
-        """Take all of `data`; all frames that `received` returned."""
+        """Take all of `data`, and return all frames that `received` returned."""
         frames: list[tuple[int, Buffer]] = []
         rest = memoryview(data)
         while len(rest):
@@ -386,7 +386,7 @@ class AppendAssembler:
         return Append(writer, tuple(parts), sum(map(len, parts)), events, last, request_id)
 
     def _close_block(self, writer: bytes, whole: int) -> tuple[list[Buffer], bool]:
-        """The data of the open block, and whether it ended in padding.  Raises ProtocolError."""
+        """Return the data of the open block, and whether it ended in padding.  Raises ProtocolError."""
         block = self._block
         if writer != self._writer:
             raise ProtocolError("the append block is of another writer than its end")
@@ -421,7 +421,7 @@ class AppendAssembler:
 def append_block_end_header(
     writer_id: bytes, data_length: int, events: int, last_event_number: int, request_id: int
 ) -> tuple[bytes, bytes]:
-    """The bytes before and after `data_length` bytes of data that make an AppendBlockEnd frame.
+    """Return the bytes before and after `data_length` bytes of data that make an AppendBlockEnd frame.
 
     Raises ProtocolError when the frame would be too long.
     """
@@ -435,12 +435,12 @@ def append_block_end_header(
 
 
 def data_appended(writer_id: bytes, event_number: int, previous: int, request_id: int, offset: int) -> bytes:
-    """The whole frame of DataAppended; `offset` is the length of the segment after the append, in bytes."""
+    """Return the whole frame of DataAppended; `offset` is the length of the segment after the append, in bytes."""
     return _FRAMED_APPENDED.pack(DATA_APPENDED, _APPENDED_BYTES, writer_id, event_number, previous, request_id, offset)
 
 
 def read_data_appended(payload: Buffer) -> DataAppended:
-    """DataAppended from its payload; bytes after the last field are ignored.  Raises ProtocolError.
+    """Parse DataAppended from its payload; bytes after the last field are ignored.  Raises ProtocolError.
 
     A writer receives one for each block that it sends: this skips the table of commands, as the store does."""
     if len(payload) < _APPENDED_BYTES:

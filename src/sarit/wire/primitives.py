@@ -35,7 +35,7 @@ class Codec(Protocol):
         """Append the value's bytes to `out`.  Raises ProtocolError when it cannot be written."""
 
     def read(self, payload: Buffer, at: int) -> tuple[Any, int]:
-        """The value at `at` and the position after it.  Raises ProtocolError."""
+        """Return the value at `at` and the position after it.  Raises ProtocolError."""
 
 
 class Fixed:
@@ -124,7 +124,7 @@ class TextCodec:
 
 
 def read_count(payload: Buffer, at: int) -> tuple[int, int]:
-    """An int32 that counts something.  Raises ProtocolError when it is cut short or negative."""
+    """Return an int32 that counts something.  Raises ProtocolError when it is cut short or negative."""
     end = at + 4
     if len(payload) < end:
         raise ProtocolError("a length is cut short")

@@ -31,7 +31,7 @@ FORMATS = {".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet", ".raw": "
 
 
 def format_of(path: str, given: str | None) -> str:
-    """The format of a file: as given, else by its name.  Raises UsageError."""
+    """Return the format of a file: as given, else by its name.  Raises UsageError."""
     found = given or FORMATS.get(Path(path).suffix)
     if found is None:
         raise click.UsageError(f"{path}: the name does not say the format; give --as jsonl, parquet or raw")

@@ -98,7 +98,7 @@ async def _import(
 
 
 async def _settled(writer: TransactionalWriter, before: dict[str, Any], noted: Noted) -> int:
-    """How many events of the file are in the stream: that depends on the transaction that was under way."""
+    """Return how many events of the file are in the stream: that depends on the transaction that was under way."""
     status = await writer.status(before["transaction"])
     if status in (TransactionStatus.ABORTED, TransactionStatus.ABORTING):
         return int(before["done"])
@@ -143,7 +143,7 @@ async def _copy(writer: TransactionalWriter, rows: Iterator[Row], done: int, not
 
 
 def _batch(rows: Iterator[Row]) -> list[Row]:
-    """The next rows, for one transaction.  Raises Invalid once the rows before a bad one were returned."""
+    """Return the next rows, for one transaction.  Raises Invalid once the rows before a bad one were returned."""
     out: list[Row] = []
     size = 0
     for row in rows:
@@ -164,7 +164,7 @@ def _check_complete(file: str) -> None:
 
 
 def _rows(file: str, form: str, *, drop_unknown: bool = False) -> Iterator[Row]:
-    """The rows of a file.  Raises Invalid, which names the file and the place."""
+    """Yield the rows of a file.  Raises Invalid, which names the file and the place."""
     try:
         if form == "parquet":
             if file == "-":
@@ -195,7 +195,7 @@ def _lines(source: BinaryIO, *, drop_unknown: bool) -> Iterator[Row]:
 
 
 def _described(file: str) -> str:
-    """What must be the same when an import goes on: where the file is, and how it begins.
+    """Return what must be the same when an import goes on: where the file is, and how it begins.
 
     Not the rest: who mends a bad line goes on after the lines before it."""
     if file == "-":

@@ -41,7 +41,6 @@ class LinesOutput:
             self._file.write(raw_format.HEAD)
 
     def write(self, rows: list[Row]) -> None:
-        """See `Output`."""
         if self._raw:
             data = b"".join(map(raw_format.encode, rows))
             self._crc = raw_format.checksum(data, self._crc)
@@ -51,7 +50,6 @@ class LinesOutput:
         self._file.write(data)
 
     def note(self, *, last: bool = False) -> dict[str, Any] | None:
-        """See `Output`."""
         # Without the end: an export that is resumed after its end writes that again.
         noted = None if self._standard else {"bytes": self._file.tell(), "crc": self._crc, "events": self._events}
         if last and self._raw:
@@ -79,12 +77,10 @@ class PartsOutput:
                 found.unlink()
 
     def write(self, rows: list[Row]) -> None:
-        """See `Output`."""
         self._rows += rows
         self._bytes += sum(len(row.event) for row in rows)
 
     def note(self, *, last: bool = False) -> dict[str, Any] | None:
-        """See `Output`."""
         if not last and self._bytes < EXPORT_PART_BYTES and len(self._rows) < EXPORT_PART_EVENTS:
             return None
         if self._rows or (last and not self._parts):

@@ -31,7 +31,7 @@ _SHOWN: Final = 500
 
 
 def part_name(number: int) -> str:
-    """The file of a part; the order of names is that of the parts."""
+    """Return the file of a part; the order of names is that of the parts."""
     return f"part-{number:06d}.parquet"
 
 
@@ -85,7 +85,7 @@ def write_part(path: Path, rows: list[Row]) -> None:
 
 
 def rows(path: str, *, drop_unknown: bool = False) -> Iterator[Row]:
-    """The rows of a file, or of all files of a directory.  Raises Invalid, which says where."""
+    """Yield the rows of a file, or of all files of a directory.  Raises Invalid, which says where."""
     whole = Path(path)
     files = sorted(whole.glob("*.parquet")) if whole.is_dir() else [whole]
     if not files:
@@ -110,7 +110,8 @@ def _rows_of(path: Path, *, drop_unknown: bool) -> Iterator[Row]:
 
 
 def _batches(path: Path, *, drop_unknown: bool) -> Iterator[Any]:
-    """The rows of a file in batches of bounded size, their times as numbers: not every time is one of Python's."""
+    """Yield the rows of a file in batches of bounded size, their times as numbers: not every time is one of
+    Python's."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -134,7 +135,7 @@ def _batches(path: Path, *, drop_unknown: bool) -> Iterator[Any]:
 
 
 def _checked_names(path: Path, schema: Any, *, drop_unknown: bool) -> list[str]:
-    """The columns to read.  Raises Invalid."""
+    """Return the columns to read.  Raises Invalid."""
     import pyarrow as pa
 
     names = schema.names
@@ -167,7 +168,8 @@ def _check_headers(found: Any) -> None:
 
 
 def _pieces(batch: Any) -> Iterator[Any]:
-    """The batch in parts that are small as Python's objects.  Raises Invalid for a row that cannot be an event."""
+    """Yield the batch in parts that are small as Python's objects.  Raises Invalid for a row that cannot be an
+    event."""
     size = sum(_object_bytes(column) for column in batch.columns)
     if size <= PARQUET_BATCH_BYTES:
         yield batch

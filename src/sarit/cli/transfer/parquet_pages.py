@@ -57,14 +57,14 @@ class _Page:
 
 @dataclass(slots=True)
 class _Taken:
-    """What the columns of a row group take: `pages` in bytes at a time, `row` in bytes for each row."""
+    """The memory that the columns of a row group take: `pages` in bytes at a time, `row` in bytes for each row."""
 
     pages: int = 0
     row: int = 1
 
 
 def dictionary_columns(parquet: Any, leaves: list[int]) -> list[str]:
-    """The columns inside lists that are read as dictionaries, so that a value that is repeated is held once.
+    """Return the columns inside lists that are read as dictionaries, so that a value that is repeated is held once.
 
     Arrow cannot do that for values of the DELTA encodings."""
     metadata, schema = parquet.metadata, parquet.schema
@@ -82,7 +82,7 @@ def dictionary_columns(parquet: Any, leaves: list[int]) -> list[str]:
 
 
 def rows_at_a_time(file: BinaryIO, parquet: Any, group: int, leaves: list[int], as_dictionary: list[str]) -> int:
-    """How many rows of a row group are read at a time, so that memory stays bounded.
+    """Return how many rows of a row group are read at a time, so that memory stays bounded.
 
     `leaves`: the columns that are read.  Raises Invalid for what cannot be."""
     taken = _Taken()
@@ -146,7 +146,7 @@ def _add_nested(taken: _Taken, file: BinaryIO, chunk: Any, column: Any, as_dicti
 
 
 def _pages(file: BinaryIO, chunk: Any, column: Any) -> Iterator[_Page]:
-    """The pages that Arrow will read of a column chunk.  Raises Invalid."""
+    """Yield the pages that Arrow will read of a column chunk.  Raises Invalid."""
     begin = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < begin:
         begin = chunk.dictionary_page_offset
@@ -184,7 +184,7 @@ def _check(page: _Page, file: BinaryIO, chunk: Any, column: Any) -> None:
 
 
 def _values_of(page: _Page, file: BinaryIO, chunk: Any, column: Any) -> bytes:
-    """The values of a page, decompressed, without levels."""
+    """Return the values of a page, decompressed, without levels."""
     import pyarrow as pa
 
     data = file.read(page.stored)
@@ -214,7 +214,7 @@ def _check_lengths(page: _Page, data: bytes) -> None:
 
 
 def _lengths_end(data: bytes, at: int, most: int) -> int:
-    """Where numbers of DELTA_BINARY_PACKED end.  Raises Invalid for more than `most`."""
+    """Return where numbers of DELTA_BINARY_PACKED end.  Raises Invalid for more than `most`."""
     block, at = _varint(data, at)
     parts, at = _varint(data, at)
     count, at = _varint(data, at)
@@ -247,7 +247,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _struct(file: BinaryIO, end: int, depth: int = 0) -> dict[int, Any]:
-    """A struct of Thrift's compact protocol: numbers and structs by field; what else there is, is passed over."""
+    """Return a struct of Thrift's compact protocol: numbers and structs by field; what else there is, is passed
+    over."""
     if depth > _DEEPEST_HEADER:
         raise Invalid("the header of a page is damaged")
     found: dict[int, Any] = {}

@@ -31,7 +31,8 @@ class Noted:
         self._created: str | None = None
 
     def read(self) -> dict[str, Any] | None:
-        """What was noted; None at the beginning.  Raises Invalid: it is of something else, or damaged."""
+        """Return the progress that was noted; None at the beginning.  Raises Invalid: it is of something else, or
+        damaged."""
         if self.path is None or not self.path.exists():
             return None
         try:
@@ -73,7 +74,7 @@ class Noted:
         beside.replace(self.path)
 
     def remove(self) -> None:
-        """It is done."""
+        """Remove the file of progress: the transfer is complete."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
@@ -100,7 +101,7 @@ class Shown:
             sys.stderr.flush()
 
     def text(self, seconds: float) -> str:
-        """The line."""
+        """Return the line."""
         rate = self.bytes / max(seconds, 1e-3)
         text = f"{self.events:,} events, {self.bytes / MIB:.1f} MiB, {rate / MIB:.1f} MiB/s"
         if self._total > 0:

@@ -25,12 +25,12 @@ _NO_SEGMENT: Final = -1
 
 
 def encode(row: Row) -> bytes:
-    """A record."""
+    """Return a record."""
     return _RECORD.pack(len(row.event), _NO_SEGMENT if row.segment is None else row.segment) + row.event
 
 
 def end(events: int, checksum: int) -> bytes:
-    """The end of a file."""
+    """Return the end of a file."""
     return _END.pack(_END_MARK, events, checksum)
 
 
@@ -40,7 +40,7 @@ def checksum(data: bytes, before: int = 0) -> int:
 
 
 def rows(file: BinaryIO) -> Iterator[Row]:
-    """The rows of a file, from its begin.  Raises Invalid, which says at which byte."""
+    """Yield the rows of a file, from its begin.  Raises Invalid, which says at which byte."""
     head = file.read(len(HEAD))
     if head[: len(HEAD) - 1] != HEAD[:-1]:
         raise Invalid("byte 0: it does not begin as an export of this format; is it jsonl?")

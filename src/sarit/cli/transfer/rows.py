@@ -40,7 +40,7 @@ class Row:
 
     @property
     def routing_key(self) -> str | None:
-        """What keeps events of one key in their order: the key, or the segment that they shared."""
+        """The value that keeps events of one key in their order: the key, or the segment that they shared."""
         if self.key is not None or self.segment is None:
             return self.key
         return f"segment {self.segment}"
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says of one event.  `envelope`: whether the event is one; None: the file does not say."""
+    """One event as a file describes it.  `envelope`: whether the event is one; None: the file does not say."""
 
     payload: bytes
     key: str | None = None
@@ -58,7 +58,7 @@ class Document:
     segment: int | None = None
 
     def row(self, parts: EnvelopeParts | None = None) -> Row:
-        """The event, and where it belongs.  `parts`: make an envelope also where the file does not say.
+        """Return the event, and where it belongs.  `parts`: make an envelope also where the file does not say.
 
         Raises Invalid for parts that the event cannot hold."""
         if self.envelope or (parts is not None and self.envelope is None):
@@ -76,7 +76,7 @@ class Document:
 
 
 def envelope_of(event: bytes) -> Envelope | None:
-    """The envelope that an event is, exactly; None when it is none, or another form of one."""
+    """Return the envelope that an event is, exactly; None when it is none, or another form of one."""
     if not Envelope.is_envelope(event):
         return None
     try:
@@ -87,13 +87,13 @@ def envelope_of(event: bytes) -> Envelope | None:
 
 
 def row_of(event: bytes, segment: int | None) -> Row:
-    """An event as it was read."""
+    """Return an event as it was read."""
     found = envelope_of(event)
     return Row(event, segment, None if found is None else found.key)
 
 
 def to_json(row: Row) -> bytes:
-    """A line, without its end."""
+    """Return a line, without its end."""
     plain = Envelope.is_envelope(row.event) and envelope_of(row.event) is None  # begins like one, and is none
     shown = {**bytes_field("event", row.event), "envelope": False} if plain else document(row.event)
     if row.segment is not None:
@@ -102,7 +102,8 @@ def to_json(row: Row) -> bytes:
 
 
 def from_json(line: bytes, *, drop_unknown: bool = False, key: str | None = None) -> Document:
-    """What a line says.  `drop_unknown`: leave out fields that an event cannot have; `key`: of lines without one.
+    """Return the event that a line of JSON describes.  `drop_unknown`: leave out fields that an event cannot have;
+    `key`: of lines without one.
 
     Raises Invalid."""
     try:
@@ -134,7 +135,7 @@ def check_known(names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def key_of(found: object) -> str | None:
-    """A routing key.  Raises Invalid."""
+    """Return a routing key.  Raises Invalid."""
     if found is None:
         return None
     if not isinstance(found, str):
@@ -144,21 +145,21 @@ def key_of(found: object) -> str | None:
 
 
 def segment_of(found: object) -> int | None:
-    """The number of a segment.  Raises Invalid."""
+    """Return the number of a segment.  Raises Invalid."""
     if found is None or (isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _INT64):
         return found
     raise Invalid(f'its "segment" is {shown(found)}: give a whole number')
 
 
 def flag_of(found: object) -> bool | None:
-    """Whether an event is an envelope.  Raises Invalid."""
+    """Return whether an event is an envelope.  Raises Invalid."""
     if found is None or isinstance(found, bool):
         return found
     raise Invalid(f'its "envelope" is {shown(found)}: give true or false')
 
 
 def shown(value: object) -> str:
-    """A value in a message, cut."""
+    """Return a value in a message, cut."""
     text = ascii(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 

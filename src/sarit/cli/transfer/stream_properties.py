@@ -29,7 +29,7 @@ def write(file: str, properties: Mapping[str, str]) -> None:
 
 
 def read(file: str) -> dict[str, str]:
-    """The properties beside an exported file; none without it.  Raises Invalid."""
+    """Return the properties beside an exported file; none without it.  Raises Invalid."""
     path = _path(file)
     if file == "-" or not path.exists():
         return {}

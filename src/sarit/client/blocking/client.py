@@ -67,7 +67,7 @@ class Client:
         return self._run(self._inner.create_scope(scope))
 
     def list_scopes(self) -> Iterator[str]:
-        """All scopes, including those of the system, a page at a time."""
+        """Return all scopes, including those of the system, a page at a time."""
         return self._thread.iterate(self._inner.list_scopes())
 
     def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
@@ -75,7 +75,8 @@ class Client:
         self._run(self._inner.delete_scope(scope, recursive=recursive))
 
     def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> Iterator[StreamName]:
-        """The streams of a scope, a page at a time; `tag`: only those with it; `internal`: also those of the system.
+        """Return the streams of a scope, a page at a time; `tag`: only those with it; `internal`: also those of the
+        system.
 
         What is created or deleted meanwhile may be listed or not.  Raises NotFound."""
         return self._thread.iterate(self._inner.list_streams(scope, tag=tag, internal=internal))
@@ -149,7 +150,7 @@ class Client:
         keep_alive: bool = True,
         buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
     ) -> TransactionalWriter:
-        """A writer of transactions.  Raises Invalid (its name).
+        """Return a writer of transactions.  Raises Invalid (its name).
 
         `lease_seconds` (10 to 600): how long a transaction outlives its writer.  `keep_alive` False: the lease is not
         renewed, so each transaction ends after that time."""
@@ -161,11 +162,11 @@ class Client:
         )
 
     def stream(self, stream: str | StreamName) -> Stream:
-        """One stream by name: epochs, scaling, batch reads, cuts by distance, event time.  Raises Invalid."""
+        """Return one stream by name: epochs, scaling, batch reads, cuts by distance, event time.  Raises Invalid."""
         return Stream(self._thread, self._inner.stream(stream))
 
     def table(self, table: str | StreamName) -> Table:
-        """One key-value table by name; `client.tables` creates and lists tables.  Raises Invalid (its name)."""
+        """Return one key-value table by name; `client.tables` creates and lists tables.  Raises Invalid (its name)."""
         return Table(self._thread, self._inner.table(table))
 
     def reader(
@@ -185,19 +186,19 @@ class Client:
         return self._run(self._inner.cut(stream, which))
 
     def stream_cut_head(self, stream: str | StreamName) -> StreamCut:
-        """The cut before the oldest event.  Raises NotFound."""
+        """Return the cut before the oldest event.  Raises NotFound."""
         return self._run(self._inner.stream_cut_head(stream))
 
     def stream_cut_tail(self, stream: str | StreamName) -> StreamCut:
-        """The cut after the newest event, as of now.  Raises NotFound."""
+        """Return the cut after the newest event, as of now.  Raises NotFound."""
         return self._run(self._inner.stream_cut_tail(stream))
 
     def byte_writer(self, stream: str | StreamName) -> ByteWriter:
-        """A writer of plain bytes to a stream of one segment."""
+        """Return a writer of plain bytes to a stream of one segment."""
         return ByteWriter(self._thread, self._inner.byte_writer(stream))
 
     def byte_reader(self, stream: str | StreamName, offset: int = 0, *, skip_truncated: bool = False) -> ByteReader:
-        """A reader of plain bytes from a stream of one segment; `skip_truncated`: skip truncated bytes."""
+        """Return a reader of plain bytes from a stream of one segment; `skip_truncated`: skip truncated bytes."""
         return ByteReader(self._thread, self._inner.byte_reader(stream, offset, skip_truncated=skip_truncated))
 
     def segment_infos(self, stream: str | StreamName, wanted: Iterable[SegmentId]) -> Mapping[SegmentId, SegmentInfo]:
@@ -205,13 +206,13 @@ class Client:
         return self._run(self._inner.segment_infos(stream, list(wanted)))
 
     def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
-        """The successors of a segment, each with all its predecessors.  Raises NotFound."""
+        """Return the successors of a segment, each with all its predecessors.  Raises NotFound."""
         return self._run(self._inner.successors(stream, segment))
 
     def segment_batches(
         self, stream: str | StreamName, segment: SegmentId, start: int = 0, end: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The events of one segment between two byte offsets as record batches (event, segment, offset)."""
+        """Return the events of one segment between two byte offsets as record batches (event, segment, offset)."""
         return self._thread.iterate(self._inner.segment_batches(stream, segment, start, end))
 
     def close(self) -> None:

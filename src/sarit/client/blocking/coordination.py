@@ -51,7 +51,7 @@ class Coordination:
         return f"blocking {self._inner!r}"
 
     def revisioned(self, stream: str | StreamName) -> RevisionedStream:
-        """A stream whose entries are appended conditionally."""
+        """Return a stream whose entries are appended conditionally."""
         return RevisionedStream(self._thread, self._run(self._inner.revisioned(stream)))
 
     def synchronizer(
@@ -63,7 +63,8 @@ class Coordination:
         snapshot: Callable[[S], bytes] | None = None,
         compact_after_bytes: int = COMPACT_AFTER_BYTES,
     ) -> StateSynchronizer[S]:
-        """A shared state, fetched; `known` is False when no process has initialized it.  See `StateSynchronizer`."""
+        """Return a shared state, fetched; `known` is False when no process has initialized it.  See
+        `StateSynchronizer`."""
         return StateSynchronizer(
             self._thread,
             self._run(
@@ -100,7 +101,7 @@ class Coordination:
         data: str = "",
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
     ) -> LeaderElection:
-        """A candidate; arguments as for `membership`."""
+        """Return a candidate; arguments as for `membership`."""
         return LeaderElection(
             self._thread, self._run(self._inner.leader_election(stream, name, data=data, lease_seconds=lease_seconds))
         )
@@ -129,15 +130,15 @@ class RevisionedStream:
         return f"blocking {self._inner!r}"
 
     def fetch_latest(self) -> Revision:
-        """The revision after the newest entry."""
+        """Return the revision after the newest entry."""
         return self._run(self._inner.fetch_latest())
 
     def oldest(self) -> Revision:
-        """The revision the oldest entry begins at."""
+        """Return the revision the oldest entry begins at."""
         return self._run(self._inner.oldest())
 
     def read_from(self, start: Revision) -> Iterator[tuple[Revision, bytes]]:
-        """The entries after `start` as of now, each with the revision after it.
+        """Return the entries after `start` as of now, each with the revision after it.
 
         Raises Truncated (`start` lies below the oldest entry), Invalid (it lies beyond the newest), Corrupt."""
         return self._thread.iterate(self._inner.read_from(start))
@@ -153,7 +154,7 @@ class RevisionedStream:
         self._run(self._inner.write_unconditionally(value))
 
     def get_mark(self) -> Revision | None:
-        """The revision of the mark, if it is set."""
+        """Return the revision of the mark, if it is set."""
         return self._run(self._inner.get_mark())
 
     def compare_and_set_mark(self, expected: Revision | None, new: Revision | None) -> bool:
@@ -266,7 +267,7 @@ class Membership:
         return self._inner.holds
 
     def changed(self, since: tuple[Member, ...]) -> tuple[Member, ...]:
-        """The members, once they differ from `since`.  Raises the failure that ended the membership."""
+        """Return the members, once they differ from `since`.  Raises the failure that ended the membership."""
         return self._run(self._inner.changed(since))
 
     def joined(self) -> int:
@@ -362,7 +363,7 @@ class SharedConfiguration:
         return self._inner.version
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One setting as last fetched."""
+        """Return one setting as last fetched."""
         return self._inner.get(name, default)
 
     def refresh(self) -> None:
@@ -389,7 +390,7 @@ class SharedConfiguration:
         return self._run(self._inner.changed(since))
 
     def watch(self) -> Iterator[Values]:
-        """The settings now, and after every change; changes in quick succession may be seen as one."""
+        """Return the settings now, and after every change; changes in quick succession may be seen as one."""
         return self._thread.iterate(self._inner.watch())
 
     def close(self) -> None:

@@ -63,18 +63,19 @@ class GroupReader:
         return self._inner.at_end
 
     def position(self) -> Position:
-        """The position after the last event handed out."""
+        """Return the position after the last event handed out."""
         return self._inner.position()
 
     def time_window(self, stream: StreamName | str) -> TimeWindow:
-        """The time window of the group in one of its streams: no reader will read an event of `lower` or before.
+        """Return the time window of the group in one of its streams: no reader will read an event of `lower` or before.
 
         Readers report their positions every few seconds, so the window lags a little.  After a reader was lost, its
         last events are read again.  Raises Invalid (the group does not read the stream), Unavailable."""
         return self._run(self._inner.time_window(stream))
 
     def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
-        """The next event; or a checkpoint; None after `timeout` seconds without one, or when all is read (`at_end`)."""
+        """Return the next event; or a checkpoint; None after `timeout` seconds without one, or when all is read
+        (`at_end`)."""
         return self._run(self._inner.read(timeout))
 
     def read_batch(self, most: int = 10_000, timeout: float | None = None) -> EventBatch | CheckpointEvent | None:
@@ -86,7 +87,7 @@ class GroupReader:
         return self._run(self._inner.read_arrow(timeout))
 
     def __iter__(self) -> Iterator[GroupEvent]:
-        """The events, one by one, until everything is read; checkpoints are passed without being handed out."""
+        """Return the events, one by one, until everything is read; checkpoints are passed without being handed out."""
         return self._thread.iterate(aiter(self._inner))
 
     def close(self, position: Position | None = None, *, rewind: bool = False) -> None:
@@ -132,7 +133,7 @@ class ReaderGroup:
         )
 
     def online_readers(self) -> list[str]:
-        """The readers in the group, in the order of joining."""
+        """Return the readers in the group, in the order of joining."""
         return self._run(self._inner.online_readers())
 
     def reader_offline(self, name: str, position: Position | None = None, *, rewind: bool = False) -> bool:
@@ -148,11 +149,11 @@ class ReaderGroup:
         return self._run(self._inner.creation_id())
 
     def info(self) -> GroupInfo:
-        """The assignment of segments to readers, and what is not assigned."""
+        """Return the assignment of segments to readers, and what is not assigned."""
         return self._run(self._inner.info())
 
     def progress(self) -> list[SegmentProgress]:
-        """Where the group is in each segment that holds unread events, or that it reads now.
+        """Return where the group is in each segment that holds unread events, or that it reads now.
 
         Readers report their positions every few seconds, so these may be older than what they have read."""
         return self._run(self._inner.progress())
@@ -165,7 +166,8 @@ class ReaderGroup:
         return self._run(self._inner.checkpoint(name, timeout))
 
     def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
-        """A consistent cut of the readers' positions; nothing is handed out to their users.  Raises as `checkpoint`
+        """Return a consistent cut of the readers' positions; nothing is handed out to their users.  Raises as
+        `checkpoint`
         does."""
         return self._run(self._inner.stream_cuts(timeout))
 
@@ -174,11 +176,12 @@ class ReaderGroup:
         self._run(self._inner.give_up_checkpoints())
 
     def last_checkpoint(self) -> dict[StreamName, StreamCut] | None:
-        """The cuts of the last completed checkpoint; None if there was none in this generation."""
+        """Return the cuts of the last completed checkpoint; None if there was none in this generation."""
         return self._run(self._inner.last_checkpoint())
 
     def unread_bytes(self) -> int:
-        """The unread bytes after the last checkpoint (after the segments' starting offsets, when there was none)."""
+        """Return the unread bytes after the last checkpoint (after the segments' starting offsets, when there was
+        none)."""
         return self._run(self._inner.unread_bytes())
 
     def update_retention_cut(self, *cuts: StreamCut) -> None:
@@ -202,7 +205,7 @@ class ReaderGroup:
         self._run(self._inner.delete())
 
     def segments_changed(self) -> Iterator[tuple[int, int]]:
-        """The number of readable segments and the number of readers: now, and after every change."""
+        """Return the number of readable segments and the number of readers: now, and after every change."""
         return self._thread.iterate(self._inner.segments_changed())
 
     def end_of_data(self, timeout: float | None = None) -> None:
@@ -258,11 +261,11 @@ class ReaderGroups:
         )
 
     def open(self, name: str) -> ReaderGroup:
-        """A group that exists.  Raises NotFound."""
+        """Open a group that exists.  Raises NotFound."""
         return ReaderGroup(self._thread, self._run(self._inner.open(name)))
 
     def list(self, scope: str) -> Iterator[str]:
-        """The names of the groups of a scope, a page at a time.  Raises NotFound."""
+        """Return the names of the groups of a scope, a page at a time.  Raises NotFound."""
         return self._thread.iterate(self._inner.list(scope))
 
     def delete(self, name: str) -> None:

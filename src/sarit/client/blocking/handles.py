@@ -47,11 +47,12 @@ class Stream:
         return self._inner.name
 
     def segments(self) -> list[SegmentRange]:
-        """The active segments in the order of their key ranges; none when the stream is sealed.  Raises NotFound."""
+        """Return the active segments in the order of their key ranges; none when the stream is sealed.  Raises
+        NotFound."""
         return self._run(self._inner.segments())
 
     def nodes(self, segments: Iterable[SegmentId]) -> dict[SegmentId, str]:
-        """The store of each segment as `host:port`.  Raises NotFound."""
+        """Return the store of each segment as `host:port`.  Raises NotFound."""
         return self._run(self._inner.nodes(list(segments)))
 
     def epochs(self) -> list[Epoch]:
@@ -74,7 +75,7 @@ class Stream:
         return self._run(self._inner.merge(list(segments)))
 
     def subscribers(self) -> list[str]:
-        """The reader groups, as "scope/group", that keep its data from retention.  Raises NotFound.
+        """Return the reader groups, as "scope/group", that keep its data from retention.  Raises NotFound.
 
         Who may change the stream sees all of them, who may read it those that they may read."""
         return self._run(self._inner.subscribers())
@@ -101,11 +102,12 @@ class Stream:
         )
 
     def read_slice(self, part: Slice) -> Iterator[pa.RecordBatch]:
-        """One slice of a batch, which may have come from another process, as record batches.  Raises Truncated."""
+        """Return one slice of a batch, which may have come from another process, as record batches.  Raises
+        Truncated."""
         return self._thread.iterate(self._inner.read_slice(part))
 
     def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
-        """A cut about `distance_bytes` bytes after `start`; `start` itself at the tail.
+        """Return a cut about `distance_bytes` bytes after `start`; `start` itself at the tail.
 
         It reads the bytes in between to find where events begin.  `approximate`: it asks the store instead, which reads
         nothing; the cut may be further on then, by about 256 KiB for each segment.
@@ -121,7 +123,7 @@ class Stream:
         return self._run(self._inner.boundaries(segment, start, end, step_bytes))
 
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
-        """Where the events between two event boundaries end, as far as `max_bytes` bytes from `start` show.
+        """Return where the events between two event boundaries end, as far as `max_bytes` bytes from `start` show.
 
         It reads at most that many.  The last event may be longer: its header says where it ends.  All offsets are in
         bytes.  Raises NotFound, Truncated, Invalid, Corrupt (`start` is no boundary)."""
@@ -134,7 +136,8 @@ class Stream:
         return self._run(self._inner.creation_id())
 
     def properties(self) -> dict[str, str]:
-        """What is known of its content, as `set_properties` set it; empty where the server has no such call.
+        """Return the properties that describe the stream's content, as `set_properties` set it; empty where the server
+        has no such call.
 
         Raises NotFound."""
         return self._run(self._inner.properties())
@@ -147,7 +150,8 @@ class Stream:
         return self._run(self._inner.set_properties(changes))
 
     def cut_at(self, time_ms: int) -> StreamCut:
-        """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.
+        """Return a cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's
+        clock.
 
         The node records a cut of each stream that grows once a minute, and retains fewer of older ones: the cut is
         earlier than the time by up to a minute in the last hour, ten minutes in the last day, an hour in the last week,
@@ -157,7 +161,8 @@ class Stream:
         return self._run(self._inner.cut_at(time_ms))
 
     def fetch_event(self, pointer: EventPointer) -> bytes:
-        """One event again, by the pointer that came with it.  Raises Truncated (it is gone), Invalid, Unavailable."""
+        """Return one event again, by the pointer that came with it.  Raises Truncated (it is gone), Invalid,
+        Unavailable."""
         return self._run(self._inner.fetch_event(pointer))
 
     def time_windows(self) -> TimeWindows:
@@ -181,7 +186,7 @@ class BatchReader:
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        """What there is to read; a slice can be pickled."""
+        """The pieces to read; a slice can be pickled."""
         return self._inner.slices
 
     @property
@@ -198,7 +203,7 @@ class BatchReader:
         return self._thread.iterate(self._inner.batches())
 
     def __iter__(self) -> Iterator[bytes]:
-        """The events one by one.  Raises Truncated."""
+        """Return the events one by one.  Raises Truncated."""
         return self._thread.iterate(aiter(self._inner))
 
 
@@ -217,7 +222,7 @@ class TimeWindows:
         return f"blocking {self._inner!r}"
 
     def at(self, position: StreamCut) -> TimeWindow:
-        """The window at a reader's `position()`.  Raises NotFound, Invalid.
+        """Return the window at a reader's `position()`.  Raises NotFound, Invalid.
 
         A successor segment starts only when all its predecessors are read.  Until then a position covers less than the
         whole key space, and there is no `upper`."""

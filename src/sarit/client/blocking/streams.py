@@ -121,11 +121,11 @@ class EventReader:
         return f"blocking {self._inner!r}"
 
     def __iter__(self) -> Iterator[bytes]:
-        """The events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
+        """Return the events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
         return self._thread.iterate(aiter(self._inner))
 
     def batches(self) -> Iterator[list[bytes]]:
-        """The events in lists, as they come."""
+        """Return the events in lists, as they come."""
         return self._thread.iterate(self._inner.batches())
 
     def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
@@ -149,11 +149,11 @@ class EventReader:
         return None if found is False else self._inner.take_table(most)
 
     def arrow_batches(self, most: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The events in record batches, as they come."""
+        """Return the events in record batches, as they come."""
         return self._thread.iterate(self._inner.arrow_batches(most))
 
     def position(self) -> StreamCut:
-        """The position after the last event handed out: a reader started here continues with the next event."""
+        """Return the position after the last event handed out: a reader started here continues with the next event."""
         return self._inner.position()
 
     @property
@@ -196,11 +196,11 @@ class ByteWriter:
         self._run(self._inner.flush())
 
     def tell(self) -> int:
-        """The tail offset, after everything written so far (flushes first)."""
+        """Return the tail offset, after everything written so far (flushes first)."""
         return self._run(self._inner.tell())
 
     def head_offset(self) -> int:
-        """The offset at which the stream begins: bytes before it were truncated."""
+        """Return the offset at which the stream begins: bytes before it were truncated."""
         return self._run(self._inner.head_offset())
 
     def truncate(self, offset: int) -> None:
@@ -256,7 +256,7 @@ class ByteReader:
         return parts.whole()
 
     def tell(self) -> int:
-        """The offset of the next byte."""
+        """Return the offset of the next byte."""
         return self._inner.tell()
 
     def seek(self, offset: int) -> None:
@@ -264,11 +264,11 @@ class ByteReader:
         self._thread.call_and_wait(self._inner.seek, offset)
 
     def head_offset(self) -> int:
-        """The offset at which the stream begins: bytes before it were truncated."""
+        """Return the offset at which the stream begins: bytes before it were truncated."""
         return self._run(self._inner.head_offset())
 
     def tail_offset(self) -> int:
-        """The offset after the newest byte, as of now."""
+        """Return the offset after the newest byte, as of now."""
         return self._run(self._inner.tail_offset())
 
     def close(self) -> None:

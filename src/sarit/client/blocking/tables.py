@@ -58,7 +58,7 @@ class Tables:
         return self._run(self._inner.creation_id(table))
 
     def list(self, scope: str) -> Iterator[StreamName]:
-        """The tables of a scope, a page at a time.  Raises NotFound."""
+        """Return the tables of a scope, a page at a time.  Raises NotFound."""
         return self._thread.iterate(self._inner.list(scope))
 
 
@@ -82,11 +82,11 @@ class Table:
         return self._inner.name
 
     def config(self) -> TableConfig:
-        """The configuration of the table."""
+        """Return the configuration of the table."""
         return self._run(self._inner.config())
 
     def partitions(self) -> tuple[SegmentId, ...]:
-        """The partitions, as `scan_pages` takes them.  They stay the same for ever."""
+        """Return the partitions, as `scan_pages` takes them.  They stay the same for ever."""
         return self._run(self._inner.partitions())
 
     def put(self, key: Key, value: bytes | str) -> int:
@@ -131,11 +131,11 @@ class Table:
         return self._run(self._inner.insert_many(list(items)))
 
     def get(self, key: Key) -> Entry | None:
-        """The entry of a key, None when it is absent."""
+        """Return the entry of a key, None when it is absent."""
         return self._run(self._inner.get(key))
 
     def get_many(self, keys: Iterable[Key]) -> list[Entry | None]:
-        """The entries of many keys, in order.  Not a snapshot."""
+        """Return the entries of many keys, in order.  Not a snapshot."""
         return self._run(self._inner.get_many(list(keys)))
 
     def scan(
@@ -166,7 +166,7 @@ class Table:
         page_entries: int = PAGE_ENTRIES,
         partition: SegmentId | None = None,
     ) -> Iterator[list[Entry]]:
-        """As `scan`, in lists.  `partition`: the entries of this one of `partitions` alone."""
+        """Scan the table as `scan` does, in lists.  `partition`: the entries of this one of `partitions` alone."""
         return self._thread.iterate(
             self._inner.scan_pages(
                 primary, first=first, last=last, prefix=prefix, page_entries=page_entries, partition=partition
@@ -182,7 +182,7 @@ class Table:
         prefix: Part | None = None,
         page_entries: int = PAGE_ENTRIES,
     ) -> Iterator[Entry]:
-        """As `scan`, with empty values."""
+        """Scan the keys of the table: entries as those of `scan`, with empty values."""
         return self._thread.iterate(
             self._inner.scan_keys(primary, first=first, last=last, prefix=prefix, page_entries=page_entries)
         )

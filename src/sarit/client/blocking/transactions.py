@@ -38,7 +38,7 @@ class TransactionalWriter:
         return f"blocking {self._inner!r}"
 
     def begin(self) -> Transaction:
-        """A new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
+        """Return a new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
         return Transaction(self._thread, self._run(self._inner.begin()))
 
     def take_up(self, transaction: UUID | str) -> Transaction:
@@ -46,7 +46,8 @@ class TransactionalWriter:
         return Transaction(self._thread, self._run(self._inner.take_up(transaction)))
 
     def status(self, transaction: UUID | str) -> TransactionStatus:
-        """The status of a transaction; UNKNOWN when there was none or it ended long ago.  Raises NotFound (stream)."""
+        """Return the status of a transaction; UNKNOWN when there was none or it ended long ago.  Raises NotFound
+        (stream)."""
         return self._run(self._inner.status(transaction))
 
     def commit(self, transaction: UUID | str, *, time: int | None = None, wait: bool = True) -> None:
@@ -57,7 +58,7 @@ class TransactionalWriter:
         self._run(self._inner.commit(transaction, time=time, wait=wait))
 
     def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
-        """Discard all its events.  Decided when this returns; `wait`: return only when they are deleted.
+        """Discard all events of the transaction.  Decided when this returns; `wait`: return only when they are deleted.
 
         Raises NotFound, Conflict (it was committed)."""
         self._run(self._inner.abort(transaction, wait=wait))
@@ -70,7 +71,7 @@ class TransactionalWriter:
         self._run(self._inner.renew(transaction))
 
     def completed(self) -> Iterator[tuple[UUID, TransactionStatus]]:
-        """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
+        """Return the transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
         return self._thread.iterate(self._inner.completed())
 
     def close(self) -> None:
@@ -120,13 +121,14 @@ class Transaction:
         self._run(self._inner.commit(time=time, wait=wait))
 
     def abort(self, *, wait: bool = True) -> None:
-        """Discard all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
+        """Discard all events of the transaction; succeeds when it was aborted already.  Raises Conflict (it was
+        committed).
 
         `wait`: return only when they are deleted."""
         self._run(self._inner.abort(wait=wait))
 
     def status(self) -> TransactionStatus:
-        """Its status."""
+        """Return the status of the transaction."""
         return self._run(self._inner.status())
 
     def __enter__(self) -> Transaction:

@@ -19,12 +19,12 @@ DEFAULT_ADDRESS: Final = f"127.0.0.1:{DEFAULT_PORT}"
 
 
 def default_address() -> str:
-    """The address in the environment variable SARIT_CONTROLLER, else that of a node started without options."""
+    """Return the address in the environment variable SARIT_CONTROLLER, else that of a node started without options."""
     return os.environ.get(CONTROLLER_VARIABLE) or DEFAULT_ADDRESS
 
 
 def default_traces(environ: Mapping[str, str] = os.environ) -> TraceSettings | None:
-    """What SARIT_TRACES and SARIT_TRACE_RATIO say, as for a node.  Raises Invalid."""
+    """Return what SARIT_TRACES and SARIT_TRACE_RATIO say, as for a node.  Raises Invalid."""
     text = environ.get("SARIT_TRACES")
     if not text:
         return None

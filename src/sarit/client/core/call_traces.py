@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class CallTraces:
-    """Those of one client."""
+    """The traces of one client's calls."""
 
     def __init__(self, traces: Traces, env: Env) -> None:
         self._traces = traces
@@ -24,7 +24,7 @@ class CallTraces:
         return cls(env.traces, env) if env.traces is not None else None
 
     def begin(self) -> float:
-        """The time."""
+        """Return the time."""
         return self._env.clock.monotonic()
 
     def ended(self, request_id: str, began: float, method: str, controller: str) -> None:

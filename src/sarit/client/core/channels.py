@@ -141,7 +141,7 @@ class CountingChannel(Channel):
 
     @property
     def connected(self) -> bool:
-        """Whether its connection lives."""
+        """Whether the channel's connection lives."""
         return self._connected
 
     def _protocol_factory(self) -> Any:

@@ -90,7 +90,7 @@ class ReplyRouter:
         return f"ReplyRouter({'greeted' if self.greeted else 'new'}, {len(self._sinks)} sinks)"
 
     def hello(self) -> bytes:
-        """The first bytes to send."""
+        """Return the first bytes to send."""
         return encode(Hello(WIRE_VERSION, OLDEST_WIRE_VERSION))
 
     def count_from(self, first: int) -> None:
@@ -98,7 +98,7 @@ class ReplyRouter:
         self._next_id = first
 
     def expect(self, sink: ReplySink) -> int:
-        """A request id whose replies go to `sink`."""
+        """Return a request id whose replies go to `sink`."""
         request_id = self._next_id
         self._next_id += 1
         self._sinks[request_id] = sink
@@ -144,7 +144,7 @@ class ReplyRouter:
         return bool(self._sinks)
 
     def places(self) -> list[Place]:
-        """The segments of the sinks that name one, each once, in order of their requests."""
+        """Return the segments of the sinks that name one, each once, in order of their requests."""
         found = (getattr(sink, "place", None) for sink in self._sinks.values())
         return list(dict.fromkeys(place for place in found if place is not None))
 
@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tick = asyncio.get_running_loop().call_later(self._check_seconds, self._keep_alive)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer for the next bytes."""
+        """Return the buffer for the next bytes."""
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -252,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.greeted.set_result(None)
 
     def eof_received(self) -> bool:
-        """The store closed its side: close ours, at once.
+        """Close our side at once, since the store closed its side.
 
         The store may never receive what is not sent yet, and until then the sinks would not be notified of the end."""
         self.abort(f"{self.name}: the connection was lost (closed by the store)")
@@ -281,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(parts)
 
     def expect(self, sink: ReplySink) -> int:
-        """A request id whose replies go to `sink`.  Raises Unavailable when the connection has ended."""
+        """Return a request id whose replies go to `sink`.  Raises Unavailable when the connection has ended."""
         if self.closed:
             raise Unavailable(self._reason or f"{self.name}: the connection is closed")
         return self.replies.expect(sink)
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def first_request_id(random: Random) -> int:
-    """Where a client, or a connection, begins to count its requests: so that two differ in a store's log."""
+    """Return where a client, or a connection, begins to count its requests: so that two differ in a store's log."""
     return int.from_bytes(random.bytes(FIRST_REQUEST_ID_BYTES), "big")
 
 
@@ -371,14 +371,14 @@ class ConnectionPool:
         self._closed = False
 
     def connected(self, endpoint: tuple[str, int], purpose: str) -> Connection | None:
-        """The connection to a store, if there is one."""
+        """Return the connection to a store, if there is one."""
         task = self._open.get((*endpoint, purpose))
         if task is None or not task.done() or task.cancelled() or task.exception() or task.result().closed:
             return None
         return task.result()
 
     async def to(self, endpoint: tuple[str, int], purpose: str) -> Connection:
-        """The connection to a store, opened if there is none.  Raises Unavailable."""
+        """Return the connection to a store, opened if there is none.  Raises Unavailable."""
         if self._closed:
             raise Invalid("the client is closed")
         key = (*endpoint, purpose)

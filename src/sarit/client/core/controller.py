@@ -223,12 +223,12 @@ class ControllerClient:
             _failed(f"scope {scope} was not deleted")
 
     async def scopes(self, after: Token) -> tuple[list[str], Token]:
-        """A page of the scopes after `after`, none at the end, and where the next page begins."""
+        """Return a page of the scopes after `after`, none at the end, and where the next page begins."""
         page = await self.call(self.stub.listScopes, pb.ScopesRequest(continuationToken=after))
         return list(page.scopes), page.continuationToken
 
     async def streams(self, scope: str, tag: str | None, after: Token) -> tuple[list[StreamName], Token]:
-        """A page of the streams of a scope (those with `tag`), as `scopes`.  Raises NotFound."""
+        """Return a page of the streams of a scope (those with `tag`), as `scopes`.  Raises NotFound."""
         info = pb.ScopeInfo(scope=scope)
         if tag is None:
             request: Any = pb.StreamsInScopeRequest(scope=info, continuationToken=after)
@@ -241,7 +241,7 @@ class ControllerClient:
         return [convert.stream_name(found) for found in page.streams], page.continuationToken
 
     async def stream_configs(self, scope: str, tag: str | None, after: str) -> list[tuple[StreamName, StreamConfig]]:
-        """A page of the streams of a scope (those with `tag`) behind the name `after`, by name; none at the end.
+        """Return a page of the streams of a scope (those with `tag`) behind the name `after`, by name; none at the end.
 
         Raises NotFound, Invalid (the tag; the server is not Sarit)."""
         request = sarit_pb2.StreamConfigsRequest(scope=scope, tag=tag or "", after=after)
@@ -286,7 +286,7 @@ class ControllerClient:
             _failed(f"stream {stream} was not deleted")
 
     async def stream_config(self, stream: StreamName) -> StreamConfig:
-        """Its configuration.  Raises NotFound."""
+        """Return the configuration of a stream.  Raises NotFound."""
         return convert.stream_config(await self.call(self.stub.getStreamConfiguration, convert.stream_info(stream)))
 
     async def start_scale(
@@ -312,7 +312,7 @@ class ControllerClient:
         return int(reply.epoch)
 
     async def scaled(self, stream: StreamName, epoch: int) -> bool:
-        """Whether the scale that began in `epoch` is finished.  Raises NotFound."""
+        """Return whether the scale that began in `epoch` is finished.  Raises NotFound."""
         request = pb.ScaleStatusRequest(streamInfo=convert.stream_info(stream), epoch=epoch)
         reply = await self.call(self.stub.checkScale, request)
         if reply.status == pb.ScaleStatusResponse.INVALID_INPUT:
@@ -322,25 +322,26 @@ class ControllerClient:
     # -- segments -----------------------------------------------------------------------------
 
     async def current_segments(self, stream: StreamName) -> list[SegmentRange]:
-        """The active segments by range; none when the stream is sealed.  Raises NotFound."""
+        """Return the active segments by range; none when the stream is sealed.  Raises NotFound."""
         info = convert.stream_info(stream)
         reply = await self.named(stream, self.stub.getCurrentSegments, info)
         return [_range(found) for found in reply.segmentRanges]
 
     async def head_segments(self, stream: StreamName) -> dict[SegmentId, int]:
-        """The oldest position: segments and offsets.  Raises NotFound."""
+        """Return the oldest position: segments and offsets.  Raises NotFound."""
         request = pb.GetSegmentsRequest(streamInfo=convert.stream_info(stream), timestamp=0)
         reply = await self.named(stream, self.stub.getSegments, request)
         return {SegmentId.unpack(found.segmentId.segmentId): found.offset for found in reply.segments}
 
     async def cut_at(self, stream: StreamName, time_ms: int) -> dict[SegmentId, int]:
-        """A cut that every event appended at or after a time is behind.  Raises NotFound, Invalid (not Sarit)."""
+        """Return a cut that every event appended at or after a time is behind.  Raises NotFound, Invalid (not
+        Sarit)."""
         request = sarit_pb2.CutAtRequest(scope=stream.scope, stream=stream.stream, timeMs=time_ms)
         reply = await self.named(stream, self.sarit_stub.cutAt, request)
         return {SegmentId.unpack(segment): offset for segment, offset in reply.cut.items()}
 
     async def scaling_events(self, stream: StreamName, from_ms: int, to_ms: int) -> list[ScalingEvent]:
-        """The epochs that began between two times, and the one in force before.  Raises NotFound, Invalid."""
+        """Return the epochs that began between two times, and the one in force before.  Raises NotFound, Invalid."""
         request = sarit_pb2.ScalingEventsRequest(scope=stream.scope, stream=stream.stream, fromMs=from_ms, toMs=to_ms)
         reply = await self.named(stream, self.sarit_stub.scalingEvents, request)
         return [
@@ -354,7 +355,8 @@ class ControllerClient:
         ]
 
     async def successors(self, stream: StreamName, segment: SegmentId) -> list[Successor]:
-        """What follows a segment; nothing while it is active and when the stream is sealed.  Raises NotFound."""
+        """Return the successors of a segment; nothing while it is active and when the stream is sealed.  Raises
+        NotFound."""
         request = convert.segment_id(stream, segment.packed)
         try:
             reply = await self.call(self.stub.getSegmentsImmediatelyFollowing, request)
@@ -379,7 +381,7 @@ class ControllerClient:
         return reply.endpoint, reply.port
 
     async def token(self, stream: StreamName) -> str:
-        """What a store requires before it serves a segment; empty while there is no authentication."""
+        """Return the token that a store requires before it serves a segment; empty while there is no authentication."""
         return "" if self.tokens is None else await self.tokens.get(stream)
 
     async def named(self, stream: StreamName, method: Any, request: Any) -> Any:

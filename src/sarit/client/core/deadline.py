@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 async def within(timeout: float | None, work: Awaitable[T]) -> T | None:
-    """The result of `work`; None after `timeout` seconds, when it is cancelled.  `timeout` None: wait for ever."""
+    """Return the result of `work`; None after `timeout` seconds, when it is cancelled.  `timeout` None: wait for
+    ever."""
     try:
         async with asyncio.timeout(timeout):
             return await work

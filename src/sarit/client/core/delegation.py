@@ -42,7 +42,7 @@ class DelegationTokens:
         return f"DelegationTokens({len(self._held)})"
 
     def current(self, stream: StreamName) -> str:
-        """The token of a stream at once, renewed in the background when that is due; empty if there was none.
+        """Return the token of a stream at once, renewed in the background when that is due; empty if there was none.
 
         One that has expired meanwhile is refused by the store, and then asked for again."""
         held = self._held.get(stream)
@@ -53,14 +53,14 @@ class DelegationTokens:
         return held.token
 
     async def get(self, stream: StreamName) -> str:
-        """The token of a stream, for some time to come.  Raises what the controller answers."""
+        """Return the token of a stream, for some time to come.  Raises what the controller answers."""
         held = self._held.get(stream)
         if held is None or self._clock.monotonic() >= held.renew_at:
             return await shielded(self._renew(stream))
         return held.token
 
     def forget(self) -> None:
-        """A store refused one: get all of them again."""
+        """Forget all tokens, since a store refused one: they are fetched again."""
         self._held.clear()
 
     def _renew(self, stream: StreamName) -> asyncio.Future[str]:

@@ -76,7 +76,7 @@ class Chunk:
 
 
 def frame_events(events: list[bytes]) -> bytes:
-    """The segment bytes of `events`."""
+    """Return the segment bytes of `events`."""
     return _frame(events, list(map(len, events)))
 
 
@@ -115,7 +115,7 @@ def _chunks(events: list[bytes], lengths: list[int], keys: Any, limit: int) -> l
 
 
 def split_events(data: Buffer) -> list[bytes]:
-    """The events of framed bytes that hold whole events.  Raises Corrupt."""
+    """Return the events of framed bytes that hold whole events.  Raises Corrupt."""
     whole = bytes(data)
     events, used = parse_events(whole, 0)
     if used != len(whole):
@@ -250,7 +250,7 @@ def run_of(data: Buffer, start: int) -> tuple[int, int]:
 
 
 def parse_events(data: Buffer, start: int) -> tuple[list[bytes], int]:
-    """The whole events of `data` from `start`, and where the first half one begins.  Raises Corrupt.
+    """Return the whole events of `data` from `start`, and where the first half one begins.  Raises Corrupt.
 
     A view is copied only where events are parsed one by one, which is faster on bytes."""
     events: list[bytes] = []
@@ -289,7 +289,7 @@ def parse_events(data: Buffer, start: int) -> tuple[list[bytes], int]:
 
 
 def missing_bytes(data: Buffer, start: int) -> int:
-    """How many bytes the half event at `start` still lacks, at least; 8 when even its header is not whole."""
+    """Return how many bytes the half event at `start` still lacks, at least; 8 when even its header is not whole."""
     rest = len(data) - start
     if rest < EVENT_HEADER_BYTES:
         return EVENT_HEADER_BYTES - rest
@@ -298,7 +298,7 @@ def missing_bytes(data: Buffer, start: int) -> int:
 
 
 def arrow_events(data: bytes, start: int) -> tuple[list[pa.Array], list[Any], int]:
-    """The whole events of `data` from `start` as Arrow binary arrays, for each the numpy int64 array of where
+    """Return the whole events of `data` from `start` as Arrow binary arrays, for each the numpy int64 array of where
     its events begin in `data`, and where the first half event begins.  Raises Corrupt."""
     import numpy as np
     import pyarrow as pa
@@ -330,7 +330,7 @@ def arrow_events(data: bytes, start: int) -> tuple[list[pa.Array], list[Any], in
 
 
 def _loop_ends(data: bytes, start: int) -> list[int]:
-    """Where whole events from `start` on end (at least one): some hundreds, or all up to half an event."""
+    """Return where whole events from `start` on end (at least one): some hundreds, or all up to half an event."""
     ends: list[int] = []
     last = len(data) - EVENT_HEADER_BYTES
     unpack = _HEADER.unpack_from
@@ -350,7 +350,7 @@ def _loop_ends(data: bytes, start: int) -> list[int]:
 
 
 def _without_headers(data: bytes, bounds: Any) -> pa.Array:
-    """The events between `bounds` (int64 offsets of headers in `data`, and the end of the last)."""
+    """Return the events between `bounds` (int64 offsets of headers in `data`, and the end of the last)."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 async def creation_id(
     session: Session, scope: str, *, stream: str | None = None, group: str | None = None, table: str | None = None
 ) -> bytes | None:
-    """The 16 bytes of one thing, or of the scope; None from a server that has none.  Raises NotFound."""
+    """Return the 16 bytes of one thing, or of the scope; None from a server that has none.  Raises NotFound."""
     controller = session.controller
     request = sarit_pb2.CreationIdRequest(scope=scope, stream=stream, readerGroup=group, table=table)
     try:

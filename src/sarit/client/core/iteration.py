@@ -23,7 +23,8 @@ _END: Final[Any] = object()
 
 
 class Pulled(Generic[T]):
-    """What calls of `pull` return, up to the first None.  `pull` loses nothing when it is cancelled."""
+    """An iterator over what calls of `pull` return, up to the first None.  `pull` loses nothing when it is
+    cancelled."""
 
     __slots__ = ("_pull",)
 
@@ -48,7 +49,8 @@ class Pulled(Generic[T]):
 
 
 class Mapped(Generic[S, T]):
-    """What `change` makes of each item of `source`; the blocking client calls it on the caller's thread."""
+    """An iterator over what `change` makes of each item of `source`; the blocking client calls it on the caller's
+    thread."""
 
     __slots__ = ("change", "source")
 

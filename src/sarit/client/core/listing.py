@@ -34,10 +34,10 @@ def pages(session: Session, page_after: Callable[[Token], Awaitable[tuple[list[T
 
 
 def scopes(session: Session) -> AsyncIterator[list[str]]:
-    """The scopes."""
+    """Return the scopes."""
     return pages(session, session.controller.scopes)
 
 
 def streams(session: Session, scope: str, tag: str | None = None) -> AsyncIterator[list[StreamName]]:
-    """The streams of a scope; `tag`: only those with it.  Raises NotFound."""
+    """Return the streams of a scope; `tag`: only those with it.  Raises NotFound."""
     return pages(session, partial(session.controller.streams, scope, tag))

@@ -40,7 +40,7 @@ class UserPassword:
     plain: bool = False
 
     def authorization(self) -> str:
-        """The header of each call."""
+        """Return the header of each call."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
@@ -54,7 +54,7 @@ class BearerToken:
     plain: bool = False
 
     def authorization(self) -> str:
-        """The header of each call."""
+        """Return the header of each call."""
         return f"Bearer {self.token if isinstance(self.token, str) else self.token()}"
 
 
@@ -91,12 +91,13 @@ class TokenFile:
     named_by: str = "SARIT_TOKEN_FILE"
 
     def __call__(self) -> str:
-        """The token.  Raises Invalid: the file cannot be read."""
+        """Return the token.  Raises Invalid: the file cannot be read."""
         return first_line(self.path, self.named_by)
 
 
 def default_credentials(environ: Mapping[str, str] = os.environ) -> Credentials | None:
-    """What the environment says.  Raises Invalid: it contradicts itself, or a file cannot be read."""
+    """Return the credentials that the environment gives.  Raises Invalid: it contradicts itself, or a file cannot be
+    read."""
     user, token, token_file = (environ.get(name) for name in ("SARIT_USER", "SARIT_TOKEN", "SARIT_TOKEN_FILE"))
     if user and (token or token_file):
         raise Invalid("SARIT_USER and SARIT_TOKEN are both set: unset one of them")
@@ -116,7 +117,7 @@ def default_credentials(environ: Mapping[str, str] = os.environ) -> Credentials 
 
 
 def allows_plain(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment allows log-ins in clear text."""
+    """Return whether the environment allows log-ins in clear text."""
     return environ.get(PLAIN_VARIABLE, "").lower() in _YES
 
 
@@ -136,7 +137,7 @@ def refuse_plain(
 
 
 def is_loopback_name(host: str) -> bool:
-    """Whether a host means this machine whatever a name server says."""
+    """Return whether a host means this machine whatever a name server says."""
     if host.lower() == "localhost":
         return True
     try:
@@ -164,7 +165,7 @@ def first_line(path: str, variable: str) -> str:
 
 
 def untrusted(name: str, error: ssl.SSLCertVerificationError) -> str:
-    """What to tell a user whose TLS does not accept a server."""
+    """Return the message for a user whose TLS does not accept a server."""
     return (
         f"the certificate of {name} is not accepted ({error.verify_message}): name its CA with SARIT_CA_FILE or "
         "tls=Tls(ca_file=...), and connect to a host that it is for"
@@ -172,7 +173,7 @@ def untrusted(name: str, error: ssl.SSLCertVerificationError) -> str:
 
 
 def no_tls(name: str, error: ssl.SSLError) -> str:
-    """What to tell a user whose TLS met something else, or was refused."""
+    """Return the message for a user whose TLS met something else, or was refused."""
     return (
         f"TLS with {name} failed ({error.reason or error}): if it has none, leave tls:// and SARIT_CA_FILE away; if it "
         "asks for a certificate of yours, name one with SARIT_CERT_FILE and SARIT_KEY_FILE"

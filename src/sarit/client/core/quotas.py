@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ScopeUse(NamedTuple):
-    """What a scope uses; `segments`: those that accept appends."""
+    """The resources that a scope uses; `segments`: those that accept appends."""
 
     streams: int
     segments: int
@@ -22,7 +22,7 @@ class ScopeUse(NamedTuple):
 
 
 async def list_quotas(controller: ControllerClient) -> Quotas:
-    """All quotas.  Raises Forbidden."""
+    """List all quotas.  Raises Forbidden."""
     reply = await controller.call(controller.sarit_stub.listQuotas, sarit_pb2.ListQuotasRequest())
     return Quotas({each.subject: Quota.decode(each.limits) for each in reply.quotas}, reply.full)
 
@@ -39,6 +39,6 @@ async def change_quotas(controller: ControllerClient, quotas: Mapping[str, Quota
 
 
 async def quota_use(controller: ControllerClient, scope: str) -> ScopeUse:
-    """What a scope uses now.  Raises NotFound, Forbidden."""
+    """Return the resources that a scope uses now.  Raises NotFound, Forbidden."""
     reply = await controller.call(controller.sarit_stub.quotaUse, sarit_pb2.QuotaUseRequest(scope=scope))
     return ScopeUse(reply.streams, reply.segments, reply.storageBytes)

@@ -59,12 +59,12 @@ _ERRORS: dict[type[Any], Callable[[Any, str], SaritError]] = {
 
 
 def _request(reply: Any) -> str:
-    """The id by which the store's log can be searched, as the end of a text."""
+    """Return the id by which the store's log can be searched, as the end of a text."""
     return f" (request {reply.request_id})"
 
 
 def error_of(reply: Any, segment: str) -> SaritError:
-    """The error a reply stands for; for one that was not expected at all, Unavailable."""
+    """Return the error a reply stands for; for one that was not expected at all, Unavailable."""
     damage = damage_in(reply)
     if damage is not None:
         return Corrupt(damage)

@@ -49,7 +49,7 @@ class RetryPolicy:
         return self.attempt_of(1)
 
     def attempt_of(self, controllers: int) -> float:
-        """The time for one attempt of a call that any of some controllers answers: each gets one."""
+        """Return the time for one attempt of a call that any of some controllers answers: each gets one."""
         return min(max(self.timeout / (controllers + 1), self.min_attempt), self.max_attempt)
 
     @property
@@ -59,11 +59,11 @@ class RetryPolicy:
         return min(CLIENT_KEEP_ALIVE_SECONDS, longest / (DEAD_AFTER_KEEP_ALIVES + 1))
 
     def next_delay(self, delay: float) -> float:
-        """The pause after one of `delay`, before it is drawn; the first is 0."""
+        """Return the pause after one of `delay`, before it is drawn; the first is 0."""
         return min(max(delay * 2, self.first_delay), self.max_delay)
 
     def longest_delay(self, pauses: int) -> float:
-        """The longest pause, before it is drawn, while so many others of the client run."""
+        """Return the longest pause, before it is drawn, while so many others of the client run."""
         return min(max(pauses / RETRIES_PER_SECOND, SOON_RETRY_DELAY_SECONDS), self.max_delay)
 
 
@@ -123,7 +123,7 @@ class Attempts:
         return self.policy.timeout - self._spent - away
 
     def failed(self, now: float, random: float, silent: float = 0.0, pauses: int = 0) -> float | None:
-        """The pause before the next attempt; None when the timeout has passed.  `random` is in [0, 1).
+        """Return the pause before the next attempt; None when the timeout has passed.  `random` is in [0, 1).
 
         `silent`: for how long the node had not answered before.  Half of the timeout always remains.  `pauses`: how
         many others of the client run."""

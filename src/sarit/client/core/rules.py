@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def list_rules(controller: ControllerClient) -> list[Rule]:
-    """All rules.  Raises Forbidden; Invalid where the server checks nobody."""
+    """List all rules.  Raises Forbidden; Invalid where the server checks nobody."""
     reply = await controller.call(controller.sarit_stub.listRules, sarit_pb2.ListRulesRequest())
     return [Rule.parse(rule.subject, rule.resource, rule.permission) for rule in reply.rules]
 

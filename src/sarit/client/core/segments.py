@@ -95,12 +95,12 @@ async def resolve_cut(session: Session, stream: StreamName, which: Cut) -> Strea
 
 
 async def head_cut(session: Session, stream: StreamName) -> StreamCut:
-    """The oldest position of a stream.  Raises NotFound."""
+    """Return the oldest position of a stream.  Raises NotFound."""
     return StreamCut(stream, await session.with_retry(lambda: session.controller.head_segments(stream)))
 
 
 async def tail_cut(session: Session, stream: StreamName) -> StreamCut:
-    """The position after the newest event, as of now; of a sealed stream its end.  Raises NotFound."""
+    """Return the position after the newest event, as of now; of a sealed stream its end.  Raises NotFound."""
     while True:
         ranges = await session.with_retry(lambda: session.controller.current_segments(stream))
         if not ranges:
@@ -112,7 +112,7 @@ async def tail_cut(session: Session, stream: StreamName) -> StreamCut:
 
 
 async def _sealed_end(session: Session, stream: StreamName) -> StreamCut:
-    """The last segments of a sealed stream, at their ends: those found from the head that have no successors."""
+    """Return the last segments of a sealed stream, at their ends: those found from the head that have no successors."""
     open_ends = list(await session.with_retry(lambda: session.controller.head_segments(stream)))
     last: dict[SegmentId, None] = {}
     seen = set(open_ends)

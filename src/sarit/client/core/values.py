@@ -37,7 +37,7 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """What a store says of a segment; offsets in bytes, `modified_ms` since 1970."""
+    """The properties of a segment, as a store gives them; offsets in bytes, `modified_ms` since 1970."""
 
     segment: SegmentId
     start_offset: int

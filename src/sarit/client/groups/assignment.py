@@ -33,7 +33,7 @@ LOAD_TOLERANCE: Final = 0.01  # a smaller difference of loads comes from when th
 
 
 def loads(state: GroupState) -> dict[str, float]:
-    """The load of each reader that is online."""
+    """Return the load of each reader that is online."""
     lags = {
         reader: ASSUMED_READER_LAG_MS if (lag := state.distances.get(reader, UNBOUNDED)) == UNBOUNDED else lag
         for reader in state.assigned
@@ -45,14 +45,14 @@ def loads(state: GroupState) -> dict[str, float]:
 
 
 def rank(state: GroupState, reader: str) -> int:
-    """The index of a reader in the order of loads, the largest first."""
+    """Return the index of a reader in the order of loads, the largest first."""
     by_reader = loads(state)
     # By name among equals: every copy of the state gives the same order.
     return sorted(by_reader, key=lambda other: (-by_reader[other], other)).index(reader)
 
 
 def acquire_delay_seconds(state: GroupState, reader: str) -> float:
-    """How long segments stay unassigned before a reader acquires some: the shortest for the smallest load.
+    """Return how long segments stay unassigned before a reader acquires some: the shortest for the smallest load.
 
     One that is alone waits for nobody.  One with more segments than another waits until that one, even a Java reader,
     has had time to acquire them."""
@@ -67,7 +67,7 @@ def acquire_delay_seconds(state: GroupState, reader: str) -> float:
 
 
 def release_delay_seconds(state: GroupState, reader: str) -> float:
-    """How long a reader waits before it releases segments: the shortest for the largest load."""
+    """Return how long a reader waits before it releases segments: the shortest for the largest load."""
     return _unit_seconds(state) * (1 + rank(state, reader))
 
 
@@ -77,7 +77,7 @@ def _unit_seconds(state: GroupState) -> float:
 
 
 def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:
-    """The unassigned segments that a reader should acquire now: up to its fair part, at least one."""
+    """Return the unassigned segments that a reader should acquire now: up to its fair part, at least one."""
     free = len(state.unassigned)
     if not free:
         return []
@@ -89,7 +89,7 @@ def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:
 
 
 def to_release(state: GroupState, reader: str) -> list[GroupSegment]:
-    """The segments that a reader should release now."""
+    """Return the segments that a reader should release now."""
     owned = sorted(state.assigned.get(reader, ()), key=lambda segment: _tie_breaker(reader, segment), reverse=True)
     by_reader = loads(state)
     if len(owned) < 2 or len(by_reader) < 2:
@@ -104,5 +104,5 @@ def to_release(state: GroupState, reader: str) -> list[GroupSegment]:
 
 
 def _tie_breaker(reader: str, segment: GroupSegment) -> float:
-    """A pseudo-random order of segments that differs from reader to reader."""
+    """Return a pseudo-random order of segments that differs from reader to reader."""
     return hash_key(f"{reader} {segment}")

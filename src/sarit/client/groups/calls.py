@@ -84,7 +84,7 @@ async def create(session: Session, scope: str, group: str, config: GroupConfig) 
 
 
 async def config_of(session: Session, scope: str, group: str) -> GroupConfig:
-    """The configuration in force.  Raises NotFound."""
+    """Return the configuration in force.  Raises NotFound."""
     request = pb.ReaderGroupInfo(scope=scope, readerGroup=group)
     reply = await _call(session, session.controller.stub.getReaderGroupConfig, request)
     if reply.status == pb.ReaderGroupConfigResponse.RG_NOT_FOUND:
@@ -148,7 +148,7 @@ async def release(session: Session, scope: str, group: str, config: GroupConfig,
 
 
 async def subscribers(session: Session, stream: StreamName) -> list[str]:
-    """The groups ("scope/group") that protect a stream's data from retention.  Raises NotFound."""
+    """Return the groups ("scope/group") that protect a stream's data from retention.  Raises NotFound."""
     reply = await _call(session, session.controller.stub.listSubscribers, convert.stream_info(stream))
     if reply.status == pb.SubscribersResponse.STREAM_NOT_FOUND:
         raise NotFound(f"stream {stream} does not exist")

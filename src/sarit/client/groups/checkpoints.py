@@ -38,11 +38,12 @@ class Checkpoints:
     cleared: Mapping[str, Offsets] = field(default_factory=dict, compare=False)
 
     def next_for(self, reader: str) -> str | None:
-        """The oldest checkpoint that a reader has to pass."""
+        """Return the oldest checkpoint that a reader has to pass."""
         return next((name for name in self.names if reader in self.pending.get(name, ())), None)
 
     def completed(self, name: str) -> Offsets | None:
-        """The positions of a completed checkpoint; None while it is pending, and when it is not known any more."""
+        """Return the positions of a completed checkpoint; None while it is pending, and when it is not known any
+        more."""
         return None if name in self.pending else self.positions.get(name, self.cleared.get(name))
 
     @property
@@ -63,7 +64,7 @@ class Checkpoints:
         return replace(self, names=(*self.names, name), pending=pending, positions=positions, cleared=cleared)
 
     def passed(self, name: str, reader: str, at: Offsets) -> Checkpoints:
-        """A reader passes a checkpoint.  Raises Conflict when it has passed it before."""
+        """Return a reader passes a checkpoint.  Raises Conflict when it has passed it before."""
         readers = self.pending.get(name)
         # Completed, abandoned or cleared meanwhile: the reader passes nothing.
         if readers is None:
@@ -82,7 +83,7 @@ class Checkpoints:
         return replace(self, pending=pending, positions=positions, last=positions[name], published=False)
 
     def without_reader(self, reader: str, at: Offsets) -> Checkpoints:
-        """A reader leaves: its open checkpoints are passed at its last positions."""
+        """Remove a reader that leaves: its open checkpoints are passed at its last positions."""
         made = self
         # In the order of their beginning, as a reader passes them: `last` is the newest one.
         for name in self.names:
@@ -110,5 +111,5 @@ class Checkpoints:
 
 
 def is_silent(checkpoint: str) -> bool:
-    """Whether readers pass a checkpoint without handing it out."""
+    """Return whether readers pass a checkpoint without handing it out."""
     return SILENT in checkpoint

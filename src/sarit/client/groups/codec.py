@@ -148,7 +148,7 @@ def _cuts(cuts: Mapping[StreamName, Cut | None]) -> bytes:
 
 
 def _cut(stream: StreamName, cut: Cut | None) -> bytes:
-    """As `core.cuts.to_bytes`, but with offsets of -1, which stand for the end of a segment."""
+    """Encode a cut as `core.cuts.to_bytes` does, but with offsets of -1, which stand for the end of a segment."""
     # Java's unbounded cut.
     if cut is None:
         return b""
@@ -181,7 +181,7 @@ def encode_config(config: GroupConfig) -> bytes:
 
 
 def decode_config(data: bytes) -> GroupConfig:
-    """The inverse.  Raises Corrupt."""
+    """Return the inverse.  Raises Corrupt."""
     revisions = _only_version(Cursor(data))
     cursor = Cursor(revisions.get(1) or _revision(revisions, 0))
     checkpoint_ms, refresh_ms = _CONFIG_TIMES.unpack(cursor.take(_CONFIG_TIMES.size))
@@ -328,7 +328,7 @@ def _decode_completed(revisions: Payloads) -> SegmentCompleted:
 def _simple(
     encode: Callable[[Any], bytes], decode: Callable[[Cursor], Update]
 ) -> tuple[Callable[[Any], Payloads], Callable[[Payloads], Update]]:
-    """The codec of an update of one revision."""
+    """Return the codec of an update of one revision."""
     return (lambda update: {0: encode(update)}), (lambda revisions: decode(Cursor(_revision(revisions, 0))))
 
 
@@ -399,7 +399,7 @@ def encode(update: Update) -> bytes:
 
 
 def decode(data: bytes) -> Update:
-    """The inverse.  Raises Corrupt."""
+    """Return the inverse.  Raises Corrupt."""
     try:
         if len(data) < 2 or data[0] != 0 or data[1] not in _BY_ID:
             raise Corrupt(f"this is no update of a reader group; it begins with {data[:2].hex()}")

@@ -37,7 +37,7 @@ _RETENTIONS: Final = {"none": Retention.NONE, "manual": Retention.MANUAL, "check
 
 
 def retention(name: str) -> Retention:
-    """The retention that a user names.  Raises Invalid."""
+    """Return the retention that a user names.  Raises Invalid."""
     if name not in _RETENTIONS:
         raise Invalid(f"{name!r} is no retention of a reader group: {', '.join(_RETENTIONS)}")
     return _RETENTIONS[name]
@@ -56,7 +56,8 @@ def checkpoint_ms(seconds: float | None) -> int:
 async def resolve_bounds(
     session: Session, streams: Sequence[StreamName], where: CutLike
 ) -> dict[StreamName, Cut | None]:
-    """The offsets at which to begin, or to end, in each stream.  Raises NotFound, Invalid (a cut of another stream)."""
+    """Return the offsets at which to begin, or to end, in each stream.  Raises NotFound, Invalid (a cut of another
+    stream)."""
     if where is None or where == "head":
         return dict.fromkeys(streams)
     if where == "tail":
@@ -69,7 +70,7 @@ async def resolve_bounds(
 
 
 def cuts_by_stream(to: CutLike) -> dict[StreamName, StreamCut]:
-    """The cuts that a caller names, by stream.  Raises Invalid."""
+    """Return the cuts that a caller names, by stream.  Raises Invalid."""
     if isinstance(to, str):
         to = from_text(to)
     if to is None:
@@ -122,7 +123,7 @@ def _check_order(config: GroupConfig) -> None:
 
 
 async def initial(session: Session, config: GroupConfig) -> Init:
-    """The initial state of a generation.  Raises NotFound (a stream)."""
+    """Return the initial state of a generation.  Raises NotFound (a stream)."""
     start: dict[GroupSegment, int] = {}
     for stream, cut in config.starts.items():
         get_head = functools.partial(session.controller.head_segments, stream)
@@ -134,12 +135,12 @@ async def initial(session: Session, config: GroupConfig) -> Init:
 
 
 def end_cuts(config: GroupConfig) -> list[StreamCut | None]:
-    """The cuts at which the group ends."""
+    """Return the cuts at which the group ends."""
     return [None if cut is None else StreamCut(stream, cut) for stream, cut in config.ends.items()]
 
 
 async def unread_bytes_after(session: Session, positions: Offsets, ends: Mapping[StreamName, StreamCut]) -> int:
-    """The bytes between positions and ends (tails, where there are none)."""
+    """Return the bytes between positions and ends (tails, where there are none)."""
     total = 0
     for stream, wanted in await stream_cuts.unread(session, positions, ends):
         end = ends[stream].positions if stream in ends else {}

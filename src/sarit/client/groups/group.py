@@ -94,7 +94,7 @@ class ReaderGroup:
         return await reader.open()
 
     async def online_readers(self) -> list[str]:
-        """The readers in the group, in the order of joining."""
+        """Return the readers in the group, in the order of joining."""
         return list((await self._shared.fetch()).readers)
 
     async def reader_offline(self, name: str, position: Position | None = None, *, rewind: bool = False) -> bool:
@@ -115,7 +115,7 @@ class ReaderGroup:
         return await creation_id(self._session, self._shared.name.scope, group=self._shared.name.group)
 
     async def info(self) -> GroupInfo:
-        """The assignment of segments to readers, and what is not assigned."""
+        """Return the assignment of segments to readers, and what is not assigned."""
         state = await self._shared.fetch()
         return GroupInfo(
             self.name,
@@ -129,7 +129,7 @@ class ReaderGroup:
         )
 
     async def progress(self) -> list[SegmentProgress]:
-        """Where the group is in each segment that holds unread events, or that it reads now.
+        """Return where the group is in each segment that holds unread events, or that it reads now.
 
         Readers report their positions every few seconds, so these may be older than what they have read."""
         return await progress.of(self._session, await self._shared.fetch())
@@ -154,7 +154,8 @@ class ReaderGroup:
         return await self._wait_completed(name, timeout)
 
     async def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
-        """A consistent cut of the readers' positions; nothing is handed out to their users.  Raises as `checkpoint`
+        """Return a consistent cut of the readers' positions; nothing is handed out to their users.  Raises as
+        `checkpoint`
         does."""
         name = base64.b64encode(self._session.env.random.bytes(32)).decode() + SILENT
         await self._shared.update(lambda _: [CreateCheckpoint(name)])
@@ -180,12 +181,13 @@ class ReaderGroup:
         )
 
     async def last_checkpoint(self) -> dict[StreamName, StreamCut] | None:
-        """The cuts of the last completed checkpoint; None if there was none in this generation."""
+        """Return the cuts of the last completed checkpoint; None if there was none in this generation."""
         last = (await self._shared.fetch()).checkpoints.last
         return None if last is None else {cut.stream: cut for cut in await stream_cuts.cuts_of(self._session, last)}
 
     async def unread_bytes(self) -> int:
-        """The unread bytes after the last checkpoint (after the segments' starting offsets, when there was none)."""
+        """Return the unread bytes after the last checkpoint (after the segments' starting offsets, when there was
+        none)."""
         state = await self._shared.fetch()
         at = state.checkpoints.last or state.positions()
         ends = [cut for cut in generations.end_cuts(state.config) if cut is not None]
@@ -266,7 +268,7 @@ class ReaderGroup:
     # -- notifications --------------------------------------------------------------------------------
 
     def segments_changed(self) -> AsyncIterator[tuple[int, int]]:
-        """The number of readable segments and the number of readers: now, and after every change."""
+        """Return the number of readable segments and the number of readers: now, and after every change."""
         seen: tuple[int, int] | None = None
 
         async def changed() -> tuple[int, int]:
@@ -283,7 +285,7 @@ class ReaderGroup:
         await self._wait_for(lambda state: True if state.at_end else None, timeout)
 
     async def _wait_for(self, find: Callable[[GroupState], T | None], timeout: float | None) -> T:
-        """The result of `find(state)` once it is not None."""
+        """Return the result of `find(state)` once it is not None."""
         follower = StateFollower(self._shared.synchronizer)
         try:
             async with asyncio.timeout(timeout):
@@ -344,14 +346,14 @@ class ReaderGroups:
         return ReaderGroup(self._session, (await generations.create_group(self._session, group, config))[0])
 
     async def open(self, name: str) -> ReaderGroup:
-        """A group that exists.  Raises NotFound."""
+        """Open a group that exists.  Raises NotFound."""
         shared = await SharedState.open(self._session, group_name(name))
         if not shared.synchronizer.known:
             raise NotFound(f"reader group {name} was not completed by its creator: create it again")
         return ReaderGroup(self._session, shared)
 
     def list(self, scope: str) -> AsyncIterator[str]:
-        """The names of the groups of a scope, a page at a time.  Raises NotFound."""
+        """Return the names of the groups of a scope, a page at a time.  Raises NotFound."""
 
         def groups(page: Iterable[StreamName]) -> Iterable[str]:
             names = [found.stream for found in page if found.stream.startswith(READER_GROUP_PREFIX)]

@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 
 class Step(Enum):
-    """What a round may do; the essay above says what each is."""
+    """A step that a round may take; the essay above says what each is."""
 
     PASS = "pass"
     COMPLETE = "complete"
@@ -89,7 +89,7 @@ ROUNDS: Final[Mapping[tuple[bool, bool], tuple[Step, ...]]] = {
 
 
 class Next(Enum):
-    """What to do about checkpoints."""
+    """A reader's next action on checkpoints."""
 
     NOTHING = "nothing"
     HAND_OUT = "hand out"
@@ -98,7 +98,7 @@ class Next(Enum):
 
 
 def next_checkpoint(state: GroupState, reader: str, automatic_due: bool) -> tuple[Next, str]:
-    """What a reader is to do about checkpoints now, and with which one (pure)."""
+    """Return what a reader is to do about checkpoints now, and with which one (pure)."""
     name = state.checkpoints.next_for(reader)
     if name is not None:
         return (Next.PASS_SILENTLY if is_silent(name) else Next.HAND_OUT), name
@@ -138,7 +138,7 @@ class Timers:
         self._unassigned_since = None
 
     def checkpoint_due(self, state: GroupState, now: float, any_ended: bool) -> bool:
-        """Whether to begin an automatic checkpoint."""
+        """Return whether to begin an automatic checkpoint."""
         # One at a time in the whole group.
         if not state.config.checkpoint_ms or state.checkpoints.pending:
             return False
@@ -148,7 +148,7 @@ class Timers:
         return early and now >= self._last_checkpoint + GROUP_EARLY_CHECKPOINT_SECONDS
 
     def release_due(self, state: GroupState, now: float) -> bool:
-        """Whether this reader is due to release segments."""
+        """Return whether this reader is due to release segments."""
         if not assignment.to_release(state, self._reader):
             self._release_at = None
             return False
@@ -157,7 +157,7 @@ class Timers:
         return now >= self._release_at
 
     def acquire_due(self, state: GroupState, now: float) -> bool:
-        """Whether this reader is due to acquire segments."""
+        """Return whether this reader is due to acquire segments."""
         if not state.unassigned:
             self._unassigned_since = self._acquire_at = None
             return False
@@ -235,12 +235,12 @@ class Member:
         return self.shared.state.at_end
 
     def is_current(self, state: GroupState) -> bool:
-        """Whether this reader is in the group: this one, not a later reader of the same name."""
+        """Return whether this reader is in the group: this one, not a later reader of the same name."""
         # Unknown after a Java reader has compacted the state: then the name has to do.
         return self.reader in state.assigned and state.joined.get(self.reader, self._joined) == self._joined
 
     def due(self) -> bool:
-        """Whether a round is due.  Called per event: it must stay cheap."""
+        """Return whether a round is due.  Called per event: it must stay cheap."""
         if self._state_is_stale or self._handed_out is not None or self.heartbeat.failure is not None:
             return True
         if len(self._sources.ended) != self._round_ended:
@@ -249,13 +249,13 @@ class Member:
         return changed or self._clock.monotonic() >= self._next_round_at
 
     def seconds_until_due(self) -> float:
-        """How long until a round is due if nothing changes."""
+        """Return how long until a round is due if nothing changes."""
         return max(0.0, self._next_round_at - self._clock.monotonic())
 
     # -- a round ----------------------------------------------------------------------------------
 
     async def manage(self) -> str | None:
-        """Run one round; the checkpoint to hand out, or None.
+        """Run one round, and return the checkpoint to hand out, or None.
 
         Raises Conflict when the reader is not in the group any more."""
         if self.heartbeat.failure is not None:
@@ -281,7 +281,7 @@ class Member:
         return bool(self._sources.ended)
 
     def _state(self) -> GroupState:
-        """The state, with this reader in it."""
+        """Return the state, with this reader in it."""
         state = self.shared.state
         if not self.is_current(state):
             raise Conflict(
@@ -372,7 +372,8 @@ class Member:
     # -- segments -----------------------------------------------------------------------------------
 
     def _may_transfer(self, state: GroupState) -> bool:
-        """No segment changes hands before we have passed every open checkpoint: its cut would miss the segment."""
+        """Return whether segments may change hands: not before we have passed every open checkpoint: its cut would miss
+        the segment."""
         return self.reader in state.assigned and state.checkpoints.next_for(self.reader) is None
 
     async def _complete_ended(self) -> None:
@@ -432,7 +433,7 @@ class Member:
         self._timers.acquired()
 
     def distance(self, state: GroupState) -> UpdateDistance:
-        """The update that reports our positions, and that we are alive."""
+        """Return the update that reports our positions, and that we are alive."""
         # Java's readers report a point in time where a lag is meant (a known defect); loads must stay comparable.
         positions = {s: at for s, at in self._positions().items() if s in state.assigned.get(self.reader, ())}
         ranges = {segment: state.ranges.get(segment) for segment in positions}

@@ -51,7 +51,7 @@ class Position:
 
     @staticmethod
     def from_bytes(data: bytes) -> Position:
-        """The inverse.  Raises Invalid."""
+        """Return the inverse.  Raises Invalid."""
         revisions = _revisions(data, "position")
         cursor = Cursor(revisions[0])
         offsets: dict[GroupSegment, int] = {}
@@ -80,7 +80,7 @@ class Checkpoint:
 
     @staticmethod
     def from_bytes(data: bytes) -> Checkpoint:
-        """The inverse.  Raises Invalid."""
+        """Return the inverse.  Raises Invalid."""
         cursor = Cursor(_revisions(data, "checkpoint")[0])
         name = cursor.text()
         found: dict[StreamName, StreamCut] = {}

@@ -46,7 +46,7 @@ async def of(session: Session, state: GroupState) -> list[SegmentProgress]:
 
 
 def newest_positions(state: GroupState) -> dict[GroupSegment, int]:
-    """The furthest position that the group knows of each segment it reads now; below 0: its end."""
+    """Return the furthest position that the group knows of each segment it reads now; below 0: its end."""
     # Reports are seconds old, and an assignment says where the reader began: none of them is always the newest.
     reports: tuple[Offsets, ...] = (state.last_read, state.checkpoints.last or {})
     return {

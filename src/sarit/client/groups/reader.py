@@ -186,11 +186,11 @@ class GroupReader:
         return self._member is not None and self._member.at_end
 
     def position(self) -> Position:
-        """The position after the last event handed out."""
+        """Return the position after the last event handed out."""
         return Position(self._positions(), self._shared.state.ranges)
 
     async def time_window(self, stream: StreamName | str) -> TimeWindow:
-        """The time window of the group in one of its streams: no reader will read an event of `lower` or before.
+        """Return the time window of the group in one of its streams: no reader will read an event of `lower` or before.
 
         Readers report their positions every few seconds, so the window lags a little.  After a reader was lost, its
         last events are read again.  Raises Invalid (the group does not read the stream), Unavailable."""
@@ -207,7 +207,8 @@ class GroupReader:
     # -- reading ------------------------------------------------------------------------------------
 
     async def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
-        """The next event; or a checkpoint; None after `timeout` seconds without one, or when all is read (`at_end`)."""
+        """Return the next event; or a checkpoint; None after `timeout` seconds without one, or when all is read
+        (`at_end`)."""
         found = await self._next(timeout)
         if isinstance(found, CheckpointEvent) or found is None:
             return found
@@ -252,7 +253,7 @@ class GroupReader:
         return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
 
     def __aiter__(self) -> AsyncIterator[GroupEvent]:
-        """The events, one by one, until everything is read; checkpoints are passed without being handed out."""
+        """Return the events, one by one, until everything is read; checkpoints are passed without being handed out."""
         return Pulled(self._next_event)
 
     async def _next_event(self) -> GroupEvent | None:
@@ -327,7 +328,7 @@ class GroupReader:
         return checkpoint
 
     def _take(self, arrow: bool) -> Any:
-        """The next events of any segment; None when none have come."""
+        """Return the next events of any segment; None when none have come."""
         self._current = None
         source, self._source = self._source, None
         # To the end of the queue: segments take turns, a piece each.
@@ -391,7 +392,7 @@ class GroupReader:
         self._session.unregister(self)
 
     def _consumed_position(self) -> Position:
-        """The position before what was handed out last: an error means that it was not processed."""
+        """Return the position before what was handed out last: an error means that it was not processed."""
         offsets = self._positions()
         if self._handed_out_offset is not None and self._source is not None and self._source.segment in offsets:
             offsets[self._source.segment] = self._handed_out_offset
@@ -443,7 +444,8 @@ def _release(member: Member, sources: Sources, heartbeat: asyncio.Task[None]) ->
 
 
 async def _outcome(work: Callable[[], Awaitable[str | None]]) -> str | SaritError | None:
-    """The result of `work`, or its error: when no call awaits the task, an exception would be reported as lost."""
+    """Return the result of `work`, or its error: when no call awaits the task, an exception would be reported as
+    lost."""
     try:
         return await work()
     except SaritError as error:

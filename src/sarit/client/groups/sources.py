@@ -62,7 +62,7 @@ class Sources:
         return list(self._limits)
 
     def positions(self) -> dict[GroupSegment, int]:
-        """The offset of each segment after what was taken and parsed."""
+        """Return the offset of each segment after what was taken and parsed."""
         sources = self._sources.copy()  # a copy: the blocking client asks from another thread
         return {segment: source.cursor.offset for segment, source in sources.items()} | self.ended
 
@@ -111,12 +111,12 @@ class Sources:
             self._wake()
 
     def consumed(self, source: Source) -> None:
-        """What was taken of a source last is consumed: it may have more, or have ended."""
+        """Mark as consumed what was taken from a source last: it may have more, or have ended."""
         if source.fetch.ready or source.fetch.exhausted:
             self._enqueue(source)
 
     def take(self) -> tuple[Source, Buffer] | None:
-        """The next bytes of a source that has some, or None.
+        """Return the next bytes of a source that has some, or None.
 
         Raises Truncated (unless those are skipped), Corrupt, Unavailable."""
         while self._ready:

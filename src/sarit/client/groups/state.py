@@ -73,19 +73,19 @@ class GroupState:
 
     @property
     def at_end(self) -> bool:
-        """Whether everything was read."""
+        """Return whether all bytes were decoded."""
         # A reader that has read its last segment still owns it until it completes it.
         return not self.future and not self.unassigned and not any(self.assigned.values())
 
     def positions(self) -> dict[GroupSegment, int]:
-        """The offset at which another reader would continue each segment that can be read now."""
+        """Return the offset at which another reader would continue each segment that can be read now."""
         found = dict(self.unassigned)
         for owned in self.assigned.values():
             found.update(owned)
         return found
 
     def owner(self, segment: GroupSegment) -> str | None:
-        """The reader that a segment is assigned to."""
+        """Return the reader that a segment is assigned to."""
         return next((reader for reader, owned in self.assigned.items() if segment in owned), None)
 
     def check(self) -> None:
@@ -233,7 +233,7 @@ Update = (
 
 
 def apply(state: GroupState | None, update: Update) -> GroupState:
-    """The next state.  Raises Conflict when the update does not fit the state."""
+    """Return the next state.  Raises Conflict when the update does not fit the state."""
     if isinstance(update, Init):
         # Readers, checkpoints and heartbeats are those of the generation before: its readers find that they are not in
         # the group any more, and raise.
@@ -250,7 +250,8 @@ def apply(state: GroupState | None, update: Update) -> GroupState:
 
 
 def removal(state: GroupState, reader: str, position: Offsets, *, rewind: bool = False) -> RemoveReader:
-    """The update that removes a reader: its segments continue at the later of `position` and what the group knows.
+    """Return the update that removes a reader: its segments continue at the later of `position` and what the group
+    knows.
 
     A stored position may be older: a segment can have left the reader, come back further on, and hold no newer event
     for it.  `rewind`: continue at `position` also where it is earlier.  An offset below 0 is the end of a deleted

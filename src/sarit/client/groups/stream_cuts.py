@@ -32,7 +32,8 @@ MAX_STEPS = 10_000  # of the walk: a bound for a damaged history
 
 
 async def cuts_of(session: Session, positions: Offsets, *, exact: bool = False) -> list[StreamCut]:
-    """A cut of each stream that has positions.  Raises NotFound; Conflict when `exact` and the positions are no cut.
+    """Return a cut of each stream that has positions.  Raises NotFound; Conflict when `exact` and the positions are no
+    cut.
 
     That happens while readers are between two scales of a stream: a segment is not read to its end, others beside it
     have continued with successors, and a merged segment waits.  The cut then lies before some of what was read."""
@@ -65,7 +66,7 @@ def _by_stream(positions: Offsets) -> dict[StreamName, dict[SegmentId, int]]:
 
 
 class _Successors:
-    """What follows each segment of a stream, asked for once: the steps of one cut see the same history."""
+    """The successors of each segment of a stream, asked for once: the steps of one cut see the same history."""
 
     def __init__(self, session: Session, stream: StreamName) -> None:
         self.stream = stream
@@ -96,7 +97,7 @@ async def _cut(session: Session, stream: StreamName, offsets: dict[SegmentId, in
 
 
 async def _cut_before(session: Session, successors: _Successors, offsets: dict[SegmentId, int]) -> StreamCut:
-    """The segments of the newest epoch that the group has read past nowhere: a cut before all positions.
+    """Return the segments of the newest epoch that the group has read past nowhere: a cut before all positions.
 
     Each segment of that epoch has a position, or was read to its end: had it waited for another, that one would have
     a position, and would have been sealed before this epoch."""
@@ -119,7 +120,7 @@ async def _cut_before(session: Session, successors: _Successors, offsets: dict[S
 async def _ahead(
     session: Session, stream: StreamName, offsets: dict[SegmentId, int], among: frozenset[SegmentId]
 ) -> list[SegmentId]:
-    """The segments that are read now, and those of `among` that come after them."""
+    """Return the segments that are read now, and those of `among` that come after them."""
     ahead, seen = deque(sorted(offsets)), set(offsets)
     while ahead:
         for successor in await session.controller.successors(stream, ahead.popleft()):
@@ -130,7 +131,7 @@ async def _ahead(
 
 
 async def _none_begun(successors: _Successors, ended: list[SegmentId]) -> bool:
-    """Whether every successor of the ended segments still waits for another predecessor."""
+    """Return whether every successor of the ended segments still waits for another predecessor."""
     done = frozenset(ended)
     for segment in ended:
         for successor in await successors.of(segment):
@@ -142,7 +143,7 @@ async def _none_begun(successors: _Successors, ended: list[SegmentId]) -> bool:
 async def _missing(
     session: Session, successors: _Successors, offsets: dict[SegmentId, int]
 ) -> tuple[list[SegmentId], bool]:
-    """The ended segments whose successors wait, and whether all keys are covered with them.
+    """Return the ended segments whose successors wait, and whether all keys are covered with them.
 
     Found by walking from the known segments to their successors, and to the other predecessors of those."""
     ranges = Ranges(session, successors.stream)
@@ -174,7 +175,7 @@ class GroupTimeWindows:
         return f"GroupWindows({', '.join(map(str, self._windows))})"
 
     async def at(self, stream: StreamName, state: GroupState, own: Mapping[GroupSegment, int]) -> TimeWindow:
-        """The window of a stream: `own` are the positions of this reader, the state has the reported ones of the
+        """Return the window of a stream: `own` are the positions of this reader, the state has the reported ones of the
         others.
 
         Raises Invalid when the group does not read the stream."""

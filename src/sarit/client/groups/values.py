@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 
 class Retention(IntEnum):
-    """What a group protects from retention by consumption: nothing, the data after cuts that the user releases, or the
+    """The data that a group protects from retention by consumption: nothing, the data after cuts that the user
+    releases, or the
     data after the last checkpoint."""
 
     NONE = 0
@@ -48,7 +49,7 @@ class Retention(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What a group reads, and how.  Times in ms; `checkpoint_ms` 0: no automatic checkpoints.
+    """The configuration of a group: what it reads, and how.  Times in ms; `checkpoint_ms` 0: no automatic checkpoints.
 
     `starts`, `ends`: stream -> segment -> offset; None: the stream's head, no end.  An offset of -1: the segment's end.
     `retention`: a value of `Retention`.  `generation` rises with every configuration change."""
@@ -63,7 +64,7 @@ class GroupConfig:
     group_id: bytes = bytes(16)
 
     def end_offsets(self) -> dict[GroupSegment, int]:
-        """The offsets to stop at."""
+        """Return the offsets to stop at."""
         return {
             GroupSegment(stream, segment): UNBOUNDED if offset < 0 else offset
             for stream, cut in self.ends.items()

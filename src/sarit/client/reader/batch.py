@@ -64,7 +64,7 @@ class Slice:
 def slice_of(
     stream: StreamName, segment: SegmentId, start: StreamCut, end: StreamCut, info: SegmentInfo | None
 ) -> Slice:
-    """The part of a segment between two cuts (pure); `info` None: it was deleted.  Raises Truncated, Invalid."""
+    """Return the part of a segment between two cuts (pure); `info` None: it was deleted.  Raises Truncated, Invalid."""
     first = start.positions.get(segment, 0)
     name = stream.segment(segment)
     if info is None:
@@ -82,7 +82,7 @@ def slice_of(
 
 
 def remaining_after(part: Slice, error: Truncated) -> Slice | None:
-    """The part of a slice that a truncation has left (pure); None: nothing.
+    """Return the part of a slice that a truncation has left (pure); None: nothing.
 
     Reading it repeats no event: what was handed out before lies below the new start of the segment."""
     if not part.start < error.start_offset < part.end:
@@ -93,7 +93,8 @@ def remaining_after(part: Slice, error: Truncated) -> Slice | None:
 async def slices_between(
     session: Session, start: StreamCut, end: StreamCut, *, skip_truncated: bool = False
 ) -> list[Slice]:
-    """The slices between two cuts, empty ones left out.  Raises NotFound, Invalid, Truncated (unless skipped)."""
+    """Return the slices between two cuts, empty ones left out.  Raises NotFound, Invalid, Truncated (unless
+    skipped)."""
     stream = start.stream
     wanted = await history.between(session, start, end)
     infos = await segment_infos(session, stream, wanted)
@@ -116,7 +117,7 @@ async def slices_between(
 
 
 async def _pieces(session: Session, part: Slice) -> AsyncGenerator[Buffer, None]:
-    """The bytes of a slice, in pieces."""
+    """Yield the bytes of a slice, in pieces."""
     moved = asyncio.Event()
     fetch = SegmentFetch(session, part.stream, part.segment, part.start, part.end, lambda _: moved.set())
     fetch.start()
@@ -159,7 +160,7 @@ def as_events(cursor: EventCursor, piece: Buffer) -> list[bytes] | None:
 
 
 def as_arrow() -> Callable[[EventCursor, Buffer], pa.RecordBatch | None]:
-    """A parser of pieces into record batches (event, segment, offset)."""
+    """Return a parser of pieces into record batches (event, segment, offset)."""
     schema = arrow_schema()
     return lambda cursor, piece: cursor.table(piece, schema)
 
@@ -191,7 +192,7 @@ class _ParallelRead(Generic[T]):
         self._parallel = min(parallel, len(slices))
 
     async def run(self) -> AsyncGenerator[T, None]:
-        """All parts, in no order.  The first failure ends the whole."""
+        """Yield all parts, in no order.  The first failure ends the whole."""
         tasks = [asyncio.ensure_future(self._run_worker()) for _ in range(self._parallel)]
         running = len(tasks)
         try:
@@ -264,7 +265,7 @@ class BatchReader:
         return self._read_parallel(as_events)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The events one by one.  Raises Truncated."""
+        """Return the events one by one.  Raises Truncated."""
         return Items(self.batches())
 
     def _read_parallel(self, parse: Callable[[EventCursor, Buffer], T | None]) -> AsyncIterator[T]:
@@ -276,7 +277,7 @@ class BatchReader:
 
 
 async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
-    """A cut about `distance_bytes` after `start`, divided evenly over its segments; `start` itself at the tail.
+    """Return a cut about `distance_bytes` after `start`, divided evenly over its segments; `start` itself at the tail.
 
     Successors replace segments that are sealed and read to their ends, once all their predecessors are.
     `approximate`: ask the store, see above.  Raises NotFound, Invalid, Truncated."""
@@ -313,7 +314,7 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
 
 
 async def _boundary_after(session: Session, part: Slice, target: int) -> int:
-    """The first event boundary of a slice at or after `target`; its last boundary if there is none."""
+    """Return the first event boundary of a slice at or after `target`; its last boundary if there is none."""
     walk = BoundaryWalk(part.start, target)
     try:
         async with aclosing(_pieces(session, part)) as pieces:
@@ -330,7 +331,7 @@ async def _successors(session: Session, stream: StreamName, segment: SegmentId) 
 
 
 def _is_finished(info: SegmentInfo | None, segment: SegmentId, offset: int, stream: StreamName) -> bool:
-    """Whether a segment is sealed and `offset` its end.  Raises Truncated."""
+    """Return whether a segment is sealed and `offset` its end.  Raises Truncated."""
     name = stream.segment(segment)
     if info is None:
         raise Truncated(f"the cut is in segment {name}, which was truncated and deleted", -1)

@@ -29,7 +29,7 @@ _WINDOW: Final = 64
 
 
 async def locate(session: Session, stream: StreamName, segment: SegmentId, offset: int) -> int:
-    """An event boundary at or after `offset`, at most the segment's end.  Raises NotFound."""
+    """Return an event boundary at or after `offset`, at most the segment's end.  Raises NotFound."""
     reply = await ask_store(session, stream, segment, lambda i, name, token: LocateOffset(i, name, offset, token))
     return int(expect(reply, OffsetLocated, stream.segment(segment)).offset)
 
@@ -60,7 +60,7 @@ async def boundaries(
 async def event_ends(
     session: Session, stream: StreamName, segment: SegmentId, start: int, end: int, max_bytes: int
 ) -> list[int]:
-    """Where the events between two boundaries end, as far as `max_bytes` bytes show.
+    """Return where the events between two boundaries end, as far as `max_bytes` bytes show.
 
     Raises NotFound, Truncated, Invalid, Corrupt."""
     if start > end:
@@ -85,7 +85,7 @@ async def _read(session: Session, stream: StreamName, segment: SegmentId, offset
 
 
 def _ends(data: bytes) -> list[int]:
-    """Where the events of `data` end; of the last one the header may be all that is there.  Raises Corrupt."""
+    """Return where the events of `data` end; of the last one the header may be all that is there.  Raises Corrupt."""
     found: list[int] = []
     at = 0
     while True:

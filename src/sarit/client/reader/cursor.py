@@ -45,11 +45,11 @@ class Events:
         return f"Events({self.segment}, {self.start} to {self.end}, {self.count_left()} left)"
 
     def count_left(self) -> int:
-        """How many are not handed out yet."""
+        """Return how many are not handed out yet."""
         return int(self.left.__length_hint__())  # type: ignore[attr-defined]
 
     def position(self) -> int:
-        """The offset after the last event handed out."""
+        """Return the offset after the last event handed out."""
         left = self.count_left()
         if not left:
             return self.end
@@ -57,7 +57,7 @@ class Events:
         return self.start + sum(map(len, self._events[:done])) + EVENT_HEADER_BYTES * done
 
     def table(self, schema: pa.Schema) -> pa.RecordBatch | None:
-        """The events left as a record batch; they count as handed out."""
+        """Return the events left as a record batch; they count as handed out."""
         import numpy as np
         import pyarrow as pa
 
@@ -127,7 +127,7 @@ class EventCursor:
         return self._partial_bytes
 
     def _join_partial(self, piece: Buffer) -> Buffer | None:
-        """The piece joined to the partial event; None while the event cannot be complete."""
+        """Return the piece joined to the partial event; None while the event cannot be complete."""
         if not self._partial:
             return piece
         self._partial.append(piece)
@@ -148,7 +148,7 @@ class EventCursor:
             self._missing = missing_bytes(data, used)
 
     def events(self, piece: Buffer) -> Events | None:
-        """The events that `piece` completes.  Raises Corrupt."""
+        """Return the events that `piece` completes.  Raises Corrupt."""
         data = self._join_partial(piece)
         if data is None:
             return None
@@ -158,7 +158,7 @@ class EventCursor:
         return Events(self.segment, start, start + used, events) if events else None
 
     def table(self, piece: Buffer, schema: pa.Schema) -> pa.RecordBatch | None:
-        """The events that `piece` completes as a record batch.  Raises Corrupt."""
+        """Return the events that `piece` completes as a record batch.  Raises Corrupt."""
         import numpy as np
         import pyarrow as pa
 

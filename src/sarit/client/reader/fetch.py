@@ -93,7 +93,7 @@ class ReadWindow:
         return new
 
     def answered(self, request: ReadRequest, data: Buffer, at_tail: bool, end_of_segment: bool) -> list[ReadRequest]:
-        """A reply came; returns the requests for what it left out."""
+        """Note a reply, and return the requests for what it left out."""
         # Dropped meanwhile by `ended` or `refused`.
         if request not in self._outstanding:
             return []
@@ -128,7 +128,8 @@ class ReadWindow:
             self._outstanding.pop()
 
     def is_first(self, request: ReadRequest) -> bool:
-        """Whether `request` is the next to be handed out.  Only its refusal is an error: others were requested in
+        """Return whether `request` is the next to be handed out.  Only its refusal is an error: others were requested
+        in
         advance."""
         return bool(self._outstanding) and self._outstanding[0] is request
 
@@ -151,7 +152,7 @@ class ReadWindow:
         self._max_outstanding = 1
 
     def take(self) -> list[Buffer]:
-        """The bytes that came, from `offset` on without gaps; they count as handed out."""
+        """Return the bytes that came, from `offset` on without gaps; they count as handed out."""
         pieces: list[Buffer] = []
         while self._outstanding and (data := self._outstanding[0].data) is not None:
             self._outstanding.popleft()
@@ -230,7 +231,7 @@ class SegmentFetch:
             self._session.background.spawn(self._connect(), f"read {self.name}")
 
     def take(self) -> Buffer | None:
-        """The next bytes, if any came; more are then requested."""
+        """Return the next bytes, if any came; more are then requested."""
         if not self._pieces:
             return None
         piece = self._pieces.popleft()

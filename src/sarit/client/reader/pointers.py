@@ -50,7 +50,7 @@ class EventPointer:
 
     @staticmethod
     def from_bytes(data: bytes) -> EventPointer:
-        """The inverse.  Raises Invalid."""
+        """Return the inverse.  Raises Invalid."""
         cursor = Cursor(data)
         version, revisions = cursor.single()
         if version != 0 or 0 not in revisions or not cursor.at_end:
@@ -60,7 +60,7 @@ class EventPointer:
 
     @staticmethod
     def parse(text: str) -> EventPointer:
-        """The inverse of `str`.  Raises Invalid."""
+        """Return the inverse of `str`.  Raises Invalid."""
         found = _TEXT.fullmatch(text)
         if found is None:
             raise Invalid(f"{text!r} is no pointer to an event: SEGMENT:OFFSET-LENGTH")
@@ -69,7 +69,8 @@ class EventPointer:
 
 
 async def fetch(session: Session, pointer: EventPointer) -> bytes:
-    """The event at a pointer.  Raises Truncated (it was deleted), Invalid (there is no such event), Unavailable."""
+    """Return the event at a pointer.  Raises Truncated (it was deleted), Invalid (there is no such event),
+    Unavailable."""
     name, end = pointer.stream.segment(pointer.segment), pointer.offset + pointer.length
     try:
         info = await segment_info(session, pointer.stream, pointer.segment)

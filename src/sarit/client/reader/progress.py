@@ -42,7 +42,7 @@ class Progress:
         return limit
 
     def stops_at_limit(self, segment: SegmentId) -> bool:
-        """Whether reading ends in this segment, so that its successors are not read."""
+        """Return whether reading ends in this segment, so that its successors are not read."""
         return self.limit(segment) is not None
 
     @property
@@ -52,7 +52,7 @@ class Progress:
         return len(self._finished) == len(self.positions)
 
     def unfinished(self) -> list[SegmentId]:
-        """The segments of the position that were not read to their end or limit yet."""
+        """Return the segments of the position that were not read to their end or limit yet."""
         return [segment for segment in self.positions if segment not in self._finished]
 
     def finished(self, segment: SegmentId) -> None:
@@ -60,7 +60,8 @@ class Progress:
         self.followed(segment, ())
 
     def followed(self, segment: SegmentId, successors: Iterable[Successor]) -> list[SegmentId]:
-        """A segment was read to its end and has these successors; returns the segments to begin now, at offset 0."""
+        """Note the successors of a segment that was read to its end, and return the segments to begin now, at offset
+        0."""
         self._finished.add(segment)
         self._following[segment] = {s.segment: s.predecessors for s in successors}
         # Collect the group that scaling ties to this segment.

@@ -98,11 +98,11 @@ class EventReader:
     # -- reading ------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
+        """Return the events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
         return Items(Pulled(partial(_left, self)))
 
     def batches(self) -> AsyncIterator[list[bytes]]:
-        """The events in lists, as they come."""
+        """Return the events in lists, as they come."""
         return Mapped(Pulled(partial(_left, self)), list)
 
     async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
@@ -145,13 +145,13 @@ class EventReader:
         return batch
 
     def arrow_batches(self, most: int | None = None) -> AsyncIterator[pa.RecordBatch]:
-        """The events in record batches, as they come."""
+        """Return the events in record batches, as they come."""
         if most is not None:
             check_most(most)
         return Mapped(Pulled(partial(_has_table, self)), lambda _: self.take_table(most))
 
     def position(self) -> StreamCut:
-        """The position after the last event handed out: a reader started here continues with the next event."""
+        """Return the position after the last event handed out: a reader started here continues with the next event."""
         if not self._opened:
             raise Invalid("the reader has no position before it is opened: call open() first")
         positions = dict(self._progress.positions)
@@ -252,7 +252,7 @@ class EventReader:
         return Events(cursor.segment, rest.column(2)[0].as_py(), cursor.offset, rest.column(0).to_pylist())
 
     def _finish_current(self) -> None:
-        """What was handed out last is consumed: record it, and finish its segment if that was the end."""
+        """Record that the events handed out last are consumed, and finish their segment if that was its end."""
         self._current = None
         source, self._source = self._source, None
         if source is None:
@@ -296,7 +296,7 @@ class EventReader:
             self._wake.set_result(None)
 
     async def _next_source(self) -> _Source | None:
-        """A source that has bytes; finished and failed sources on the way are handled."""
+        """Return a source that has bytes; finished and failed sources on the way are handled."""
         await self.open()
         while True:
             if self._failure is not None:
@@ -390,7 +390,7 @@ async def _has_table(reader: EventReader) -> bool | None:
 
 
 def _parsed(reader: EventReader, parse: Callable[..., T], *piece: Any) -> T:
-    """The events of a piece.  An error ends the reader: what follows would be parsed from inside an event."""
+    """Return the events of a piece.  An error ends the reader: what follows would be parsed from inside an event."""
     try:
         return parse(*piece)
     except Exception as error:

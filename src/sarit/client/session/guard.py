@@ -82,7 +82,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
 
 
 def is_text(value: object) -> bool:
-    """Whether it is a str that UTF-8 can encode."""
+    """Return whether it is a str that UTF-8 can encode."""
     if not isinstance(value, str):
         return False
     if value.isascii():
@@ -95,12 +95,12 @@ def is_text(value: object) -> bool:
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is an integer, of NumPy too; not a bool."""
+    """Return whether it is an integer, of NumPy too; not a bool."""
     return not isinstance(value, bool) and isinstance(value, numbers.Integral)
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number that can be compared: neither a bool nor NaN."""
+    """Return whether it is a number that can be compared: neither a bool nor NaN."""
     return not isinstance(value, bool) and isinstance(value, numbers.Real) and not math.isnan(value)
 
 
@@ -153,7 +153,7 @@ def _check_of(node: ast.expr, bounds: tuple[float, float] | None) -> tuple[Check
 
 
 def _members(node: ast.expr) -> list[ast.expr]:
-    """The members of a union, with aliases expanded."""
+    """Return the members of a union, with aliases expanded."""
     match node:
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return [*_members(left), *_members(right)]
@@ -249,7 +249,7 @@ class Arguments:
                     self._by_name[found.name] = argument
 
     def __bool__(self) -> bool:
-        """Whether there are any to check."""
+        """Return whether there are any to check."""
         return bool(self._by_name) or self._rest is not None
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

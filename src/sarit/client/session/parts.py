@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Unacknowledged(NamedTuple):
-    """What a writer has not been acknowledged: `amount` of `what`, and how to wait for it."""
+    """The part of a writer's events that is not acknowledged: `amount` of `what`, and how to wait for it."""
 
     amount: int
     what: str
@@ -93,12 +93,12 @@ class Parts:
         weak[key] = weakref.ref(part, lambda _: weak.pop(key, None))
 
     def remove(self, part: ClientPart) -> None:
-        """It was closed by itself, or is at its end."""
+        """Remove a part that was closed by itself, or is at its end."""
         self._held.pop(part, None)
         self._weak.pop(id(part), None)
 
     def clear(self) -> list[ClientPart]:
-        """Forget all; those that were there."""
+        """Forget all parts, and return them."""
         found = [*self._held, *(part for ref in list(self._weak.values()) if (part := ref()) is not None)]
         self._held.clear()
         self._weak.clear()
@@ -111,7 +111,7 @@ class Parts:
                 hooks.forked(error)
 
     def unacknowledged(self) -> list[Unacknowledged]:
-        """What the writers would lose now."""
+        """Return what the writers would lose if the process ended now."""
         found = [hooks.unacknowledged() for hooks in list(self._held.values()) if hooks.unacknowledged is not None]
         return [one for one in found if one.amount]
 
@@ -140,7 +140,7 @@ def _nothing() -> None:
 
 
 def weakly(method: Callable[P, Any], otherwise: Any = None) -> Callable[P, Any]:
-    """A bound method that does not keep its object; `otherwise`: the result once that is gone."""
+    """Return a bound method that does not keep its object; `otherwise`: the result once that is gone."""
     found = weakref.WeakMethod(method)
 
     def call(*args: P.args, **kwargs: P.kwargs) -> Any:

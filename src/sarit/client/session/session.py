@@ -45,7 +45,7 @@ _LOOP_ENDED = "the event loop of this client has ended: connect again on the loo
 
 
 def background() -> Background:
-    """The tasks of a client: a failure is logged."""
+    """Return the tasks of a client: a failure is logged."""
     return Background(lambda task, error: log.error("%s failed", task.get_name(), exc_info=error))
 
 
@@ -91,13 +91,13 @@ class Backoff:
         self._attempts.reset()
 
     def begin(self, since: float | None = None) -> Self:
-        """An attempt begins (or began, at `since` of the monotonic clock): its time counts, too."""
+        """Note that an attempt begins (or began, at `since` of the monotonic clock): its time counts, too."""
         self.running = True
         self._attempts.begin(self._env.clock.monotonic() if since is None else since)
         return self
 
     def answered(self) -> None:
-        """The node is there: the time until the next failure does not count."""
+        """Note that the node has answered: the time until the next failure does not count."""
         self._attempts.answered(self._env.clock.monotonic())
 
     async def wait(self, error: SaritError) -> None:
@@ -121,7 +121,7 @@ class Backoff:
         await self._pauses.pause(pause)
 
     async def attempt(self, call: Callable[[], Awaitable[T]]) -> T:
-        """One call, within the time that is left.  Raises Unavailable, and what it raises."""
+        """Return one call, within the time that is left.  Raises Unavailable, and what it raises."""
         policy = self._attempts.policy
         seconds = max(self._attempts.left(self._env.clock.monotonic()), policy.min_attempt)
         try:
@@ -166,7 +166,7 @@ class Session:
             raise Invalid(_OTHER_LOOP)
 
     def check_caller(self) -> None:
-        """As `check`, for a method that does not await; it may be called while no loop runs."""
+        """Check the caller as `check` does, for a method that does not await; it may be called while no loop runs."""
         if self.ended:
             raise Invalid(self.ended)
         if self.shared_by_threads:
@@ -196,7 +196,7 @@ class Session:
         self.parts.remove(part)
 
     def backoff(self) -> Backoff:
-        """A fresh backoff."""
+        """Return a fresh backoff."""
         return Backoff(self.env, self.policy, self.outages, self.pauses)
 
     async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
@@ -211,7 +211,7 @@ class Session:
         return known
 
     async def connect(self, stream: StreamName, segment: SegmentId, purpose: str) -> tuple[Connection, str]:
-        """The connection to the store that owns a segment, and the token that the store requires.
+        """Return the connection to the store that owns a segment, and the token that the store requires.
 
         Raises Unavailable, NotFound."""
         endpoint = await self.endpoint(stream, segment)
@@ -256,7 +256,8 @@ class Session:
             self._questioned.discard(connection)
 
     async def _moved(self, stream: StreamName, segment: SegmentId, endpoint: tuple[str, int]) -> bool:
-        """Whether the controller says that a segment is not at `endpoint`; False when it does not answer soon."""
+        """Return whether the controller says that a segment is not at `endpoint`; False when it does not answer
+        soon."""
         try:
             async with asyncio.timeout(CONTROLLER_PING_SECONDS):
                 return await self.controller.endpoint(stream, segment) != endpoint
@@ -264,7 +265,7 @@ class Session:
             return False
 
     def current_token(self, stream: StreamName) -> str:
-        """The token of a stream at once: see `DelegationTokens.current`."""
+        """Return the token of a stream at once: see `DelegationTokens.current`."""
         tokens = self.controller.tokens
         return "" if tokens is None else tokens.current(stream)
 
@@ -296,7 +297,8 @@ class Session:
                 await backoff.wait(error)
 
     async def with_retry_of_wait(self, call: Callable[[], Awaitable[T]]) -> T:
-        """As `with_retry`, of a call that waits at the store for something to happen: it ends with its connection."""
+        """Repeat, as `with_retry` does, a call that waits at the store for something to happen: it ends with its
+        connection."""
         backoff = self.backoff().begin()
         while True:
             try:
@@ -305,7 +307,8 @@ class Session:
                 await backoff.wait(error)
 
     async def with_retry_of_deletion(self, call: Callable[[], Awaitable[None]]) -> None:
-        """As `with_retry`.  NotFound is a success after an attempt whose answer was lost: that one has deleted it."""
+        """Repeat a deletion as `with_retry` does.  NotFound is a success after an attempt whose answer was lost: that
+        one has deleted it."""
         unknown = False
 
         async def delete() -> None:

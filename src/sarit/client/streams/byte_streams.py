@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def only_segment(session: Session, stream: StreamName) -> SegmentId:
-    """The segment of a byte stream.  Raises NotFound, Invalid when there are several."""
+    """Return the segment of a byte stream.  Raises NotFound, Invalid when there are several."""
     found = [r.segment for r in await session.with_retry(lambda: session.controller.current_segments(stream))]
     if not found:
         found = list(await session.with_retry(lambda: session.controller.head_segments(stream)))
@@ -108,12 +108,12 @@ class ByteWriter:
                 self.check()
 
     async def tell(self) -> int:
-        """The tail offset, after everything written so far (flushes first)."""
+        """Return the tail offset, after everything written so far (flushes first)."""
         await self.flush()
         return (await self._info()).end_offset
 
     async def head_offset(self) -> int:
-        """The offset at which the stream begins: bytes before it were truncated."""
+        """Return the offset at which the stream begins: bytes before it were truncated."""
         return (await self._info()).start_offset
 
     async def truncate(self, offset: int) -> None:
@@ -267,7 +267,7 @@ class ContiguousParts:
         self.left -= len(part)
 
     def whole(self) -> bytes:
-        """All of them as one."""
+        """Return all of them as one."""
         return b"".join(self._parts)
 
 
@@ -317,7 +317,7 @@ class ByteReader:
         return parts.whole()
 
     def tell(self) -> int:
-        """The offset of the next byte."""
+        """Return the offset of the next byte."""
         return self._offset
 
     def seek(self, offset: int) -> None:
@@ -333,11 +333,11 @@ class ByteReader:
         self._offset = offset
 
     async def head_offset(self) -> int:
-        """The offset at which the stream begins: bytes before it were truncated."""
+        """Return the offset at which the stream begins: bytes before it were truncated."""
         return (await self._info()).start_offset
 
     async def tail_offset(self) -> int:
-        """The offset after the newest byte, as of now."""
+        """Return the offset after the newest byte, as of now."""
         return (await self._info()).end_offset
 
     def close(self) -> None:

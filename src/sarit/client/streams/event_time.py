@@ -70,7 +70,7 @@ async def forget_writer(session: Session, stream: StreamName, writer: str) -> No
 
 
 async def written_up_to(session: Session, stream: StreamName, used: Iterable[SegmentId]) -> dict[SegmentId, int]:
-    """The ends of the segments a writer has written to: all it has flushed lies before them."""
+    """Return the ends of the segments a writer has written to: all it has flushed lies before them."""
     infos = await segments.segment_infos(session, stream, used)
     return {segment: info.end_offset for segment, info in infos.items()}
 
@@ -94,7 +94,7 @@ class TimeWindows:
         return f"TimeWindows({self.stream}, passed {self._passed}, {len(self._pending)} ahead)"
 
     async def at(self, position: StreamCut) -> TimeWindow:
-        """The window at a reader's `position()`.  Raises NotFound, Invalid.
+        """Return the window at a reader's `position()`.  Raises NotFound, Invalid.
 
         A successor segment starts only when all its predecessors are read.  Until then a position covers less than the
         whole key space, and there is no `upper`."""

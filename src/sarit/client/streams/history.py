@@ -33,7 +33,7 @@ async def _request(session: Session, method: Any, request: Any) -> Any:
 
 
 async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
-    """One epoch.  Raises NotFound (the stream, or it has no such epoch)."""
+    """Return one epoch of the stream.  Raises NotFound (the stream, or it has no such epoch)."""
     request = pb.GetEpochSegmentsRequest(streamInfo=convert.stream_info(stream), epoch=number)
     reply = await _request(session, session.controller.stub.getEpochSegments, request)
     segments = (
@@ -44,7 +44,7 @@ async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
 
 
 async def epochs(session: Session, stream: StreamName) -> list[Epoch]:
-    """All epochs that hold data, from that of the head to the newest.  Raises NotFound."""
+    """Return all epochs that hold data, from that of the head to the newest.  Raises NotFound."""
     head = await session.with_retry(lambda: session.controller.head_segments(stream))
     number = min(segment.epoch for segment in head)
     found = [await epoch(session, stream, number)]
@@ -58,7 +58,7 @@ async def epochs(session: Session, stream: StreamName) -> list[Epoch]:
 
 
 async def between(session: Session, start: StreamCut, end: StreamCut) -> list[SegmentId]:
-    """All segments from one cut to another, those of both cuts included.  Raises NotFound, Invalid."""
+    """Return all segments from one cut to another, those of both cuts included.  Raises NotFound, Invalid."""
     request = pb.StreamCutRange(
         streamInfo=convert.stream_info(start.stream), to={s.packed: at for s, at in end.positions.items()}
     )
@@ -80,7 +80,7 @@ class Ranges:
         return f"Ranges({self._stream}, {len(self._known)} known)"
 
     async def of(self, segments: Iterable[SegmentId]) -> dict[SegmentId, KeyRange]:
-        """The ranges of these segments; all others are forgotten.  Raises NotFound."""
+        """Return the ranges of these segments; all others are forgotten.  Raises NotFound."""
         wanted = list(segments)
         known = {segment: self._known[segment] for segment in wanted if segment in self._known}
         # An id holds the epoch that made the segment: one request per epoch.

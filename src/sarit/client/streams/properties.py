@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def read(session: Session, stream: StreamName) -> dict[str, str]:
-    """The properties; none from a server that has no such call.  Raises NotFound."""
+    """Return the properties; none from a server that has no such call.  Raises NotFound."""
     controller = session.controller
     request = pb.StreamPropertiesRequest(scope=stream.scope, stream=stream.stream)
     try:

@@ -48,7 +48,7 @@ def split(current: Sequence[SegmentRange], segment: SegmentId, into: int) -> Pla
 
 
 def merge(current: Sequence[SegmentRange], segments: Iterable[SegmentId]) -> Plan:
-    """One segment instead of several neighbours.  Raises NotFound (not active), Invalid (no neighbours)."""
+    """Return one segment instead of several neighbours.  Raises NotFound (not active), Invalid (no neighbours)."""
     found = _active(current, segments)
     joined = keyspace.merged(KeyRange(part.low, part.high) for part in found)
     if len(found) < 2 or len(joined) != 1:
@@ -90,7 +90,7 @@ async def scale(session: Session, stream: StreamName, plan: Plan) -> bool:
 
 
 async def active(session: Session, stream: StreamName) -> list[SegmentRange]:
-    """The active segments.  Raises NotFound, Conflict (the stream is sealed)."""
+    """Return the active segments.  Raises NotFound, Conflict (the stream is sealed)."""
     found = await session.with_retry(lambda: session.controller.current_segments(stream))
     if not found:
         raise Conflict(f"stream {stream} is sealed: it has no active segments")

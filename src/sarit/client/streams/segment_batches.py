@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def segment_batches(
     session: Session, stream: StreamName, segment: SegmentId, start: int, end: int | None
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The events of one segment between two offsets as record batches (event, segment, offset).
+    """Yield the events of one segment between two offsets as record batches (event, segment, offset).
 
     `end` None: to the end of the segment, waiting at its tail until it is sealed.  Raises Truncated, NotFound.
     """

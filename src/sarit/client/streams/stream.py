@@ -43,11 +43,12 @@ class Stream:
     # -- segments -------------------------------------------------------------------------------
 
     async def segments(self) -> list[SegmentRange]:
-        """The active segments in the order of their key ranges; none when the stream is sealed.  Raises NotFound."""
+        """Return the active segments in the order of their key ranges; none when the stream is sealed.  Raises
+        NotFound."""
         return await self._session.with_retry(lambda: self._session.controller.current_segments(self.name))
 
     async def nodes(self, segments: Iterable[SegmentId]) -> dict[SegmentId, str]:
-        """The store of each segment as `host:port`.  Raises NotFound."""
+        """Return the store of each segment as `host:port`.  Raises NotFound."""
         found: dict[SegmentId, str] = {}
         for segment in segments:
             get_endpoint = partial(self._session.endpoint, self.name, segment)
@@ -83,7 +84,7 @@ class Stream:
     # -- subscribers ----------------------------------------------------------------------------
 
     async def subscribers(self) -> list[str]:
-        """The reader groups, as "scope/group", that keep its data from retention.  Raises NotFound.
+        """Return the reader groups, as "scope/group", that keep its data from retention.  Raises NotFound.
 
         Who may change the stream sees all of them, who may read it those that they may read."""
         return await calls.subscribers(self._session, self.name)
@@ -112,11 +113,12 @@ class Stream:
         return batch.BatchReader(self._session, slices, parallel, skip_truncated=skip_truncated)
 
     def read_slice(self, part: Slice) -> AsyncIterator[pa.RecordBatch]:
-        """One slice of a batch, which may have come from another process, as record batches.  Raises Truncated."""
+        """Return one slice of a batch, which may have come from another process, as record batches.  Raises
+        Truncated."""
         return Resumed(batch.read_slice(self._session, part, batch.as_arrow()))
 
     async def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
-        """A cut about `distance_bytes` bytes after `start`; `start` itself at the tail.
+        """Return a cut about `distance_bytes` bytes after `start`; `start` itself at the tail.
 
         It reads the bytes in between to find where events begin.  `approximate`: it asks the store instead, which reads
         nothing; the cut may be further on then, by about 256 KiB for each segment.
@@ -132,7 +134,7 @@ class Stream:
         return await boundaries.boundaries(self._session, self.name, segment, start, end, step_bytes)
 
     async def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
-        """Where the events between two event boundaries end, as far as `max_bytes` bytes from `start` show.
+        """Return where the events between two event boundaries end, as far as `max_bytes` bytes from `start` show.
 
         It reads at most that many.  The last event may be longer: its header says where it ends.  All offsets are in
         bytes.  Raises NotFound, Truncated, Invalid, Corrupt (`start` is no boundary)."""
@@ -145,7 +147,8 @@ class Stream:
         return await creation_id(self._session, self.name.scope, stream=self.name.stream)
 
     async def properties(self) -> dict[str, str]:
-        """What is known of its content, as `set_properties` set it; empty where the server has no such call.
+        """Return the properties that describe the stream's content, as `set_properties` set it; empty where the server
+        has no such call.
 
         Raises NotFound."""
         return await properties.read(self._session, self.name)
@@ -158,7 +161,8 @@ class Stream:
         return await properties.change(self._session, self.name, changes)
 
     async def cut_at(self, time_ms: int) -> StreamCut:
-        """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.
+        """Return a cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's
+        clock.
 
         The node records a cut of each stream that grows once a minute, and retains fewer of older ones: the cut is
         earlier than the time by up to a minute in the last hour, ten minutes in the last day, an hour in the last week,
@@ -175,7 +179,8 @@ class Stream:
         return found
 
     async def fetch_event(self, pointer: EventPointer) -> bytes:
-        """One event again, by the pointer that came with it.  Raises Truncated (it is gone), Invalid, Unavailable."""
+        """Return one event again, by the pointer that came with it.  Raises Truncated (it is gone), Invalid,
+        Unavailable."""
         if pointer.stream != self.name:
             raise Invalid(f"that points into {pointer.stream}, not into {self.name}")
         return await pointers.fetch(self._session, pointer)

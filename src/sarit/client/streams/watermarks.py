@@ -39,7 +39,7 @@ class Watermark:
 
 
 def decode(data: bytes) -> Watermark:
-    """A watermark of Java's bytes.  Raises Invalid."""
+    """Return a watermark of Java's bytes.  Raises Invalid."""
     payload = Cursor(_only(Cursor(data), "watermark"))
     lower, upper = _TIMES.unpack(payload.take(_TIMES.size))
     positions: dict[SegmentId, tuple[KeyRange, int]] = {}
@@ -51,7 +51,7 @@ def decode(data: bytes) -> Watermark:
 
 
 def _only(cursor: Cursor, what: str) -> bytes:
-    """The first revision of the versioned object at the cursor."""
+    """Return the first revision of the versioned object at the cursor."""
     version, revisions = cursor.single()
     if version != _VERSION or 0 not in revisions:
         raise Invalid(f"a {what} of version {version}; version 0 is known")
@@ -59,7 +59,7 @@ def _only(cursor: Cursor, what: str) -> bytes:
 
 
 def is_behind(mark: Watermark, position: Mapping[SegmentId, tuple[KeyRange, int]]) -> bool:
-    """Whether a reader at `position` (a cut, with ranges) has read everything up to the watermark."""
+    """Return whether a reader at `position` (a cut, with ranges) has read everything up to the watermark."""
     for segment, (keys, offset) in mark.positions.items():
         if segment in position:
             if position[segment][1] < offset:
@@ -70,7 +70,7 @@ def is_behind(mark: Watermark, position: Mapping[SegmentId, tuple[KeyRange, int]
 
 
 def is_ahead(mark: Watermark, position: Mapping[SegmentId, tuple[KeyRange, int]]) -> bool:
-    """Whether a reader at `position` (a cut, with ranges) has read nothing beyond the watermark."""
+    """Return whether a reader at `position` (a cut, with ranges) has read nothing beyond the watermark."""
     for segment, (keys, offset) in mark.positions.items():
         if segment in position:
             if position[segment][1] > offset:

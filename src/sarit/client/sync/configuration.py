@@ -35,7 +35,7 @@ Values = dict[str, Any]
 
 
 def encode(values: Mapping[str, Any]) -> bytes:
-    """The initial state.  Raises Invalid when a value is not JSON, or all are too long together."""
+    """Return the initial state.  Raises Invalid when a value is not JSON, or all are too long together."""
     data = _dumps({"version": VERSION, "values": values})
     if len(data) > MAX_CONFIGURATION_BYTES:
         raise Invalid(f"the settings have {len(data)} bytes together; the maximum is {MAX_CONFIGURATION_BYTES}")
@@ -56,7 +56,7 @@ def decode(data: bytes) -> Values:
 
 
 def apply(values: Values, update: bytes, _: Revision) -> Values:
-    """The settings after an update.  Raises Corrupt."""
+    """Return the settings after an update.  Raises Corrupt."""
     try:
         found = parse_json(update)
         removed = set(found["remove"])
@@ -66,7 +66,8 @@ def apply(values: Values, update: bytes, _: Revision) -> Values:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes | None:
-    """The update that leads from one to the other; None when they are equal.  Raises Invalid as `encode` does."""
+    """Return the update that leads from one to the other; None when they are equal.  Raises Invalid as `encode`
+    does."""
     if any(not isinstance(name, str) for name in after):
         raise Invalid("the name of a setting must be text")
     encode(after)
@@ -114,7 +115,7 @@ class SharedConfiguration:
         return self._shared.revision.offset
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One setting as last fetched."""
+        """Return one setting as last fetched."""
         return copy.deepcopy(self._shared.state.get(name, default))
 
     async def refresh(self) -> None:
@@ -151,7 +152,7 @@ class SharedConfiguration:
         return await self._follower.until(lambda: None if self.version == since else self.version)
 
     def watch(self) -> AsyncIterator[Values]:
-        """The settings now, and after every change; changes in quick succession may be seen as one."""
+        """Return the settings now, and after every change; changes in quick succession may be seen as one."""
         seen: int | None = None
 
         async def pull() -> Values:

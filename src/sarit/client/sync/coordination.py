@@ -36,7 +36,7 @@ class Coordination:
         return f"Coordination({self._session.controller!r})"
 
     async def revisioned(self, stream: str | StreamName) -> RevisionedStream:
-        """A stream whose entries are appended conditionally."""
+        """Return a stream whose entries are appended conditionally."""
         return await open_or_create(self._session, _name(stream))
 
     async def synchronizer(
@@ -48,7 +48,8 @@ class Coordination:
         snapshot: Callable[[S], bytes] | None = None,
         compact_after_bytes: int = COMPACT_AFTER_BYTES,
     ) -> StateSynchronizer[S]:
-        """A shared state, fetched; `known` is False when no process has initialized it.  See `StateSynchronizer`."""
+        """Return a shared state, fetched; `known` is False when no process has initialized it.  See
+        `StateSynchronizer`."""
         entries = await open_or_create(self._session, _name(stream))
         made = StateSynchronizer(entries, initial, apply, snapshot=snapshot, compact_after_bytes=compact_after_bytes)
         await made.fetch()
@@ -84,7 +85,7 @@ class Coordination:
         data: str = "",
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
     ) -> LeaderElection:
-        """A candidate; arguments as for `membership`."""
+        """Return a candidate; arguments as for `membership`."""
         return LeaderElection(await self.membership(stream, name, data=data, lease_seconds=lease_seconds))
 
     async def shared_configuration(

@@ -121,11 +121,12 @@ class Membership:
         return self._confirmed_at + SAFE_LEASE_FRACTION * self.lease_seconds - self._session.env.clock.monotonic()
 
     async def until(self, condition: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
-        """What `condition` returns once that is not None; called after each heartbeat round and after `seconds()`."""
+        """Return what `condition` returns once that is not None; called after each heartbeat round and after
+        `seconds()`."""
         return await self._follower.until(condition, seconds)
 
     async def changed(self, since: tuple[Member, ...]) -> tuple[Member, ...]:
-        """The members, once they differ from `since`.  Raises the failure that ended the membership."""
+        """Return the members, once they differ from `since`.  Raises the failure that ended the membership."""
         return await self.until(lambda: None if self.members == since else self.members)
 
     # -- changes ----------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ class Membership:
         self._follower.notify()
 
     def _due_updates(self, current: MembershipList, failed: dict[int, int]) -> list[bytes]:
-        """The updates that are due: failed members leave, then this one sends a heartbeat or joins."""
+        """Return the updates that are due: failed members leave, then this one sends a heartbeat or joins."""
         # A heartbeat since the observation saves its member.
         gone = {number for number, heartbeats in failed.items() if current.heartbeats.get(number) == heartbeats}
         updates = [membership_list.leave(number) for number in sorted(gone)]

@@ -51,12 +51,12 @@ class MembershipList:
     heartbeats: Mapping[int, int]
 
     def numbered(self, number: int | None) -> Member | None:
-        """The member of that number, if it is in the group."""
+        """Return the member of that number, if it is in the group."""
         return next((member for member in self.members.values() if member.number == number), None)
 
 
 def empty(lease_ms: int) -> MembershipList:
-    """A group without members."""
+    """Return a group without members."""
     return MembershipList(lease_ms, 1, {}, {})
 
 
@@ -76,27 +76,27 @@ def _update(**fields: Any) -> bytes:
 
 
 def join(name: str, data: str) -> bytes:
-    """The update that adds a member."""
+    """Return the update that adds a member."""
     return _update(join=name, data=data)
 
 
 def leave(number: int) -> bytes:
-    """The update that removes a member."""
+    """Return the update that removes a member."""
     return _update(leave=number)
 
 
 def heartbeat(number: int) -> bytes:
-    """The update that is a member's heartbeat."""
+    """Return the update that is a member's heartbeat."""
     return _update(beat=number)
 
 
 def describe(number: int, data: str) -> bytes:
-    """The update that replaces a member's data."""
+    """Return the update that replaces a member's data."""
     return _update(data=data, of=number)
 
 
 def encode(current: MembershipList) -> bytes:
-    """The initial state."""
+    """Return the initial state."""
     members = {
         name: {"number": member.number, "beats": current.heartbeats[member.number], "data": member.data}
         for name, member in current.members.items()
@@ -105,7 +105,7 @@ def encode(current: MembershipList) -> bytes:
 
 
 def decode(data: bytes) -> MembershipList:
-    """The list of `encode`'s bytes.  Raises Corrupt."""
+    """Return the list of `encode`'s bytes.  Raises Corrupt."""
     try:
         found = parse_json(data)
         if found["version"] != VERSION:
@@ -118,7 +118,7 @@ def decode(data: bytes) -> MembershipList:
 
 
 def apply(current: MembershipList, update: bytes, _: Revision) -> MembershipList:
-    """The list after an update.  Raises Corrupt."""
+    """Return the list after an update.  Raises Corrupt."""
     try:
         found = parse_json(update)
         if "join" in found:

@@ -98,7 +98,7 @@ class RevisionedStream:
 
     @classmethod
     async def open(cls, session: Session, stream: StreamName) -> RevisionedStream:
-        """The revisioned stream of that name.  Raises NotFound, Invalid (it has several segments)."""
+        """Return the revisioned stream of that name.  Raises NotFound, Invalid (it has several segments)."""
         controller = session.controller
         active = await session.with_retry(lambda: controller.current_segments(stream))
         found = [each.segment for each in active]
@@ -114,15 +114,15 @@ class RevisionedStream:
     # -- reading --------------------------------------------------------------------------------
 
     async def fetch_latest(self) -> Revision:
-        """The revision after the newest entry."""
+        """Return the revision after the newest entry."""
         return Revision((await self._info()).end_offset)
 
     async def oldest(self) -> Revision:
-        """The revision the oldest entry begins at."""
+        """Return the revision the oldest entry begins at."""
         return Revision((await self._info()).start_offset)
 
     def read_from(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
-        """The entries after `start` as of now, each with the revision after it.
+        """Return the entries after `start` as of now, each with the revision after it.
 
         Raises Truncated (`start` lies below the oldest entry), Invalid (it lies beyond the newest), Corrupt."""
 
@@ -137,7 +137,7 @@ class RevisionedStream:
         return Items(Pulled(_Entries(self, start, end).next))
 
     def read_news(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
-        """As `read_from`, in one request instead of two, for a caller that knows of an entry after `start`.
+        """Read as `read_from` does, in one request instead of two, for a caller that knows of an entry after `start`.
 
         Waits for one when there is none.  Raises Truncated, Corrupt."""
         return Items(Pulled(_Entries(self, start, None).next))
@@ -185,7 +185,7 @@ class RevisionedStream:
         )
 
     async def _append(self, value: bytes, make: Callable[[int, int], Any]) -> bool:
-        """One numbered append; False when its condition did not hold."""
+        """Append one numbered entry; False when its condition did not hold."""
         if len(value) > MAX_REVISIONED_ENTRY_BYTES:
             raise Invalid(f"the value has {len(value)} bytes; the maximum is {MAX_REVISIONED_ENTRY_BYTES}")
         # Before the lock: the time in which it waits for other writes counts.
@@ -219,7 +219,7 @@ class RevisionedStream:
         return True
 
     async def _set_up(self) -> tuple[Connection, int]:
-        """A connection on which this writer is set up, and its last number that the store has."""
+        """Return a connection on which this writer is set up, and its last number that the store has."""
         place = self.stream, self.segment
         connection, token = await self.session.connect(*place, APPENDS)
         reply = await connection.ask(lambda i: SetupAppend(i, self._writer_id, self._name, token), place)
@@ -230,7 +230,7 @@ class RevisionedStream:
     # -- mark and truncation ----------------------------------------------------------------------
 
     async def get_mark(self) -> Revision | None:
-        """The revision of the mark, if it is set."""
+        """Return the revision of the mark, if it is set."""
         reply = await self._request(lambda i, name, token: GetSegmentAttribute(i, name, MARK_ATTRIBUTE, token))
         value = expect(reply, SegmentAttribute, self._name).value
         return None if value == NULL_ATTRIBUTE_VALUE else Revision(value)
@@ -313,7 +313,7 @@ class _Entries:
         return found
 
     def _entry_length(self, at: int) -> int | None:
-        """The length of the entry at `at`, header included; None while it is not complete."""
+        """Return the length of the entry at `at`, header included; None while it is not complete."""
         if len(self._buffered) - at < EVENT_HEADER_BYTES:
             return None
         kind, length = _HEADER.unpack_from(self._buffered, at)
@@ -324,7 +324,7 @@ class _Entries:
 
 
 async def open_or_create(session: Session, stream: StreamName) -> RevisionedStream:
-    """The revisioned stream of that name, created when there is none.  Raises NotFound (scope), Invalid."""
+    """Return the revisioned stream of that name, created when there is none.  Raises NotFound (scope), Invalid."""
     try:
         return await RevisionedStream.open(session, stream)
     except NotFound:

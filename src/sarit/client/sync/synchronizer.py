@@ -62,12 +62,12 @@ T = TypeVar("T")
 
 
 def encode_initial(state: bytes) -> bytes:
-    """The entry of an initial state."""
+    """Return the entry of an initial state."""
     return _INT.pack(_INIT) + state
 
 
 def encode_updates(updates: Iterable[bytes]) -> bytes:
-    """The entry of some updates."""
+    """Return the entry of some updates."""
     parts = [_INT.pack(_UPDATES)]
     for update in updates:
         parts += (_INT.pack(len(update)), update)
@@ -75,7 +75,7 @@ def encode_updates(updates: Iterable[bytes]) -> bytes:
 
 
 def decode_entry(value: bytes) -> bytes | list[bytes]:
-    """An initial state, or a list of updates.  Raises Corrupt."""
+    """Return an initial state, or a list of updates.  Raises Corrupt."""
     kind = _INT.unpack_from(value)[0] if len(value) >= _INT.size else 0
     if kind == _INIT:
         return value[_INT.size :]
@@ -94,7 +94,8 @@ def decode_entry(value: bytes) -> bytes | list[bytes]:
 
 
 class _History(NamedTuple):
-    """What follows the newest initial state: the offset after that, its bytes, and how many updates have come since."""
+    """The updates after the newest initial state: the offset after that, its bytes, and how many updates have come
+    since."""
 
     offset: int
     initial_bytes: int
@@ -200,7 +201,7 @@ class StateSynchronizer(Generic[S]):
             )
 
     async def _initial_revision(self) -> Revision:
-        """The revision from which an initial state can be found."""
+        """Return the revision from which an initial state can be found."""
         mark, oldest = await self.stream.get_mark(), await self.stream.oldest()
         return oldest if mark is None else max(mark, oldest)
 
@@ -312,7 +313,7 @@ class StateSynchronizer(Generic[S]):
     # -- compaction -----------------------------------------------------------------------------
 
     def _compaction_due(self) -> bool:
-        """Whether to compact now; random, so that not all processes do."""
+        """Return whether to compact now; random, so that not all processes do."""
         size = self.revision.offset - self._history.offset
         # Who opens the state replays all of it.  Not shorter than the state: else this would write more than it saves.
         many = self._history.updates >= COMPACT_AFTER_UPDATES and size >= self._history.initial_bytes
@@ -320,7 +321,7 @@ class StateSynchronizer(Generic[S]):
         return long and self.stream.session.env.random.random() * COMPACTION_ODDS < 1
 
     async def _compact_automatically(self, snapshot: Callable[[S], bytes]) -> None:
-        """One attempt.  The update before it was written, so an error here is logged, not raised."""
+        """Try once to compact the stream.  The update before it was written, so an error here is logged, not raised."""
         state, revision = self._expect()
         try:
             value = encode_initial(snapshot(state))
@@ -377,7 +378,7 @@ class StateFollower(Generic[S]):
             return  # the next fetch retries
 
     async def until(self, condition: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
-        """What `condition` returns, called after every `notify` and after `seconds()`, once it is not None.
+        """Return what `condition` returns, called after every `notify` and after `seconds()`, once it is not None.
 
         Raises the failure that ended the following."""
         while True:

@@ -52,7 +52,7 @@ async def delete(controller: ControllerClient, table: StreamName) -> None:
 
 
 def pages(session: Session, scope: str) -> AsyncIterator[list[StreamName]]:
-    """The tables of a scope.  Raises NotFound."""
+    """Return the tables of a scope.  Raises NotFound."""
     controller = session.controller
 
     async def page_after(token: Token) -> tuple[list[StreamName], Token]:
@@ -66,7 +66,7 @@ def pages(session: Session, scope: str) -> AsyncIterator[list[StreamName]]:
 
 
 async def layout(controller: ControllerClient, table: StreamName) -> Layout:
-    """The configuration and the partitions of a table.  Raises NotFound."""
+    """Return the configuration and the partitions of a table.  Raises NotFound."""
     status = pb.KeyValueTableConfigResponse
     reply = await controller.call(controller.stub.getKeyValueTableConfiguration, _info(table))
     if reply.status == status.TABLE_NOT_FOUND:

@@ -136,17 +136,17 @@ def batch_of(layout: Layout, changes: Iterable[Change]) -> Batch:
 
 
 def make_batch(partition: SegmentId, items: Sequence[Item]) -> Batch:
-    """A batch of validated items."""
+    """Return a batch of validated items."""
     return Batch(partition, tuple(items), items[0].value is None, sum(map(size_of, items)))
 
 
 def size_of(item: Item) -> int:
-    """The estimated bytes of an item in a request."""
+    """Return the estimated bytes of an item in a request."""
     return CLIENT_TABLE_ENTRY_OVERHEAD_BYTES + len(item.key) + len(item.value or b"")
 
 
 def coalescible(waiting: Iterable[Batch]) -> int:
-    """How many of the waiting batches, from the first on, are sent in one request: at least one."""
+    """Return how many of the waiting batches, from the first on, are sent in one request: at least one."""
     keys: dict[bytes, bool] = {}
     count = size = items = 0
     removes = False

@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """As `get` takes it."""
+        """The key as `get` takes it."""
         return (self.primary, self.secondary) if self.secondary else self.primary
 
 
@@ -64,7 +64,7 @@ class TableConfig:
 
 
 def key_position(primary: bytes) -> float:
-    """The position of a primary key, in [0, 1).  Invariant: the same double in every client and release."""
+    """Return the position of a primary key, in [0, 1).  Invariant: the same double in every client and release."""
     return (murmur.murmur3_low_64_bits(primary, _ROUTER_SEED) >> _UNUSED_BITS) * _FRACTION
 
 
@@ -86,7 +86,8 @@ class Layout:
         return f"Layout({self.config}, {len(self.partitions)} partitions)"
 
     def wire_key(self, key: Key) -> bytes:
-        """The key as the wire has it.  Raises Invalid: a wrong length, a missing or an unexpected secondary key."""
+        """Return the key as the wire has it.  Raises Invalid: a wrong length, a missing or an unexpected secondary
+        key."""
         if isinstance(key, tuple):
             if len(key) != 2:
                 raise Invalid(f"a key is (primary, secondary), not {len(key)} parts")
@@ -100,17 +101,17 @@ class Layout:
         return primary + secondary
 
     def partition(self, wire_key: bytes) -> SegmentId:
-        """The partition of a key."""
+        """Return the partition of a key."""
         return self._only or self._partitions.at(key_position(wire_key[: self._primary]))
 
     def entry(self, wire_key: bytes, value: bytes, version: int) -> Entry:
-        """An entry of a key as the wire has it."""
+        """Return an entry of a key as the wire has it."""
         return Entry(wire_key[: self._primary], wire_key[self._primary :], value, version)
 
     def bounds(
         self, primary: Part | None, first: Part | None, last: Part | None, prefix: Part | None
     ) -> tuple[bytes, bytes]:
-        """The lowest and the highest key of a range, both part of it; of secondary keys when `primary` is given.
+        """Return the lowest and the highest key of a range, both part of it; of secondary keys when `primary` is given.
 
         `first` and `last` may be shorter than a key: the range then begins with the first key that begins so, and
         ends with the last one.  Raises Invalid."""
@@ -131,7 +132,7 @@ class Layout:
 
 
 def following(wire_key: bytes) -> bytes | None:
-    """The next key of the same length; None after the last one."""
+    """Return the next key of the same length; None after the last one."""
     number = int.from_bytes(wire_key, "big") + 1
     return None if number >> (8 * len(wire_key)) else number.to_bytes(len(wire_key), "big")
 

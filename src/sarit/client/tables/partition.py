@@ -206,7 +206,7 @@ class Partition:
         return wire.ReadTable(request_id, self._name, self._token, keys)
 
     async def page(self, first: bytes, last: bytes, count: int) -> Sequence[wire.TableEntry]:
-        """The first entries between two keys; none when there are no more.  Raises NotFound, Unavailable."""
+        """Return the first entries between two keys; none when there are no more.  Raises NotFound, Unavailable."""
         args = wire.IteratorArgs(from_key=first, to_key=last)
         reply = await self.ask(
             lambda i: wire.ReadTableEntries(i, self._name, self._token, count, args), wire.TableEntriesRead
@@ -215,7 +215,7 @@ class Partition:
         return found
 
     async def key_page(self, first: bytes, last: bytes, count: int) -> Sequence[wire.TableKey]:
-        """The same without values."""
+        """Return the same without values."""
         args = wire.IteratorArgs(from_key=first, to_key=last)
         reply = await self.ask(
             lambda i: wire.ReadTableKeys(i, self._name, self._token, count, args), wire.TableKeysRead

@@ -57,11 +57,11 @@ class PageCursor(Generic[K]):
         return bytes(self._waiting[0].key)
 
     def take(self) -> K:
-        """The next buffered entry."""
+        """Return the next buffered entry."""
         return self._waiting.popleft()
 
     def take_buffered(self) -> list[K]:
-        """All buffered entries."""
+        """Take all buffered entries."""
         out = list(self._waiting)
         self._waiting.clear()
         return out

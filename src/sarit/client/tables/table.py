@@ -85,7 +85,7 @@ class Tables:
         return await creation_id(self._session, name.scope, table=name.stream)
 
     def list(self, scope: str) -> AsyncIterator[StreamName]:
-        """The tables of a scope, a page at a time.  Raises NotFound."""
+        """Return the tables of a scope, a page at a time.  Raises NotFound."""
         return Items(calls.pages(self._session, scope))
 
 
@@ -106,11 +106,11 @@ class Table:
         return f"Table({self.name})"
 
     async def config(self) -> TableConfig:
-        """The configuration of the table."""
+        """Return the configuration of the table."""
         return (await self._layout()).config
 
     async def partitions(self) -> tuple[SegmentId, ...]:
-        """The partitions, as `scan_pages` takes them.  They stay the same for ever."""
+        """Return the partitions, as `scan_pages` takes them.  They stay the same for ever."""
         return (await self._layout()).partitions
 
     # -- changes --------------------------------------------------------------------------------
@@ -207,14 +207,14 @@ class Table:
     # -- reads ----------------------------------------------------------------------------------
 
     async def get(self, key: Key) -> Entry | None:
-        """The entry of a key, None when it is absent."""
+        """Return the entry of a key, None when it is absent."""
         layout = self._known or await self._layout()
         wire_key = layout.wire_key(key)
         version, value = await self._translating_not_found(self._partition(layout.partition(wire_key)).read(wire_key))
         return None if version == NOT_EXISTS else layout.entry(wire_key, value, version)
 
     async def get_many(self, keys: Iterable[Key]) -> list[Entry | None]:
-        """The entries of many keys, in order.  Not a snapshot."""
+        """Return the entries of many keys, in order.  Not a snapshot."""
         layout = await self._layout()
         wire_keys = iter([layout.wire_key(key) for key in keys])
         out: list[Entry | None] = []
@@ -253,7 +253,7 @@ class Table:
         page_entries: int = PAGE_ENTRIES,
         partition: SegmentId | None = None,
     ) -> AsyncIterator[list[Entry]]:
-        """As `scan`, in lists.  `partition`: the entries of this one of `partitions` alone."""
+        """Scan the table as `scan` does, in lists.  `partition`: the entries of this one of `partitions` alone."""
         _check_page(page_entries)
 
         async def pages() -> AsyncGenerator[list[Entry], None]:
@@ -275,7 +275,7 @@ class Table:
         prefix: Part | None = None,
         page_entries: int = PAGE_ENTRIES,
     ) -> AsyncIterator[Entry]:
-        """As `scan`, with empty values."""
+        """Scan the keys of the table: entries as those of `scan`, with empty values."""
         _check_page(page_entries)
 
         async def pages() -> AsyncGenerator[list[Entry], None]:
@@ -323,7 +323,8 @@ class Table:
             raise self._forget_table() from None
 
     def _forget_table(self) -> SaritError:
-        """The table was deleted.  One created again under its name has other partitions, which the next call finds."""
+        """Forget the table, which was deleted.  One created again under its name has other partitions, which the next
+        call finds."""
         self._known = None
         self._partitions = {}
         return NotFound(f"table {self.name} does not exist any more")
@@ -340,7 +341,7 @@ def _check_page(page_entries: int) -> None:
 
 
 def _chunks(layout: Layout, items: Sequence[Item]) -> Iterable[tuple[SegmentId, list[int]]]:
-    """The indexes of the items of each batch: by partition, in order, within the bounds of a batch."""
+    """Yield the indexes of the items of each batch: by partition, in order, within the bounds of a batch."""
     filling: dict[SegmentId, tuple[list[int], int]] = {}
     for index, item in enumerate(items):
         segment = layout.partition(item.key)

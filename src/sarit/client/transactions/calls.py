@@ -38,13 +38,14 @@ class TransactionCalls:
         return f"TransactionCalls({self._stream}, {self._controller!r})"
 
     async def create(self, lease_ms: int) -> tuple[int, list[SegmentRange]]:
-        """Begin one: its id, and the segments it has parts beside.  Raises NotFound (stream), Invalid (lease)."""
+        """Begin a transaction: its id, and the segments it has parts beside.  Raises NotFound (stream), Invalid
+        (lease)."""
         request = pb.CreateTxnRequest(streamInfo=convert.stream_info(self._stream), lease=lease_ms)
         reply = await self._controller.named(self._stream, self._controller.stub.createTransaction, request)
         return convert.transaction(reply.txnId), [_range(found) for found in reply.activeSegments]
 
     async def parts(self, transaction: int) -> list[SegmentRange]:
-        """The segments a transaction has parts beside: those of its epoch.  Raises NotFound."""
+        """Return the segments a transaction has parts beside: those of its epoch.  Raises NotFound."""
         # The upper 32 bits of an id are the epoch in which it was begun.
         request = pb.GetEpochSegmentsRequest(streamInfo=convert.stream_info(self._stream), epoch=transaction >> 96)
         try:
@@ -64,23 +65,25 @@ class TransactionCalls:
         return _PING[reply.status]
 
     async def commit(self, transaction: int, writer: str, time: int | None, *, wait: bool) -> TransactionStatus:
-        """Decide for it; its status then, UNKNOWN if not reported.  Raises NotFound, Conflict (it was aborted)."""
+        """Decide to commit a transaction; its status then, UNKNOWN if not reported.  Raises NotFound, Conflict (it was
+        aborted)."""
         request = self._request(transaction, writer, time)
         return await self._decide(self._controller.stub.commitTransaction, request, transaction, wait, "aborted")
 
     async def abort(self, transaction: int, *, wait: bool) -> TransactionStatus:
-        """As `commit`, against it.  Raises NotFound, Conflict (it was committed)."""
+        """Abort a transaction, as `commit` commits one.  Raises NotFound, Conflict (it was committed)."""
         request = self._request(transaction)
         return await self._decide(self._controller.stub.abortTransaction, request, transaction, wait, "committed")
 
     async def status(self, transaction: int) -> TransactionStatus:
-        """Where it is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (stream)."""
+        """Return the status of a transaction; UNKNOWN when it never was, or ended long ago.  Raises NotFound
+        (stream)."""
         request = self._request(transaction)
         reply = await self._controller.named(self._stream, self._controller.stub.checkTransactionState, request)
         return TransactionStatus(reply.state)
 
     async def completed(self) -> list[tuple[int, TransactionStatus]]:
-        """Those that ended last, with how; some hundreds at most.  Raises NotFound (stream)."""
+        """List the transactions that ended last, with how; some hundreds at most.  Raises NotFound (stream)."""
         request = pb.ListCompletedTxnRequest(streamInfo=convert.stream_info(self._stream))
         reply = await self._controller.named(self._stream, self._controller.stub.listCompletedTransactions, request)
         committed = pb.TxnResponse.COMMITTED

@@ -35,7 +35,7 @@ class TransactionOutcomes:
         return f"TransactionOutcomes({len(self._waiting)} waiting)"
 
     async def of(self, number: int) -> TransactionStatus:
-        """How a decided transaction ended.  Raises NotFound, Unavailable (it takes too long)."""
+        """Return how a decided transaction ended.  Raises NotFound, Unavailable (it takes too long)."""
         future: asyncio.Future[TransactionStatus] = asyncio.get_running_loop().create_future()
         self._waiting[future] = number
         if self._polling is None:

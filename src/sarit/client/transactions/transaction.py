@@ -80,7 +80,7 @@ STEPS: Final = {
 
 
 def transaction_number(transaction: UUID | str) -> int:
-    """The 128-bit number of an id.  Raises Invalid."""
+    """Return the 128-bit number of an id.  Raises Invalid."""
     try:
         return (transaction if isinstance(transaction, UUID) else UUID(transaction)).int
     except (ValueError, AttributeError, TypeError):
@@ -120,7 +120,7 @@ class TransactionalWriter:
         return f"TransactionalWriter({self.stream}, {len(self._open)} open)"
 
     async def begin(self) -> Transaction:
-        """A new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
+        """Return a new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
         calls = self._calls
         # A lost answer leaves an empty transaction behind, which its lease aborts.
         number, parts = await self._session.with_retry(lambda: calls.create(self._lease_ms))
@@ -157,7 +157,8 @@ class TransactionalWriter:
     # -- by id ----------------------------------------------------------------------------------
 
     async def status(self, transaction: UUID | str) -> TransactionStatus:
-        """The status of a transaction; UNKNOWN when there was none or it ended long ago.  Raises NotFound (stream)."""
+        """Return the status of a transaction; UNKNOWN when there was none or it ended long ago.  Raises NotFound
+        (stream)."""
         number = transaction_number(transaction)
         return await self._session.with_retry(lambda: self._calls.status(number))
 
@@ -172,7 +173,7 @@ class TransactionalWriter:
             await self._ended(number, status, TransactionStatus.COMMITTED)
 
     async def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
-        """Discard all its events.  Decided when this returns; `wait`: return only when they are deleted.
+        """Discard all events of the transaction.  Decided when this returns; `wait`: return only when they are deleted.
 
         Raises NotFound, Conflict (it was committed)."""
         number = transaction_number(transaction)
@@ -193,7 +194,7 @@ class TransactionalWriter:
             raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
 
     def completed(self) -> AsyncIterator[tuple[UUID, TransactionStatus]]:
-        """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
+        """Return the transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
         asked = False
 
         async def once() -> list[tuple[UUID, TransactionStatus]] | None:
@@ -307,7 +308,8 @@ class Transaction:
             raise
 
     async def abort(self, *, wait: bool = True) -> None:
-        """Discard all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
+        """Discard all events of the transaction; succeeds when it was aborted already.  Raises Conflict (it was
+        committed).
 
         `wait`: return only when they are deleted."""
         self._step("abort")
@@ -319,18 +321,18 @@ class Transaction:
             log.info("transaction %s ended long ago", self.id)
 
     async def status(self) -> TransactionStatus:
-        """Its status."""
+        """Return the status of the transaction."""
         return await self._writer.status(self.id)
 
     def lost(self, error: Conflict) -> None:
-        """It ended elsewhere: every further call raises `error`."""
+        """Note that the transaction ended elsewhere: every further call raises `error`."""
         if self._state in (OPEN, COMMITTING):
             # The pinger itself calls this, and ends.
             self.pinger = None
             self.events.fail(error)
 
     def release(self) -> None:
-        """Release it: its lease is renewed no more, its writer is closed."""
+        """Release the transaction: its lease is renewed no more, its writer is closed."""
         self._step("release")
         if self.pinger is not None:
             self.pinger.cancel()

@@ -126,7 +126,7 @@ class AppenderDriver:
         return self.appender.take_unacknowledged()
 
     def due(self, only: bool, more: int = 0) -> bool:
-        """Whether `dispatch` may send something, or starts to connect; a large event waits for acknowledgements.
+        """Return whether `dispatch` may send something, or starts to connect; a large event waits for acknowledgements.
 
         `more`: bytes that are to be added before."""
         return self._connection is None or self.appender.due(False, only, more)

@@ -94,7 +94,7 @@ class KeyRanges(Generic[L]):
         self.only: L | None = joined[0][2] if len(joined) == 1 else None
 
     def at(self, position: float) -> L:
-        """The appender that takes `position` of the key space."""
+        """Return the appender that takes `position` of the key space."""
         # The first upper bound at or above it: a bound belongs to the range below.
         return self._ranges[bisect_left(self._highs, position)][2]
 
@@ -159,17 +159,17 @@ class Partitioner:
         self.opened = True
 
     def unacked_events(self) -> int:
-        """The events that were placed and are not acknowledged."""
+        """Return the events that were placed and are not acknowledged."""
         appenders = [driver.appender for driver in list(self._drivers.values())]
         return sum(appender.accepted_events - appender.acked_events for appender in appenders)
 
     def release(self) -> None:
-        """Leave all connections."""
+        """Let go of the connections of all segments."""
         for driver in self._drivers.values():
             driver.release()
 
     def written_segments(self) -> list[SegmentId]:
-        """The segments with acknowledged events, without predecessors of others among them.
+        """Return the segments with acknowledged events, without predecessors of others among them.
 
         In the middle of a scale a writer may write to a segment after it has written to a successor of that segment."""
         for driver in self._drivers.values():
@@ -200,7 +200,7 @@ class Partitioner:
     # -- placing ------------------------------------------------------------------------------
 
     def sticky_driver(self) -> AppenderDriver:
-        """The driver for events without keys.
+        """Return the driver for events without keys.
 
         Another is drawn at random, by the width of its range, after STICKY_BYTES or STICKY_SECONDS."""
         env = self._session.env
@@ -300,7 +300,7 @@ class Partitioner:
         FlushBarrier(done, [driver.appender for driver in given])
 
     def due(self, more: int = 0) -> bool:
-        """Whether an appender may send something now; otherwise a dispatch follows the next acknowledgements.
+        """Return whether an appender may send something now; otherwise a dispatch follows the next acknowledgements.
 
         `more`: bytes that the only appender is still to be given.  Several appenders are not evaluated here, for each
         barrier: the dispatch does it once for many."""

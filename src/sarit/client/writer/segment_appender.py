@@ -99,7 +99,8 @@ class FlushBarrier:
         self.place_on(appenders)
 
     def place_on(self, appenders: Iterable[SegmentAppender]) -> None:
-        """Wait for these, too.  Ends one wait: that for the placing, or that for an appender that gave up its place."""
+        """Wait for these events, too.  Ends one wait: that for the placing, or that for an appender that gave up its
+        place."""
         for appender in appenders:
             if appender.unacked_bytes:
                 self._waiting += 1
@@ -132,7 +133,8 @@ class Block:
 
 
 class SegmentAppender:
-    """See the head of the module.  Times, connections and tasks are the caller's."""
+    """The appender of one segment, as a state machine (see the head of the module).  Times, connections and tasks are
+    the caller's."""
 
     __slots__ = (
         "_numbered",
@@ -219,7 +221,7 @@ class SegmentAppender:
     # -- connecting ---------------------------------------------------------------------------
 
     def connecting(self, request_id: int) -> bytes:
-        """There is a connection: the SetupAppend to send on it.  All replies carry `request_id`."""
+        """Note a new connection, and return the SetupAppend to send on it.  All replies carry `request_id`."""
         self._step(CONNECT)
         self.request_id = request_id
         return encode(SetupAppend(request_id, self.writer_id, self.segment, self.token))
@@ -257,7 +259,7 @@ class SegmentAppender:
     # -- sending ------------------------------------------------------------------------------
 
     def blocks(self, urgent: bool = False, only: bool = False) -> list[Buffer]:
-        """The frames to send now, in parts, in order.
+        """Return the frames to send now, in parts, in order.
 
         `urgent`: do not wait for a block to reach its target size.  `only`: no other appender gets what is written
         next."""
@@ -286,16 +288,16 @@ class SegmentAppender:
         return parts
 
     def blocks_sent_after(self, count: int) -> list[Block]:
-        """The blocks in flight but for the `count` oldest ones, in order."""
+        """Return the blocks in flight but for the `count` oldest ones, in order."""
         return list(self._sent)[count:]
 
     def _good_block_bytes(self) -> int:
-        """The target size of a block, in bytes, given what is in flight."""
+        """Return the target size of a block, in bytes, given what is in flight."""
         # A quarter of what is in flight, 32 KiB to 1 MiB.
         return min(max(self.bytes_in_flight >> 2, SMALL_BLOCK_BYTES), WRITE_CHUNK_BYTES)
 
     def due(self, urgent: bool, only: bool, more: int = 0) -> bool:
-        """Whether it is time to make what is pending, and `more` bytes, into a block; see `blocks`."""
+        """Return whether it is time to make what is pending, and `more` bytes, into a block; see `blocks`."""
         waiting = self._pending_bytes + more
         if not waiting:
             return False
@@ -358,13 +360,13 @@ class SegmentAppender:
     # -- large events -------------------------------------------------------------------------
 
     def large_due(self) -> Block | None:
-        """The next large event, once everything before it is acknowledged."""
+        """Return the next large event, once everything before it is acknowledged."""
         if self.state == OPEN and not self._sent and self._unsent and self._unsent[0].large:
             return self._unsent[0]
         return None
 
     def stored_number(self) -> int:
-        """The number that the store has for this writer when nothing is in flight."""
+        """Return the number that the store has for this writer when nothing is in flight."""
         # Before the first event the store has no number for this writer.
         return self.acked_number or NULL_ATTRIBUTE_VALUE
 

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """What a writer requires of its target."""
+    """The target of a writer: a stream or a transaction."""
 
     stream: StreamName
 
     async def ranges(self) -> Sequence[SegmentRange]:
-        """The segments to write to; their ranges tile the key space.  Raises NotFound, Sealed, Unavailable."""
+        """Return the segments to write to; their ranges tile the key space.  Raises NotFound, Sealed, Unavailable."""
 
     async def successors(self, segment: SegmentId) -> Sequence[Successor]:
-        """The successors of a sealed segment; at least one.  Raises NotFound, Sealed, Conflict."""
+        """Return the successors of a sealed segment; at least one.  Raises NotFound, Sealed, Conflict."""
 
     def name(self, segment: SegmentId) -> str:
-        """The full name of the segment to append to."""
+        """Return the full name of the segment to append to."""
 
 
 class StreamTarget:
@@ -45,7 +45,7 @@ class StreamTarget:
         return f"StreamTarget({self.stream})"
 
     async def ranges(self) -> Sequence[SegmentRange]:
-        """The active segments."""
+        """Return the active segments."""
         controller = self._session.controller
         found = await self._session.with_retry(lambda: controller.current_segments(self.stream))
         if not found:
@@ -53,7 +53,8 @@ class StreamTarget:
         return found
 
     async def successors(self, segment: SegmentId) -> Sequence[Successor]:
-        """No successors mean that the stream is sealed: the controller records successors before the store seals."""
+        """Return no successors mean that the stream is sealed: the controller records successors before the store
+        seals."""
         controller = self._session.controller
         try:
             found = await self._session.with_retry(lambda: controller.successors(self.stream, segment))
@@ -64,7 +65,7 @@ class StreamTarget:
         return found
 
     def name(self, segment: SegmentId) -> str:
-        """The segment itself."""
+        """Return the name of the segment."""
         return self.stream.segment(segment)
 
 
@@ -80,7 +81,7 @@ class TransactionTarget:
         return f"TransactionTarget({self.stream}, {self._transaction:032x})"
 
     async def ranges(self) -> Sequence[SegmentRange]:
-        """Those of the epoch it was begun in."""
+        """Return the ranges of the epoch in which the transaction was begun."""
         return self._parts
 
     async def successors(self, segment: SegmentId) -> Sequence[Successor]:
@@ -91,5 +92,5 @@ class TransactionTarget:
         )
 
     def name(self, segment: SegmentId) -> str:
-        """The part beside a segment."""
+        """Return the part beside a segment."""
         return transaction_segment(self.stream.segment(segment), self._transaction)

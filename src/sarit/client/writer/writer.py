@@ -248,13 +248,13 @@ class EventWriter:
             await asyncio.sleep(0)
 
     def flush_barrier(self) -> asyncio.Future[None]:
-        """A future that is done when everything written so far is durable; it fails when the writer fails.
+        """Return a future that is done when everything written so far is durable; it fails when the writer fails.
 
         Events written right after it may be sent in the same block; then it waits for them, too."""
         return self._place_barrier(self._partitioner.place_barrier)
 
     def ack(self) -> asyncio.Future[None]:
-        """As `flush_barrier`, but only for the segments that were given events since the last `ack`."""
+        """Wait as `flush_barrier` does, but only for the segments that were given events since the last `ack`."""
         return self._place_barrier(self._partitioner.place_barrier_since_last)
 
     def _place_barrier(self, place: Callable[[Callable[[], None]], None]) -> asyncio.Future[None]:
@@ -290,7 +290,7 @@ class EventWriter:
 
     @property
     def name(self) -> str:
-        """What it notes times under; a random one when none was given."""
+        """The name under which the writer notes times; a random one when none was given."""
         if self._name is None:
             self._name = self._session.env.random.bytes(16).hex()
         return self._name

@@ -117,7 +117,7 @@ class MaintenanceLoop:
             _log.exception("the watermark of %s is postponed: unexpected error", entry[0])
 
     async def _entries(self, kind: bytes) -> list[tuple[StreamName, int]]:
-        """The entries of one kind that are this controller's."""
+        """Return the entries of one kind that are this controller's."""
         entries = await self._catalog.maintained_streams(kind)
         return [entry for entry in entries if self._assignment.is_mine(str(entry[0]))]
 

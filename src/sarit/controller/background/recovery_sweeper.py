@@ -192,7 +192,7 @@ class RecoverySweeper:
 
 
 def _owner_name(key: bytes) -> str:
-    """The scope or the stream (group, table) that an entry is about.  Raises Invalid, Corrupt."""
+    """Return the scope or the stream (group, table) that an entry is about.  Raises Invalid, Corrupt."""
     if key.startswith(keys.PENDING_SCOPES):
         return keys.last_part(key)
     return str(keys.parse_pending_key(key)[0])

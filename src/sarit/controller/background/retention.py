@@ -128,7 +128,7 @@ class Retention:
     # -- what is stored ---------------------------------------------------------------------------
 
     async def _stored(self, name: StreamName) -> list[tuple[CutRecord, int]]:
-        """The recorded cuts, each with its version, by time."""
+        """Return the recorded cuts, each with its version, by time."""
         rows = await self._catalog.stream_records(name, keys.CUTS)
         return [(codec.decode_cut(value.value), value.version) for _, value in rows]
 
@@ -139,7 +139,7 @@ class Retention:
     async def _epochs(
         self, name: StreamName, record: StreamRecord, head: Cut, others: Iterable[Mapping[int, int]]
     ) -> tuple[Epoch, ...]:
-        """All epochs from the first segment of these cuts on; negative ids are ignored."""
+        """Return all epochs from the first segment of these cuts on; negative ids are ignored."""
         wanted = [*head, *(segment for cut in others for segment in cut if segment >= 0)]
         return await self._catalog.epochs_of(name, record, wanted)
 
@@ -168,7 +168,7 @@ class Retention:
         self, name: StreamName, record: StreamRecord, known: Mapping[int, SegmentRange], last: CutRecord | None,
         now_ms: int,
     ) -> CutRecord:  # fmt: skip
-        """The end of the stream now, and the bytes before it."""
+        """Return the end of the stream now, and the bytes before it."""
         active = [s.segment for s in record.current.segments]
         end = dict(zip(active, await gather_all([self._length(name, s) for s in active]), strict=True))
         start = streams.head(record) if last is None else last.cut
@@ -199,7 +199,7 @@ class Retention:
         return bytes_between(known, start, end, lengths)
 
     async def _length(self, name: StreamName, segment: int) -> int:
-        """The length of a segment in bytes; 0 when it was deleted in between."""
+        """Return the length of a segment in bytes; 0 when it was deleted in between."""
         try:
             return (await self._segments.info(name.segment(SegmentId.unpack(segment)))).length
         except NotFound:

@@ -130,7 +130,7 @@ class Timeline:
                 )
 
     async def at(self, name: StreamName, time_ms: int) -> tuple[Cut, int | None]:
-        """A cut that every event appended at or after a time is behind, and when it was recorded.
+        """Return a cut that every event appended at or after a time is behind, and when it was recorded.
 
         The newest record at or before the time.  Without one, or when it lies before the head: the head, and None.
         Raises NotFound, Unavailable."""
@@ -148,6 +148,6 @@ class Timeline:
         return found.cut, found.time_ms
 
     async def _stored(self, name: StreamName) -> Sequence[tuple[int, TableValue]]:
-        """The records by time, undecoded."""
+        """Return the records by time, undecoded."""
         rows = await self._catalog.stream_records(name, keys.TIMELINE)
         return [(int(keys.last_part(key), 16), value) for key, value in rows]

@@ -115,7 +115,7 @@ class Watermarks:
         return mark.segment(SegmentId.unpack(active[0].segment))
 
     async def _last(self, segment: str) -> tuple[int, Watermark | None]:
-        """The end of the mark segment, and the last watermark; updates the attribute if it lags."""
+        """Return the end of the mark segment, and the last watermark; updates the attribute if it lags."""
         attribute = await self._segments.get_attribute(segment, MARK_ATTRIBUTE)
         info = await self._segments.info(segment)
         # The attribute is where the last entry begins, or an earlier one when it lags.

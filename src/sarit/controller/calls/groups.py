@@ -26,7 +26,7 @@ _Note = pb.UpdateSubscriberStatus
 
 
 def group_record(message: pb.ReaderGroupConfiguration) -> GroupRecord:
-    """What a client configured.  Raises Invalid: too many streams."""
+    """Return the record of a reader group as a client configured it.  Raises Invalid: too many streams."""
     groups.check_size(max(len(message.startingStreamCuts), len(message.endingStreamCuts)))
     return GroupRecord(
         State.CREATING,
@@ -43,7 +43,7 @@ def group_record(message: pb.ReaderGroupConfiguration) -> GroupRecord:
 
 
 def group_message(scope: str, group: str, record: GroupRecord) -> pb.ReaderGroupConfiguration:
-    """The configuration as its creator gave it: clients compare all of it."""
+    """Return the configuration as its creator gave it: clients compare all of it."""
     return pb.ReaderGroupConfiguration(
         scope=scope,
         readerGroupName=group,

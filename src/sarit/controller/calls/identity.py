@@ -43,7 +43,8 @@ class IdentityCalls:
         return pb.CreationIdResponse(creationId=found)
 
     async def _of(self, scope: str, owner: str, record: bytes, first_number_of: Callable[[bytes], int]) -> bytes | None:
-        """The id of a stream or table by the key of its record and the name that owns its segments, None without it."""
+        """Return the id of a stream or table by the key of its record and the name that owns its segments, None without
+        it."""
 
         async def read(table: str) -> bytes | None:
             found, stored = await self._catalog.tables.get(table, [record, keys.creation_key(owner)])

@@ -43,7 +43,7 @@ class PropertyCalls:
         raise Unavailable(f"stream {request.scope}/{request.stream} is changed by too many others at once; try again")
 
     async def _read(self, scope: str, stream: str) -> tuple[TableValue, dict[str, str]]:
-        """The record of a stream, and its properties.  Raises NotFound."""
+        """Return the record of a stream, and its properties.  Raises NotFound."""
         wanted = [keys.stream_key(stream), keys.properties_key(stream)]
         record, found = await self._catalog.get(scope, wanted)
         if record is None or codec.is_deleting(record.value):

@@ -156,7 +156,7 @@ class SegmentCalls:
         return _ranges(name, (await self._streams.epoch(name, request.epoch)).segments)
 
     async def getSegments(self, request: pb.GetSegmentsRequest) -> pb.SegmentsAtTime:
-        """The head, whatever the time, as in Pravega."""
+        """Return the head, whatever the time, as in Pravega."""
         name = stream_name(request.streamInfo)
         cut = head(await self._streams.ready(name))
         location = pb.SegmentsAtTime.SegmentLocation
@@ -173,7 +173,7 @@ class SegmentCalls:
         return pb.SuccessorResponse(segments=entries)
 
     async def getSegmentsImmediatlyFollowing(self, request: pb.SegmentId) -> pb.SuccessorResponse:
-        """The spelling of old clients."""
+        """Return the spelling of old clients."""
         return await self.getSegmentsImmediatelyFollowing(request)
 
     async def getSegmentsBetween(self, request: pb.StreamCutRange) -> pb.StreamCutRangeResponse:

@@ -39,7 +39,7 @@ class Plan:
 
 
 def segments_to_measure(record: StreamRecord, segment: int) -> tuple[SegmentRange, ...]:
-    """The active segments whose rates a decision about `segment` needs: itself and its neighbours; none when the
+    """Return the active segments whose rates a decision about `segment` needs: itself and its neighbours; none when the
     stream does not scale by rate or the segment is not active any more."""
     if record.state is not State.ACTIVE or record.config.scaling.type is ScaleType.FIXED:
         return ()
@@ -49,7 +49,7 @@ def segments_to_measure(record: StreamRecord, segment: int) -> tuple[SegmentRang
 
 
 def plan(record: StreamRecord, segment: int, rates: Mapping[int, Rates], times: ScalingTimes) -> Plan | None:
-    """The scale that the rates of a segment and its neighbours, by packed id, require; None for none."""
+    """Return the scale that the rates of a segment and its neighbours, by packed id, require; None for none."""
     near = [s for s in segments_to_measure(record, segment) if s.segment in rates]
     mine = next((s for s in near if s.segment == segment), None)
     if mine is None:

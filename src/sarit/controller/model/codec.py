@@ -95,12 +95,13 @@ def encode_stream(record: StreamRecord) -> bytes:
 
 
 def decode_stream(data: bytes) -> StreamRecord:
-    """The stream's record."""
+    """Return the stream's record."""
     return _decode(data, _stream)
 
 
 def decode_stream_config(data: bytes) -> StreamConfig:
-    """The configuration in a stream's record, and nothing else: for lists, where the rest takes most of the time."""
+    """Return the configuration in a stream's record, and nothing else: for lists, where the rest takes most of the
+    time."""
     return _decode(data, _config_alone)
 
 
@@ -127,7 +128,7 @@ def encode_chunk(epochs: Sequence[Epoch]) -> bytes:
 
 
 def decode_chunk(data: bytes) -> tuple[Epoch, ...]:
-    """The epochs of a chunk."""
+    """Return the epochs of a chunk."""
     return _decode(data, _decode_epochs)
 
 
@@ -148,7 +149,7 @@ def encode_group(r: GroupRecord) -> bytes:
 
 
 def decode_group(data: bytes) -> GroupRecord:
-    """The reader group's record."""
+    """Return the reader group's record."""
     return _decode(data, _group)
 
 
@@ -170,7 +171,7 @@ def encode_maker(record: MakerRecord) -> bytes:
 
 
 def decode_maker(data: bytes) -> MakerRecord:
-    """The record of who created a reader group."""
+    """Return the record of who created a reader group."""
     return _decode(data, lambda c: MakerRecord(c.text(), c.text()))
 
 
@@ -183,7 +184,7 @@ def encode_table(r: TableRecord) -> bytes:
 
 
 def decode_table(data: bytes) -> TableRecord:
-    """The key-value table's record."""
+    """Return the key-value table's record."""
 
     def read(c: Cursor) -> TableRecord:
         state, *rest = _TABLE.unpack(c.take(_TABLE.size))
@@ -198,7 +199,7 @@ def encode_subscriber(record: SubscriberRecord) -> bytes:
 
 
 def decode_subscriber(data: bytes) -> SubscriberRecord:
-    """The subscriber's record."""
+    """Return the subscriber's record."""
     return _decode(data, lambda c: SubscriberRecord(_int64(c), c.text(), _decode_cut(c)))
 
 
@@ -208,7 +209,7 @@ def encode_writer(record: WriterRecord) -> bytes:
 
 
 def decode_writer(data: bytes) -> WriterRecord:
-    """The writer's record."""
+    """Return the writer's record."""
     return _decode(data, lambda c: WriterRecord(_int64(c), _decode_cut(c), c.number(1) != 0))
 
 
@@ -218,7 +219,7 @@ def encode_cut(record: CutRecord) -> bytes:
 
 
 def decode_cut(data: bytes) -> CutRecord:
-    """A cut recorded for retention."""
+    """Return a cut recorded for retention."""
     return _decode(data, lambda c: CutRecord(c.compact_long(), c.compact_long(), _decode_cut(c)))
 
 
@@ -232,7 +233,7 @@ def encode_transaction(r: TransactionRecord) -> bytes:
 
 
 def decode_transaction(data: bytes) -> TransactionRecord:
-    """The transaction's record."""
+    """Return the transaction's record."""
 
     def read(c: Cursor) -> TransactionRecord:
         state, epoch, lease, renewal, created, deadline, graced, noted, time = _TRANSACTION.unpack(
@@ -251,12 +252,12 @@ def encode_completed(record: CompletedRecord) -> bytes:
 
 
 def decode_completed(data: bytes) -> CompletedRecord:
-    """How a transaction ended."""
+    """Return how a transaction ended."""
     return _decode(data, lambda c: CompletedRecord(TxnState(c.number(1)), _int64(c)))
 
 
 def encode_number(number: int) -> bytes:
-    """The first segment number that a new stream of a name may use."""
+    """Return the first segment number that a new stream of a name may use."""
     return _VERSION + pack_long(number)
 
 
@@ -271,7 +272,7 @@ def encode_creation(record: CreationRecord) -> bytes:
 
 
 def decode_creation(data: bytes) -> CreationRecord:
-    """The creation id of a stream or table."""
+    """Return the creation id of a stream or table."""
     return _decode(data, lambda c: CreationRecord(c.compact_long(), c.take(CREATION_ID_BYTES)))
 
 
@@ -282,12 +283,12 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """The properties of a stream."""
+    """Return the properties of a stream."""
     return _decode(data, lambda c: {c.text(): c.text() for _ in range(c.compact_int())})
 
 
 def is_deleting(value: bytes) -> bool:
-    """Whether the record of a stream, group or table is in state DELETING."""
+    """Return whether the record of a stream, group or table is in state DELETING."""
     # By the second byte alone: a page of names reads a thousand records.
     return value[1:2] == bytes((State.DELETING,))
 

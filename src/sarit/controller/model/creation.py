@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def creation_id(incarnation: bytes, name: str, first_number: int, stored: CreationRecord | None) -> bytes:
-    """The id of the stream or table `name` of a scope; the name is empty for the scope itself."""
+    """Return the id of the stream or table `name` of a scope; the name is empty for the scope itself."""
     # Another first number: a release before removed that table, and knew nothing of the record beside it.
     if stored is not None and stored.first_number == first_number:
         return stored.creation_id

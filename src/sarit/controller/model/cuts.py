@@ -25,7 +25,7 @@ _LOW = attrgetter("low")
 
 
 def is_cut(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> bool:
-    """Whether a cut's segments exist and cover the key space exactly once, at offsets >= 0."""
+    """Return whether a cut's segments exist and cover the key space exactly once, at offsets >= 0."""
     # Clients give cuts, so nothing about them is taken for granted.
     if not cut or not cut.keys() <= known.keys() or min(cut.values()) < 0:
         return False
@@ -33,7 +33,7 @@ def is_cut(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> bool:
 
 
 def follows(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int]) -> bool:
-    """Whether `later` is at or after `earlier` everywhere.  Either may cover only a part of the key space."""
+    """Return whether `later` is at or after `earlier` everywhere.  Either may cover only a part of the key space."""
     # Pair by pair: a part that only one of the two covers says nothing.
     for segment, offset in later.items():
         if segment in earlier:
@@ -68,7 +68,7 @@ def segments_after(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) ->
 
 
 def segments_between(known: Mapping[int, SegmentRange], start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
-    """All segments from one cut to another, those of both cuts included."""
+    """Return all segments from one cut to another, those of both cuts included."""
     # By exclusion: a segment partly before a cut has keys that lie between.
     outside = set(segments_before(known, start)) | set(segments_after(known, end))
     return [segment for segment in sorted(known) if segment not in outside]
@@ -85,12 +85,13 @@ def bytes_between(
 
 
 def to_measure(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int]) -> list[int]:
-    """The segments that end between two cuts: their lengths count."""
+    """Return the segments that end between two cuts: their lengths count."""
     return [s for s in segments_between(known, earlier, later) if s not in later]
 
 
 def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
-    """A cut that is nowhere after any of some whole cuts, as far as that is known without the lengths of segments.
+    """Return a cut that is nowhere after any of some whole cuts, as far as that is known without the lengths of
+    segments.
 
     Where the cuts overlap, the earlier segment wins.  The rest of the later segment is covered by the segments that it
     replaced, from their beginnings.  `epochs`: all, in order, from the first segment's of them on."""
@@ -123,7 +124,7 @@ def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
 
 
 def upper_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
-    """A whole cut at or after all of some positions, each of which may cover a part of the key space.
+    """Return a whole cut at or after all of some positions, each of which may cover a part of the key space.
 
     Where they overlap, the later segment wins.  Parts that none covers are filled with segments of the latest epoch
     among them, from their beginnings.  `epochs` as above.  At least one position is not empty.  Source: Pravega

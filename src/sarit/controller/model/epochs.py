@@ -40,7 +40,7 @@ class SegmentRange:
     segment: int
 
     def overlaps(self, other: SegmentRange) -> bool:
-        """Whether some key could belong to both; neighbours do not overlap."""
+        """Return whether some key could belong to both; neighbours do not overlap."""
         return self.low < other.high and other.low < self.high
 
 
@@ -58,14 +58,14 @@ class Epoch:
         return frozenset(s.segment for s in self.segments)
 
     def overlapping(self, part: SegmentRange) -> tuple[SegmentRange, ...]:
-        """The segments that serve any key of `part`, ascending."""
+        """Return the segments that serve any key of `part`, ascending."""
         # They cover [0, 1) without a gap, so the last that begins at or before the low end contains it.
         first = bisect_right(self.segments, part.low, key=_LOW) - 1
         return tuple(itertools.takewhile(lambda s: s.low < part.high, self.segments[first:]))
 
 
 def check_epoch(epoch: Epoch) -> Epoch:
-    """The epoch; an AssertionError when its segments do not tile the key space in order."""
+    """Return the epoch; an AssertionError when its segments do not tile the key space in order."""
     ranges = [KeyRange(s.low, s.high) for s in epoch.segments]
     assert ranges == sorted(ranges), f"epoch {epoch.number} is not in order"
     assert tiles(ranges), f"epoch {epoch.number} does not tile the key space"
@@ -76,12 +76,12 @@ def check_epoch(epoch: Epoch) -> Epoch:
 
 
 def creation_epoch(segment: int) -> int:
-    """The epoch a segment was created in."""
+    """Return the epoch a segment was created in."""
     return SegmentId.unpack(segment).epoch
 
 
 def highest_number(epoch: Epoch) -> int:
-    """The highest segment number there has been up to this epoch."""
+    """Return the highest segment number there has been up to this epoch."""
     return max(SegmentId.unpack(s.segment).number for s in epoch.segments)
 
 
@@ -93,7 +93,7 @@ def first_epoch(count: int, first_number: int, now_ms: int) -> Epoch:
 
 
 def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> Epoch:
-    """The epoch in which `ranges`, in their order, replace the segments `replaced`.
+    """Return the epoch in which `ranges`, in their order, replace the segments `replaced`.
 
     Raises Conflict when `replaced` are not distinct active segments, Invalid when the ranges do not cover theirs
     exactly."""
@@ -122,7 +122,8 @@ def stand_ins(current: Epoch, past: Epoch) -> dict[int, int]:
 
 
 def rolled_epochs(current: Epoch, past: Epoch, now_ms: int) -> tuple[Epoch, Epoch]:
-    """The two epochs that merge the transactions of `past`: copies of its segments, then copies of the present ones.
+    """Return the two epochs that merge the transactions of `past`: copies of its segments, then copies of the present
+    ones.
 
     A segment that is active in both, or already stands in for a past one, stays."""
     present = stand_ins(current, past)
@@ -139,7 +140,7 @@ def _copies(segments: Iterable[SegmentRange], epoch: int) -> list[SegmentRange]:
 
 
 def created_in(epoch: Epoch) -> tuple[SegmentRange, ...]:
-    """The segments that the epoch created."""
+    """Return the segments that the epoch created."""
     return tuple(s for s in epoch.segments if creation_epoch(s.segment) == epoch.number)
 
 
@@ -166,12 +167,12 @@ def _has(epoch: Epoch, segment: SegmentRange) -> bool:
 
 
 def known_segments(epochs: Iterable[Epoch]) -> dict[int, SegmentRange]:
-    """Every segment of these epochs, by id."""
+    """Return every segment of these epochs, by id."""
     return {s.segment: s for epoch in epochs for s in epoch.segments}
 
 
 def even_replacement(current: Epoch, count: int, now_ms: int) -> Epoch:
-    """The epoch in which `count` equal ranges replace all active segments."""
+    """Return the epoch in which `count` equal ranges replace all active segments."""
     return next_epoch(current, [s.segment for s in current.segments], split_evenly(count), now_ms)
 
 

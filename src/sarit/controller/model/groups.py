@@ -23,7 +23,7 @@ def create(wanted: GroupRecord, fresh_id: str) -> GroupRecord:
 
 
 def update(present: GroupRecord, wanted: GroupRecord) -> GroupRecord:
-    """The next generation.  Raises Conflict when the caller speaks of another generation or group."""
+    """Return the next generation.  Raises Conflict when the caller speaks of another generation or group."""
     if (wanted.generation, wanted.group_id) != (present.generation, present.group_id):
         raise Conflict("the reader group has another generation or id", actual=present.generation)
     new = replace(wanted, state=State.ACTIVE, generation=present.generation + 1, pending=True, leaving=())
@@ -32,12 +32,12 @@ def update(present: GroupRecord, wanted: GroupRecord) -> GroupRecord:
 
 
 def completed(record: GroupRecord) -> GroupRecord:
-    """The group after all work of its record was executed."""
+    """Return the group after all work of its record was executed."""
     return replace(record, state=State.ACTIVE, pending=False, leaving=())
 
 
 def is_pending(record: GroupRecord) -> bool:
-    """Whether there is unfinished work."""
+    """Return whether there is unfinished work."""
     return record.pending or record.state is not State.ACTIVE
 
 
@@ -63,5 +63,5 @@ def check_names(record: GroupRecord) -> None:
 
 
 def is_possible(name: StreamName) -> bool:
-    """Whether there can be a stream of this name."""
+    """Return whether there can be a stream of this name."""
     return is_internal_name(name.scope) and is_internal_name(name.stream)

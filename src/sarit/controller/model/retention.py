@@ -83,7 +83,7 @@ def time_of_stream(before: StreamTime | None, newest_ms: int | None, now_ms: int
 
 
 def is_due(policy: RetentionPolicy, last: CutRecord | None, tail: CutRecord) -> bool:
-    """Whether to record the tail as a cut: the stream grew since the last one; for a limit in bytes, enough."""
+    """Return whether to record the tail as a cut: the stream grew since the last one; for a limit in bytes, enough."""
     if last is None:
         return True
     grown = tail.size - last.size
@@ -97,7 +97,7 @@ def surplus(cuts: Sequence[CutRecord]) -> list[CutRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What all subscribers of a stream have released: a cut, and the bytes of the stream before it.
+    """The part of a stream that all subscribers have released: a cut, and the bytes of the stream before it.
 
     `size` counts as in a recorded cut.  A policy by time never asks for it."""
 
@@ -147,7 +147,8 @@ def nearest_at_or_after(cut: Cut, cuts: Sequence[CutRecord], known: Mapping[int,
 
 
 def released_by_all(head: Cut, released: Sequence[Mapping[int, int]], epochs: Sequence[Epoch]) -> Cut | None:
-    """The cut that all subscribers have released; the head if one has released nothing, None without subscribers."""
+    """Return the cut that all subscribers have released; the head if one has released nothing, None without
+    subscribers."""
     if not released:
         return None
     # An empty cut: this one has released nothing, so it protects everything.

@@ -27,7 +27,7 @@ class ScalingEvent:
 
 
 def scaling_events(epochs: Sequence[Epoch], from_ms: int, to_ms: int) -> list[ScalingEvent]:
-    """The epochs that began between two times (both included), and before them the one that was in force.
+    """Return the epochs that began between two times (both included), and before them the one that was in force.
 
     `epochs`: all that are known, in order.  A segment of an epoch that is not known counts from the first known one."""
     began = {epoch.number: epoch.created_ms for epoch in epochs}

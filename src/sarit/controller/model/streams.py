@@ -80,7 +80,7 @@ class Step:
 
 
 def create(config: StreamConfig, first_number: int, now_ms: int) -> StreamRecord:
-    """A new stream whose segments are numbered from `first_number`.  Raises Invalid."""
+    """Return a new stream whose segments are numbered from `first_number`.  Raises Invalid."""
     config.scaling.check()
     config.retention.check()
     epoch = first_epoch(config.scaling.min_segments, first_number, now_ms)
@@ -171,12 +171,12 @@ def force_delete(record: StreamRecord) -> StreamRecord:
 
 
 def head(record: StreamRecord) -> cuts.Cut:
-    """The cut at which the stream begins."""
+    """Return the cut at which the stream begins."""
     return dict(record.head) or {s.segment: 0 for s in record.epochs[0].segments}
 
 
 def next_number(record: StreamRecord) -> int:
-    """The first segment number that a stream of this name may use after this one."""
+    """Return the first segment number that a stream of this name may use after this one."""
     # Segments of a planned epoch may exist, though it was never published.
     planned = [highest_number(epoch) for epoch in record.work.epochs]
     return max([highest_number(record.current), *planned]) + 1
@@ -192,7 +192,7 @@ def require_unsealed(record: StreamRecord) -> None:
 
 
 def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Step | None:
-    """The next step of the record's intention; None when there is none.
+    """Return the next step of the record's intention; None when there is none.
 
     `epochs`: for a stream that is being deleted all epochs from the earliest segment of its head on."""
     work, current = record.work, record.current
@@ -270,12 +270,12 @@ def _deletions(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) 
 
 
 def has_mark(stream: str) -> bool:
-    """Whether a stream of this name has a watermark stream: streams of users do."""
+    """Return whether a stream of this name has a watermark stream: streams of users do."""
     return not stream.startswith("_")
 
 
 def mark_of(name: StreamName) -> StreamName:
-    """The watermark stream of a stream."""
+    """Return the watermark stream of a stream."""
     return StreamName(name.scope, MARK_PREFIX + name.stream)
 
 
@@ -284,7 +284,7 @@ def _plan(record: StreamRecord, epoch: Epoch) -> StreamRecord:
 
 
 def _is_repeated_scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange]) -> bool:
-    """Whether the last scale was exactly this one: its reply was lost, and the client repeats it."""
+    """Return whether the last scale was exactly this one: its reply was lost, and the client repeats it."""
     if len(record.epochs) < 2:
         return False
     before, after = record.epochs[-2:]

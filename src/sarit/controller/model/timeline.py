@@ -22,12 +22,12 @@ THINNING_INTERVAL_MS: Final = TIMELINE_AGES_MS[0][0]
 
 
 def span_of(age_ms: int) -> int:
-    """The span of which one record is retained, in ms, for records of an age in ms."""
+    """Return the span of which one record is retained, in ms, for records of an age in ms."""
     return next((span for limit, span in TIMELINE_AGES_MS if age_ms < limit), TIMELINE_OLDEST_SPAN_MS)
 
 
 def surplus(times_ms: Sequence[int], now_ms: int) -> list[int]:
-    """Which records to remove, by their times (ascending); at most MAX_TIMELINE_CUTS stay, the newest ones."""
+    """Return which records to remove, by their times (ascending); at most MAX_TIMELINE_CUTS stay, the newest ones."""
     kept: list[int] = []
     before: int | None = None
     for time in times_ms:
@@ -40,12 +40,12 @@ def surplus(times_ms: Sequence[int], now_ms: int) -> list[int]:
 
 
 def is_thinning_due(phase_ms: int, last_ms: int, now_ms: int) -> bool:
-    """Whether to thin with a record at `now_ms` after one at `last_ms`: about once in THINNING_INTERVAL_MS."""
+    """Return whether to thin with a record at `now_ms` after one at `last_ms`: about once in THINNING_INTERVAL_MS."""
     return (last_ms + phase_ms) // THINNING_INTERVAL_MS < (now_ms + phase_ms) // THINNING_INTERVAL_MS
 
 
 def newest_at(records: Sequence[tuple[int, int]], time_ms: int) -> int | None:
-    """Which record answers for a time: the newest at or before it; None: there is none.
+    """Return which record answers for a time: the newest at or before it; None: there is none.
 
     `records`: the time of each, ascending, and a number that rises from one that was recorded to the next.  They differ
     in order only if the wall clock was set back.  Then a time came twice, and only what was recorded the first time

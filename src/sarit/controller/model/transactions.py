@@ -39,7 +39,7 @@ NO_TIMESTAMP: Final = -(1 << 63)
 
 
 class Event(Enum):
-    """What may happen to a transaction."""
+    """An event in the life of a transaction."""
 
     PING = "ping"
     COMMIT = "commit"
@@ -62,7 +62,7 @@ NEXT_STATE: Final[Mapping[tuple[TxnState, Event], TxnState]] = MappingProxyType(
 
 
 def next_state(state: TxnState, event: Event) -> TxnState:
-    """The state after an event.  Raises Conflict when the event is not possible in `state`."""
+    """Return the state after an event.  Raises Conflict when the event is not possible in `state`."""
     after = NEXT_STATE.get((state, event))
     if after is None:
         raise Conflict(f"{event.value}: the transaction is {state.name.lower()}", actual=state)
@@ -70,7 +70,7 @@ def next_state(state: TxnState, event: Event) -> TxnState:
 
 
 def transaction_id(epoch: int, random: bytes) -> int:
-    """A 128-bit id: the epoch in its upper 32 bits, then 96 random bits less the sign of the lower half.
+    """Return a 128-bit id: the epoch in its upper 32 bits, then 96 random bits less the sign of the lower half.
 
     The Rust client extends that sign over the whole id.  `random` is 12 bytes."""
     upper, lower = random[:4], bytes((random[4] & 0x7F,)) + random[5:]
@@ -78,7 +78,7 @@ def transaction_id(epoch: int, random: bytes) -> int:
 
 
 def begin(epoch: int, lease_ms: int, now_ms: int) -> TransactionRecord:
-    """A new transaction.  Raises Invalid (lease)."""
+    """Return a new transaction.  Raises Invalid (lease)."""
     if not MIN_TRANSACTION_LEASE_MS <= lease_ms <= MAX_TRANSACTION_LEASE_MS:
         raise Invalid(
             f"a transaction's lease is {MIN_TRANSACTION_LEASE_MS} to {MAX_TRANSACTION_LEASE_MS} ms, not {lease_ms}"
@@ -107,7 +107,7 @@ def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRe
 
 
 def left_over(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """An open transaction, with its deadline as a controller that has just started keeps it.
+    """Return an open transaction, with its deadline as a controller that has just started keeps it.
 
     Its writer may have been unable to renew while no controller ran: once per renewal, the lease ends no sooner than
     RESTART_LEASE_GRACE_MS after a start, and the time since its old end makes the transaction no older: nobody can
@@ -144,7 +144,7 @@ Committing = tuple[int, TransactionRecord, int]  # id, record, version: the orde
 
 
 def next_batch(live: Iterable[Committing], at_most: int) -> list[Committing]:
-    """The transactions to commit now: the first in order, and those of its epoch that follow it directly."""
+    """Return the transactions to commit now: the first in order, and those of its epoch that follow it directly."""
     order = sorted((entry for entry in live if entry[1].state is TxnState.COMMITTING), key=lambda entry: entry[2])
     batch: list[Committing] = []
     for entry in order[:at_most]:

@@ -82,7 +82,8 @@ class Verdict:
 
 
 def verdict(last: Watermark | None, writers: Sequence[Noted], time_out: float, epochs: Sequence[Epoch]) -> Verdict:
-    """The decision that follows from the writers' notes.  `epochs`: all, from the first segment of the positions on."""
+    """Return the decision that follows from the writers' notes.  `epochs`: all, from the first segment of the positions
+    on."""
     ahead = [w for w in writers if last is None or w.record.time > last.lower]
     behind = [w for w in writers if w not in ahead]
     gone = tuple(w.writer for w in behind if w.record.leaving or w.idle >= time_out)
@@ -107,7 +108,7 @@ def verdict(last: Watermark | None, writers: Sequence[Noted], time_out: float, e
 
 
 def encode_entry(mark: Watermark) -> bytes:
-    """A watermark as an entry of the mark stream."""
+    """Return a watermark as an entry of the mark stream."""
     payload = encode(mark)
     return _EVENT.pack(0, len(payload)) + payload
 
@@ -142,7 +143,7 @@ def _revision(cursor: Cursor) -> Cursor:
 
 
 def last_entry(data: bytes) -> tuple[int, Watermark] | None:
-    """The last whole entry of a run of entries, and where it begins.  Raises Corrupt."""
+    """Return the last whole entry of a run of entries, and where it begins.  Raises Corrupt."""
     at, found = 0, None
     while at + EVENT_HEADER_BYTES <= len(data):
         kind, length = _EVENT.unpack_from(data, at)

@@ -73,7 +73,7 @@ class CommitWorker:
     batch: asyncio.Future[Outcomes] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def wait_for_batch(self, seconds: float) -> Outcomes:
-        """The outcomes of the batch under way; empty when it does not end within `seconds`."""
+        """Return the outcomes of the batch under way; empty when it does not end within `seconds`."""
         # Taken before the wait: `end_batch` puts a new future in its place.
         batch = self.batch
         self.waiting += 1
@@ -110,7 +110,7 @@ class CommitWorkers:
         return f"<CommitWorkers, {len(self._workers)} streams>"
 
     def get(self, name: StreamName) -> CommitWorker | None:
-        """The worker of a stream, None when nothing is being completed."""
+        """Return the worker of a stream, None when nothing is being completed."""
         return self._workers.get(name)
 
     def schedule(self, name: StreamName) -> None:
@@ -200,7 +200,7 @@ class CommitWorkers:
         return True
 
     async def _epoch_of(self, name: StreamName, record: StreamRecord, batch: Sequence[Live]) -> Epoch:
-        """The epoch in which the transactions of a batch began."""
+        """Return the epoch in which the transactions of a batch began."""
         epochs = await self._catalog.epochs(name, record, batch[0][1].epoch)
         if not epochs:
             raise Conflict(f"stream {name} was deleted and created again")
@@ -260,7 +260,7 @@ class CommitWorkers:
         return Found(found.record, versions[0])
 
     async def live(self, name: StreamName) -> LiveTransactions:
-        """All transactions that have not ended, and those whose commit order is final.
+        """Return all transactions that have not ended, and those whose commit order is final.
 
         The order of commits is known only from a consistent snapshot, which is one read of the table.  When several
         reads are needed, the transactions are read twice.  The second pass contains every decision older than the
@@ -333,5 +333,5 @@ class CommitWorkers:
 
 
 def parts_of(name: StreamName, segments: Sequence[SegmentRange], txn: int) -> list[str]:
-    """The segments of a transaction: one for each of `segments`."""
+    """Return the segments of a transaction: one for each of `segments`."""
     return [transaction_segment(name.segment(SegmentId.unpack(s.segment)), txn) for s in segments]

@@ -50,7 +50,7 @@ class CompletedTransactionLog:
         return f"<CompletedTransactionLog, {len(self._since_prune)} streams counted>"
 
     async def latest(self, name: StreamName) -> list[tuple[int, TxnState]]:
-        """The latest completed transactions, at most MAX_LISTED_TRANSACTIONS.  Raises NotFound."""
+        """Return the latest completed transactions, at most MAX_LISTED_TRANSACTIONS.  Raises NotFound."""
         await self._catalog.require(name)
         # They are in order of time, and there may be 100,000: search back in growing spans until there are enough.
         now, span = self._env.clock.wall_ms(), FIRST_COMPLETED_SPAN_MS

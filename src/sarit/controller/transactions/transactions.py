@@ -142,7 +142,7 @@ class Transactions:
         return aborting
 
     async def adopt(self, name: StreamName, txn: int) -> tuple[TransactionRecord, int]:
-        """A transaction that was there when this controller started, and the ms that are left of its lease.
+        """Return a transaction that was there when this controller started, and the ms that are left of its lease.
 
         Its new deadline is stored, so that the next start counts on from it.  Raises NotFound."""
         now = self._clock.now_ms()
@@ -154,7 +154,8 @@ class Transactions:
         return record, record.deadline_ms - now
 
     async def state(self, name: StreamName, txn: int) -> TxnState:
-        """The state of a transaction; UNKNOWN when it never existed or ended long ago.  Raises NotFound (scope)."""
+        """Return the state of a transaction; UNKNOWN when it never existed or ended long ago.  Raises NotFound
+        (scope)."""
         # One read after the other: a live transaction has no completed record, and a lookup of one goes to disk.
         (live,) = await self._catalog.get(name.scope, [keys.transaction_key(name.stream, txn)])
         if live is not None:
@@ -163,17 +164,19 @@ class Transactions:
         return TxnState.UNKNOWN if ended is None else codec.decode_completed(ended.value).state
 
     async def live(self, name: StreamName, most: int) -> list[tuple[int, TransactionRecord]]:
-        """The transactions of a stream that have not ended, with their ids; `most` at most.  Raises NotFound."""
+        """Return the transactions of a stream that have not ended, with their ids; `most` at most.  Raises NotFound."""
         rows = await self._catalog.scan(name.scope, keys.of_stream(name.stream, keys.LIVE), limit=most)
         return [(keys.transaction_of(key), codec.decode_transaction(value.value)) for key, value in rows]
 
     async def state_after_completion(self, name: StreamName, txn: int) -> TxnState:
-        """As `state`, but wait briefly for a completion under way here: it saves the client a second call."""
+        """Return the state of a transaction as `state` does, but wait briefly for a completion under way here: it saves
+        the client a second call."""
         state = await self.state(name, txn)
         return await self.outcome(name, txn, TRANSACTION_STATE_WAIT_SECONDS) if state in _IN_PROGRESS else state
 
     async def outcome(self, name: StreamName, txn: int, seconds: float) -> TxnState:
-        """The final state of a decided transaction; its present state after `seconds`, or when no worker runs here.
+        """Return the final state of a decided transaction; its present state after `seconds`, or when no worker runs
+        here.
 
         It does not wait when MAX_CALLS_PER_NAME calls wait for the stream: the stream may not make progress, and the
         client asks again."""

@@ -31,10 +31,10 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 class Registrations(Protocol):
-    """What this needs of `coordination.zookeeper.ZooKeeper`."""
+    """The calls that this module needs of `coordination.zookeeper.ZooKeeper`."""
 
     async def children(self, path: str) -> list[str]:
-        """The names directly below a node.  Raises Unavailable."""
+        """Return the names directly below a node.  Raises Unavailable."""
 
     def watch_children(self, path: str, changed: Callable[[], None]) -> Watch:
         """Have `changed` called after a child was created or deleted; a call may be lost with a connection."""
@@ -138,11 +138,11 @@ class NetworkBookies:
         return 0 if link is None else link.queued_bytes
 
     def writable(self) -> frozenset[str]:
-        """The bookies that are registered read-write, by the last snapshot."""
+        """Return the bookies that are registered read-write, by the last snapshot."""
         return self._writable
 
     def read_only(self) -> frozenset[str]:
-        """The bookies that are registered read-only, by the last snapshot."""
+        """Return the bookies that are registered read-only, by the last snapshot."""
         return self._read_only
 
     def watch(self, changed: Callable[[], None]) -> Watch:

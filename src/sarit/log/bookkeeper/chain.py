@@ -65,7 +65,7 @@ class Chain:
 
 
 def begin_epoch(chain: Chain, epoch: int, ends: Mapping[int, tuple[int, int]], ledger: int) -> Chain:
-    """A new owner: it closed the open ledgers at `ends` (last frame, bytes), and writes `ledger` from now on.
+    """Return a new owner: it closed the open ledgers at `ends` (last frame, bytes), and writes `ledger` from now on.
 
     A ledger whose last frame is below its first one is empty and is dropped."""
     assert epoch > chain.epoch, (epoch, chain)
@@ -124,7 +124,7 @@ def forget(chain: Chain, deleted: frozenset[int]) -> Chain:
 
 
 def encode(chain: Chain) -> bytes:
-    """The value of the register."""
+    """Return the value of the register."""
     head = _HEAD.pack(
         FORMAT_VERSION, chain.identity, chain.epoch, chain.reached, len(chain.ledgers), len(chain.retired)
     )
@@ -134,7 +134,7 @@ def encode(chain: Chain) -> bytes:
 
 
 def decode(data: bytes) -> Chain:
-    """The chain in a register.  Raises Corrupt, Invalid (a newer format)."""
+    """Return the chain in a register.  Raises Corrupt, Invalid (a newer format)."""
     if data[:1] and data[0] > FORMAT_VERSION:
         raise Invalid(
             f"the chain of a log has format {data[0]}: this Sarit reads up to {FORMAT_VERSION}; install a newer"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ChainRegister:
-    """See the head of the module.  `died` is called with what ends the log."""
+    """The register of a log's chain of ledgers.  `died` is called with what ends the log."""
 
     def __init__(
         self, name: str, registers: Registers, store: LedgerStore, clock: Clock, chain: Chain, version: int,
@@ -74,7 +74,7 @@ class ChainRegister:
             await self._changed.wait()
 
     async def reserve(self) -> int:
-        """The id of a ledger to be made, which the chain knows already.  Raises Fenced, Unavailable.
+        """Return the id of a ledger to be made, which the chain knows already.  Raises Fenced, Unavailable.
 
         If this process ends before the ledger is part of the chain, a later owner deletes it."""
         ledger = await self._store.new_id()
@@ -116,7 +116,7 @@ class ChainRegister:
             await asyncio.sleep(METADATA_RETRY_SECONDS)
 
     async def _holds(self, data: bytes) -> bool:
-        """Whether the register holds `data`; False also when that is not known now.  Raises Fenced."""
+        """Return whether the register holds `data`; False also when that is not known now.  Raises Fenced."""
         try:
             found = await self._registers.get(self._name)
         except Unavailable:
@@ -129,7 +129,7 @@ class ChainRegister:
         raise error
 
     async def find_owner(self) -> float | None:
-        """A moment, on the monotonic clock, at or after which the log was ours; None when it has another owner.
+        """Return a moment, on the monotonic clock, at or after which the log was ours; None when it has another owner.
 
         Raises Unavailable after LEDGER_PROOF_TIMEOUT_SECONDS."""
         deadline = self._clock.monotonic() + LEDGER_PROOF_TIMEOUT_SECONDS
@@ -187,7 +187,7 @@ class ChainRegister:
         await asyncio.sleep(CHAIN_CHANGE_SECONDS)
 
     async def _delete(self, ledger: int) -> bool:
-        """Whether a ledger is gone for sure."""
+        """Return whether a ledger is gone for sure."""
         try:
             await self._store.delete(ledger)
         except NotFound:

@@ -67,7 +67,7 @@ class Request:
 
     @property
     def name(self) -> tuple[int, int, int]:
-        """What its response will name."""
+        """The name by which the response is matched to the request."""
         return self.operation, self.ledger, self.entry
 
 
@@ -97,7 +97,7 @@ class PendingRequests:
         return False
 
     def answer(self, name: tuple[int, int, int]) -> tuple[Request, Request | None]:
-        """The request that a response of this name answers, and the one to send now.  Raises ProtocolError."""
+        """Return the request that a response of this name answers, and the one to send now.  Raises ProtocolError."""
         queue = self._by_name.get(name)
         if queue is None:
             operation, ledger, entry = name
@@ -117,7 +117,7 @@ class PendingRequests:
         return self._in_order[0].since if self._in_order else None
 
     def clear(self) -> list[Request]:
-        """All of them, in order; they are no longer here."""
+        """Return all of them, in order; they are no longer here."""
         found = [request for request in self._in_order if not request.answered]
         self._in_order.clear()
         self._by_name.clear()
@@ -160,7 +160,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer for the next bytes."""
+        """Return the buffer for the next bytes."""
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -179,7 +179,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self.abort(str(error))
 
     def eof_received(self) -> bool:
-        """The bookie closed its side: what is not answered will not be."""
+        """Let the transport close, since the bookie closed its side: what is not answered will not be."""
         self.abort("closed by the bookie")
         return False
 
@@ -249,7 +249,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
 
 class BookieLink:
-    """What the process has of one bookie: at most one connection, and the back-off."""
+    """The link of the process to one bookie: at most one connection, and the back-off."""
 
     def __init__(self, name: str, address: tuple[str, int], network: Network, clock: Clock, random: Random,
                  window: Window) -> None:  # fmt: skip

@@ -22,7 +22,8 @@ _LENGTHS: Final = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 
 
 
 def master_key(password: bytes) -> bytes:
-    """The 20 bytes with which a bookie lets a client write to a ledger, or fence it; the digest does not matter."""
+    """Return the 20 bytes with which a bookie lets a client write to a ledger, or fence it; the digest does not
+    matter."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
@@ -40,7 +41,7 @@ class EntryDigest:
         return f"EntryDigest({self.kind.name})"
 
     def of(self, parts: Iterable[Buffer]) -> bytes:
-        """The digest of the parts one after the other: the header of the entry, then its payload."""
+        """Return the digest of the parts one after the other: the header of the entry, then its payload."""
         if self.kind is DigestType.DUMMY:
             return b""
         if self.kind is DigestType.HMAC:

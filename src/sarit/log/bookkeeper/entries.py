@@ -43,7 +43,7 @@ class Entry:
 def split(
     container: int, epoch: int, frame: int, payload: Sequence[Buffer], entry_bytes: int = LEDGER_ENTRY_BYTES
 ) -> list[list[Buffer]]:
-    """The payloads of the entries of one frame, each in pieces that are views of `payload`."""
+    """Return the payloads of the entries of one frame, each in pieces that are views of `payload`."""
     space = entry_bytes - HEADER_BYTES
     size = sum(map(len, payload))
     parts = max(1, -(-size // space))
@@ -55,12 +55,12 @@ def split(
 
 
 def without_frame(container: int, epoch: int, last: int) -> list[Buffer]:
-    """The payload of an entry that only proves ownership; `last`: the frame before it."""
+    """Return the payload of an entry that only proves ownership; `last`: the frame before it."""
     return [_HEADER.pack(FORMAT_VERSION, 0, 0, 0, container, epoch, last)]
 
 
 def parse(payload: memoryview, container: int) -> Entry:
-    """The entry in a payload.  Raises Corrupt (of another container, or not ours), Invalid (a newer format)."""
+    """Return the entry in a payload.  Raises Corrupt (of another container, or not ours), Invalid (a newer format)."""
     if len(payload) < HEADER_BYTES:
         raise Corrupt("an entry of the log is too short: another program wrote it")
     version, _, part, parts, owner, epoch, frame = _HEADER.unpack_from(payload)
@@ -79,7 +79,7 @@ class FrameJoiner:
         self._frame = 0
 
     def add(self, entry: Entry) -> memoryview | None:
-        """The payload of the frame that is complete with this entry.  Raises Corrupt."""
+        """Return the payload of the frame that is complete with this entry.  Raises Corrupt."""
         if not entry.parts:
             return None
         if entry.part == 0:

@@ -26,10 +26,10 @@ _UPPER_PREFIX: Final = "HOB-"
 
 
 class LedgerNodes(Protocol):
-    """What this needs of `coordination.zookeeper.ZooKeeper`.  Paths are absolute."""
+    """The calls that this module needs of `coordination.zookeeper.ZooKeeper`.  Paths are absolute."""
 
     async def get(self, path: str) -> Versioned | None:
-        """The value of a node; None when there is none."""
+        """Return the value of a node; None when there is none."""
 
     async def create(
         self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False,
@@ -44,7 +44,7 @@ class LedgerNodes(Protocol):
         """Delete a node.  Raises Conflict, NotFound, Unavailable."""
 
     async def children(self, path: str) -> list[str]:
-        """The names directly below a node."""
+        """Return the names directly below a node."""
 
 
 class ZooKeeperLedgers:
@@ -89,7 +89,7 @@ class ZooKeeperLedgers:
         return ledger, 0
 
     async def get(self, ledger: int) -> tuple[LedgerMetadata, int]:
-        """The metadata, and its version.  Raises NotFound, Corrupt, Invalid, Unavailable."""
+        """Return the metadata, and its version.  Raises NotFound, Corrupt, Invalid, Unavailable."""
         path = path_of(ledger, self._root)
         found = await self._nodes.get(path)
         if found is None:
@@ -116,7 +116,7 @@ class ZooKeeperLedgers:
     # -- ids --------------------------------------------------------------------------------------
 
     async def new_id(self) -> int:
-        """An id that no other client gets.  Raises Unavailable."""
+        """Return an id that no other client gets.  Raises Unavailable."""
         upper_path = f"{self._root}/idgen-long"
         if await self._nodes.get(upper_path) is None:
             number = await self._number_below(f"{self._root}/idgen")
@@ -142,7 +142,7 @@ class ZooKeeperLedgers:
         return upper << 32 | number
 
     async def _number_below(self, path: str) -> int | None:
-        """The next number that ZooKeeper gives below `path`; None when they are used up."""
+        """Return the next number that ZooKeeper gives below `path`; None when they are used up."""
         prefix = f"{path}/ID-"
         made = await self._nodes.create(prefix, b"", ephemeral=True, sequence=True, parents=True, shared=True)
         number = int(made.removeprefix(prefix))

@@ -47,7 +47,7 @@ _log = logging.getLogger("sarit.log")
 
 @dataclass(frozen=True, slots=True)
 class WriterCalls:
-    """What a writer reports.
+    """The events that a writer reports.
 
     `done`: all entries up to this one are durable.  `ended`: nothing more becomes durable; see `LedgerWriter.state`.
     `ask_owner`: somebody must find out who owns the log, and call `LedgerWriter.owner_confirmed` or `fence`."""
@@ -91,7 +91,6 @@ class LedgerWriter:
 
     @property
     def state(self) -> State:
-        """See `State`."""
         return self._machine.state
 
     @property
@@ -101,7 +100,7 @@ class LedgerWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of all entries."""
+        """The bytes of all entries of the ledger."""
         return self._machine.length
 
     @property
@@ -206,7 +205,7 @@ class LedgerWriter:
         self._execute(self._machine.answered(bookie, entry, code, self._now()))
 
     def _now(self) -> float:
-        """The time of an event that may acknowledge something."""
+        """Return the time of an event that may acknowledge something."""
         now = self._standstill.now()
         if self._standstill.ended_at == now:
             self._machine.stood_still(now)
@@ -236,7 +235,8 @@ class LedgerWriter:
                 self._resolve_closing()
 
     async def _try_store(self, metadata: LedgerMetadata, before: LedgerMetadata) -> str:
-        """Why it was refused; empty when it is stored.  Raises Unavailable."""
+        """Store the metadata of the ledger once, and return why it was refused; empty when it is stored.  Raises
+        Unavailable."""
         try:
             self._version = await self._store.set(self.ledger, metadata, self._version)
         except NotFound:
@@ -299,7 +299,7 @@ class _Recovery:
         self._outcome: asyncio.Future[Close | Inconclusive] = self._loop.create_future()
 
     async def run(self) -> Close | Inconclusive:
-        """The end, or why it is not known."""
+        """Return the end, or why it is not known."""
         self._execute(self._machine.start())
         try:
             async with asyncio.timeout(LEDGER_RECOVERY_TIMEOUT_SECONDS):
@@ -348,7 +348,7 @@ class _Recovery:
 
 
 async def read_entry(bookies: Bookies, ledger: int, metadata: LedgerMetadata, entry: int) -> memoryview:
-    """The payload of an entry that its ledger must have.
+    """Return the payload of an entry that its ledger must have.
 
     Another bookie is asked after an error, and when one takes long.  Raises Corrupt, Unavailable."""
     answers: asyncio.Queue[tuple[str, EntryReply]] = asyncio.Queue()
@@ -405,7 +405,7 @@ class LedgerReader:
         return f"<LedgerReader of {self.ledger}>"
 
     async def entry(self, entry: int) -> memoryview:
-        """The payload of an entry.  Raises Corrupt, Unavailable (also: the ledger was deleted meanwhile)."""
+        """Return the payload of an entry.  Raises Corrupt, Unavailable (also: the ledger was deleted meanwhile)."""
         while True:
             asked = self.metadata
             try:
@@ -416,7 +416,7 @@ class LedgerReader:
                     raise
 
     async def entries(self, first: int) -> AsyncIterator[memoryview]:
-        """The payloads from entry `first` on, in order.  Raises as `entry`."""
+        """Yield the payloads from entry `first` on, in order.  Raises as `entry`."""
         coming: deque[asyncio.Task[memoryview]] = deque()
         following = first
         try:

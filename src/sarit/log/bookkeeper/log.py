@@ -69,12 +69,12 @@ class LedgerSettings:
 
 
 def register_of(container: int) -> str:
-    """The register that holds the chain of a container."""
+    """Return the register that holds the chain of a container."""
     return f"log/{container}"
 
 
 class BookKeeperLogs:
-    """See `LogProvider`.  `bookies` and `store` belong to one process."""
+    """The provider of logs on BookKeeper.  `bookies` and `store` belong to one process."""
 
     def __init__(
         self, env: Env, bookies: Bookies, store: LedgerStore, registers: Registers,
@@ -96,7 +96,8 @@ class BookKeeperLogs:
         return f"<BookKeeperLogs {self.settings}>"
 
     async def claim(self, container: int, confirm: Confirm = sole_owner) -> BookKeeperClaim:
-        """See `LogProvider`, and `Confirm`.  Raises Corrupt (a ledger is missing, or the chain damaged), Unavailable.
+        """Claim the log of a container, and fence its earlier owner; `confirm` is asked in between.  Raises Corrupt (a
+        ledger is missing, or the chain damaged), Unavailable.
 
         An owner that comes after the chain was read changes it.  So a claim that was confirmed and then held up fences
         nothing of that owner, and fails."""
@@ -107,7 +108,7 @@ class BookKeeperLogs:
         return claim
 
     async def create_after(self, container: int, history: LogHistory) -> BookKeeperLog:
-        """As `BookKeeperClaim.create_after`."""
+        """Create an empty log that continues a history, as `BookKeeperClaim.create_after` does."""
         return await (await self.claim(container)).create_after(history)
 
     async def open(self, container: int) -> BookKeeperLog:
@@ -130,7 +131,6 @@ class BookKeeperLogs:
         return BookieCounts(len(writable), known, settings.ack_quorum, settings.ensemble_size)
 
     def note_fence(self, container: int, epoch: int, ledger: int) -> None:
-        """See `Ledgers`."""
         self._fences[container] = (epoch, ledger)
 
     def epoch_begun(self, container: int, before: int) -> None:
@@ -166,7 +166,7 @@ class BookKeeperLogs:
 
 
 class BookKeeperClaim:
-    """See `ClaimedLog`."""
+    """A claimed log on BookKeeper, not open yet."""
 
     def __init__(self, logs: BookKeeperLogs, container: int) -> None:
         self._logs = logs
@@ -213,7 +213,7 @@ class BookKeeperClaim:
             self._ends[ledger.ledger] = (last, metadata.length)
 
     async def _last_frame(self, ledger: chains.ChainLedger, metadata: LedgerMetadata) -> int:
-        """The last frame that is complete in a ledger; the one before its first when there is none."""
+        """Return the last frame that is complete in a ledger; the one before its first when there is none."""
         at = metadata.last_entry
         reader = LedgerReader(self._logs.bookies, self._logs.store, ledger.ledger, metadata)
         while at >= 0:
@@ -225,7 +225,7 @@ class BookKeeperClaim:
         return ledger.first - 1
 
     async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> BookKeeperLog:
-        """See `ClaimedLog`; `history` None: the owner has no index.  Raises Corrupt, Fenced, Unavailable."""
+        """Open the claimed log; `history` None: the owner has no index.  Raises Corrupt, Fenced, Unavailable."""
         before = self._chain
         for _ in range(_MAX_ATTEMPTS):
             problem: Corrupt | None = None
@@ -249,7 +249,7 @@ class BookKeeperClaim:
         raise Unavailable(f"the log of container {self._container} is changed all the time by its owner")
 
     async def create_after(self, history: LogHistory) -> BookKeeperLog:
-        """A new log for a restored container, which continues after its checkpoint, in a later epoch.
+        """Return a new log for a restored container, which continues after its checkpoint, in a later epoch.
 
         One that an earlier attempt made is taken, as long as it never had a frame.  Raises Invalid (it has some),
         Fenced, Unavailable."""
@@ -264,12 +264,12 @@ class BookKeeperClaim:
         return BookKeeperLog(self._logs, self._container, opened)
 
     async def release(self) -> None:
-        """See `ClaimedLog`: what was fenced stays so, and nothing is held."""
+        """Give the claim up: what was fenced stays so, and nothing is held."""
 
     # -- the new epoch ---------------------------------------------------------------------------
 
     def _base(self, history: LogHistory | None, *, accept_loss: bool) -> Chain:
-        """The chain as the new epoch finds it, with its open ledgers closed.  Raises Corrupt."""
+        """Return the chain as the new epoch finds it, with its open ledgers closed.  Raises Corrupt."""
         chain = self._chain
         if chain is not None:
             for ledger, (last, size) in self._ends.items():
@@ -306,7 +306,7 @@ class BookKeeperClaim:
         return Opened(chain, stored, old, ledger, metadata, version, asked_at)
 
     async def _store(self, chain: Chain) -> int | None:
-        """The version of the chain in its register; None when somebody else has changed it.
+        """Return the version of the chain in its register; None when somebody else has changed it.
 
         Raises Unavailable, and the outcome is unknown."""
         registers, name, data = self._logs.registers, self._register, chains.encode(chain)
@@ -327,7 +327,7 @@ class BookKeeperClaim:
 
 
 def history_problem(container: int, chain: Chain | None, history: LogHistory) -> str | None:
-    """Why the log is not the one that the index knows; None when it is."""
+    """Return why the log is not the one that the index knows; None when it is."""
     if history.identity is None:
         if chain is None or chain.reached == 0:
             return None  # neither has ever held anything

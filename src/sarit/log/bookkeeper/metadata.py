@@ -46,7 +46,7 @@ class LedgerState(Enum):
 
 
 class DigestType(Enum):
-    """What protects an entry."""
+    """The checksum that protects an entry."""
 
     CRC32 = 1
     HMAC = 2
@@ -56,7 +56,7 @@ class DigestType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """What is known of a ledger.
+    """The metadata of a ledger.
 
     `ensembles`: (first entry, bookie ids) of each ensemble, by first entry; the first one begins with entry 0.
     `last_entry`: of a closed ledger; NO_ENTRY when it has none, and until it is closed.  `length`: bytes of all
@@ -77,13 +77,13 @@ class LedgerMetadata:
     ctoken: int = 0
 
     def ensemble_at(self, entry: int) -> tuple[str, ...]:
-        """The bookies of the ensemble that has `entry`, which is not negative."""
+        """Return the bookies of the ensemble that has `entry`, which is not negative."""
         assert entry >= 0, entry
         return next(bookies for first, bookies in reversed(self.ensembles) if first <= entry)
 
 
 def path_of(ledger: int, root: str = LEDGERS_ROOT) -> str:
-    """The path of a ledger's metadata in the layout `longhierarchical`.  Raises Invalid for a negative id."""
+    """Return the path of a ledger's metadata in the layout `longhierarchical`.  Raises Invalid for a negative id."""
     if not 0 <= ledger <= MAX_LEDGER_ID:
         raise Invalid(f"{ledger} is no ledger id: those are 0 to {MAX_LEDGER_ID}")
     digits = f"{ledger:019d}"
@@ -91,7 +91,7 @@ def path_of(ledger: int, root: str = LEDGERS_ROOT) -> str:
 
 
 def encode(metadata: LedgerMetadata) -> bytes:
-    """The bytes to store.  Raises Invalid: the metadata breaks a bound, or a rule that `decode` checks."""
+    """Return the bytes to store.  Raises Invalid: the metadata breaks a bound, or a rule that `decode` checks."""
     wrong = _wrong(metadata)
     if wrong:
         raise Invalid(f"metadata of a ledger: {wrong}")
@@ -150,7 +150,7 @@ def decode(data: bytes, name: str = "metadata of a ledger") -> LedgerMetadata:
 
 
 def _wrong(metadata: LedgerMetadata) -> str | None:
-    """What is wrong with `metadata`; None when nothing is."""
+    """Return what is wrong with `metadata`; None when nothing is."""
     sizes = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     if not BOOKKEEPER_MAX_ENSEMBLE_SIZE >= sizes[0] >= sizes[1] >= sizes[2] >= 1:
         return f"ensemble, write quorum and ack quorum are {sizes}, each at least the next and at least 1"
@@ -171,7 +171,7 @@ def _wrong(metadata: LedgerMetadata) -> str | None:
 
 
 def _parse(data: bytes) -> LedgerMetadata:
-    """The message.  Raises ValueError."""
+    """Return the message.  Raises ValueError."""
     numbers: dict[int, int] = {}
     password = b""
     ensembles: list[tuple[int, tuple[str, ...]]] = []
@@ -249,7 +249,7 @@ def _put_bytes(out: bytearray, number: int, value: bytes | bytearray) -> None:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, where it ends).  Raises ValueError."""
+    """Return the value of a varint, and where it ends.  Raises ValueError."""
     value = 0
     for index, byte in enumerate(data[at : at + _MAX_VARINT_LENGTH]):
         value |= (byte & 0x7F) << (7 * index)

@@ -68,7 +68,7 @@ class _Settings(Protocol):
 
 
 class Ledgers(Protocol):
-    """What an open log needs of its provider (`BookKeeperLogs`)."""
+    """The calls that an open log needs of its provider (`BookKeeperLogs`)."""
 
     env: Env
     bookies: Bookies
@@ -78,7 +78,7 @@ class Ledgers(Protocol):
 
     @property
     def settings(self) -> _Settings:
-        """See `LedgerSettings`."""
+        """The settings of the log's ledgers."""
 
     def new_metadata(self, container: int, epoch: int) -> LedgerMetadata:
         """That of a new ledger.  Raises Unavailable: too few bookies."""
@@ -115,7 +115,7 @@ class _Frame:
 
 
 class BookKeeperLog:
-    """See `DurableLog`, and the head of the module."""
+    """A durable log on a chain of ledgers (see the head of the module)."""
 
     frames_in_flight: Final = LEDGER_FRAMES_IN_FLIGHT
 
@@ -161,12 +161,11 @@ class BookKeeperLog:
 
     @property
     def epoch(self) -> int:
-        """This owner's epoch."""
+        """The epoch of this owner of the log."""
         return self._opened.chain.epoch
 
     @property
     def identity(self) -> bytes:
-        """See `DurableLog`."""
         return self._opened.chain.identity
 
     # -- reading ---------------------------------------------------------------------------------
@@ -367,7 +366,7 @@ class BookKeeperLog:
 
     @property
     def short_of_space(self) -> bool:
-        """See `DurableLog`: the chain is full."""
+        """Return whether the chain is full."""
         return self._chain.full
 
     def backlog_bytes(self) -> int:
@@ -377,7 +376,7 @@ class BookKeeperLog:
         return current + sum(size for last, size in (*closed, *self._leaving.values()) if last >= self._below)
 
     def release_recycled_files(self) -> None:
-        """See `DurableLog`: there are none."""
+        """Do nothing: a log on BookKeeper has no files."""
 
     # -- time, and the right to acknowledge ------------------------------------------------------
 

@@ -76,7 +76,7 @@ class Bookies(Protocol):
         """Bytes of adds that its socket has not taken yet."""
 
     def writable(self) -> frozenset[str]:
-        """The bookies that are registered read-write, by the last snapshot."""
+        """Return the bookies that are registered read-write, by the last snapshot."""
 
     def watch(self, changed: Callable[[], None]) -> Watch:
         """Have `changed` called on the event loop after `writable` has changed."""
@@ -88,7 +88,7 @@ class LedgerStore(Protocol):
     Errors are those of `coordination.port.Registers`: Exists, Conflict, NotFound, Unavailable (unknown outcome)."""
 
     async def new_id(self) -> int:
-        """The id of a ledger that nobody else gets."""
+        """Return the id of a ledger that nobody else gets."""
 
     async def create(self, metadata: LedgerMetadata, ledger: int | None = None) -> tuple[int, int]:
         """Store a new ledger; its id, and the version of its metadata.
@@ -96,7 +96,7 @@ class LedgerStore(Protocol):
         `ledger`: of `new_id`; None for a fresh one.  After Unavailable the same call may be made again."""
 
     async def get(self, ledger: int) -> tuple[LedgerMetadata, int]:
-        """The metadata, and its version.  Raises NotFound."""
+        """Return the metadata, and its version.  Raises NotFound."""
 
     async def set(self, ledger: int, metadata: LedgerMetadata, expected: int) -> int:
         """Replace the metadata at the version `expected`; the new version.  Raises Conflict, NotFound."""

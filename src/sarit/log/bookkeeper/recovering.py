@@ -64,7 +64,7 @@ Effect = Read | AddAgain | Close | Inconclusive
 
 @dataclass(slots=True)
 class _Search:
-    """What is known of one entry."""
+    """The search for one entry: which bookies have it, lack it or did not answer."""
 
     unknown: set[str]
     lacking: int = 0
@@ -75,7 +75,7 @@ class _Search:
 
 
 class LedgerRecovering:
-    """See the head of the module."""
+    """The recovery of one ledger, decided purely."""
 
     def __init__(self, metadata: LedgerMetadata) -> None:
         self._metadata = metadata
@@ -100,13 +100,13 @@ class LedgerRecovering:
     # -- answers ---------------------------------------------------------------------------------
 
     def read(self, bookie: str, entry: int, reply: EntryReply) -> list[Effect]:
-        """A bookie's answer, or the loss of its connection."""
+        """Return a bookie's answer, or the loss of its connection."""
         if self.outcome is not None:
             return []
         return self._fence_answered(bookie, reply) if entry == -1 else self._entry_answered(bookie, entry, reply)
 
     def added(self, bookie: str, entry: int, code: Code) -> list[Effect]:
-        """A bookie's answer to `AddAgain`."""
+        """Return a bookie's answer to `AddAgain`."""
         search = self._searches.get(entry)
         if self.outcome is not None or search is None or bookie not in search.adding:
             return []
@@ -141,7 +141,7 @@ class LedgerRecovering:
         return []
 
     def _is_fenced(self, fenced: set[str]) -> bool:
-        """Whether no ack quorum is left among the others, in any write set."""
+        """Return whether no ack quorum is left among the others, in any write set."""
         metadata, ensemble = self._metadata, self._metadata.ensembles[-1][1]
         return all(
             len(set(write_set(metadata, ensemble, entry)) - fenced) < metadata.ack_quorum

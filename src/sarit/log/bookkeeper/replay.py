@@ -47,7 +47,7 @@ async def replay(
 
 
 async def _entry_after(ledger: LedgerReader, container: int, after: int) -> int:
-    """The first entry of a ledger that belongs to a frame above `after`: numbers never fall within a ledger."""
+    """Return the first entry of a ledger that belongs to a frame above `after`: numbers never fall within a ledger."""
     low, high = 0, ledger.metadata.last_entry + 1
     while low < high:
         middle = (low + high) // 2

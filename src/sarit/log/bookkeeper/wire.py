@@ -73,7 +73,7 @@ def add_packet(
     ledger: int, entry: int, last_add_confirmed: int, length: int, payload: Sequence[Buffer], *,
     recovery: bool, digest: EntryDigest = OUR_DIGEST, key: bytes = OUR_MASTER_KEY,
 ) -> AddPacket:  # fmt: skip
-    """The request to store an entry, the same for all bookies.
+    """Return the request to store an entry, the same for all bookies.
 
     `length`: bytes of all payloads of the ledger up to and with this one.  `recovery`: a fenced ledger takes it, too.
     Large parts of the payload are not copied: they must not change.  Raises Invalid: too large for a bookie."""
@@ -89,7 +89,7 @@ def add_packet(
 
 
 def _joined(parts: list[Buffer]) -> list[Buffer]:
-    """The parts, with small neighbours joined."""
+    """Return the parts, with small neighbours joined."""
     joined: list[Buffer] = []
     small: list[Buffer] = []
     for part in parts:
@@ -106,7 +106,7 @@ def _joined(parts: list[Buffer]) -> list[Buffer]:
 
 
 def read_request(ledger: int, entry: int, *, fence: bool, key: bytes = OUR_MASTER_KEY) -> bytes:
-    """The request to read an entry; NO_ENTRY: the last one that the bookie has.
+    """Return the request to read an entry; NO_ENTRY: the last one that the bookie has.
 
     `fence`: the bookie takes no more adds to the ledger, but those of a recovery."""
     if not fence:
@@ -126,7 +126,7 @@ class Response:
 
     @property
     def code(self) -> Code:
-        """What the status means."""
+        """The meaning of the status."""
         return _CODES.get(self.status, Code.FAILED)
 
 
@@ -143,7 +143,7 @@ class Entry:
 
 
 def parse_entry(body: Buffer, ledger: int, entry: int, digest: EntryDigest = OUR_DIGEST) -> Entry:
-    """The stored entry in the answer to a read of `entry` of `ledger`; the payload is a view of `body`.
+    """Return the stored entry in the answer to a read of `entry` of `ledger`; the payload is a view of `body`.
 
     Raises Corrupt: its digest is wrong, or it is another entry."""
     view = memoryview(body).toreadonly()
@@ -176,7 +176,7 @@ class ResponseReader:
         self._failed = False
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """The buffer for the next bytes; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         if self._direct is not None:
             return self._direct[self._filled :]
         window = self._window.of(BOOKKEEPER_RECEIVE_WINDOW_BYTES)
@@ -228,7 +228,7 @@ class ResponseReader:
 
 
 def _parse(data: memoryview, begin: int, end: int, *, copy: bool) -> Response:
-    """The response at `data[begin:end]`.  Raises ProtocolError."""
+    """Return the response at `data[begin:end]`.  Raises ProtocolError."""
     header, status, ledger, entry = _RESPONSE.unpack_from(data, begin)
     operation = header >> 16 & 0xFF
     if header >> 24 != VERSION or operation not in (ADD, READ):

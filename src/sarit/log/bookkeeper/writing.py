@@ -111,13 +111,13 @@ class _Down:
 
 
 def write_set(metadata: LedgerMetadata, ensemble: Sequence[str], entry: int) -> list[str]:
-    """The bookies that store an entry."""
+    """Return the bookies that store an entry."""
     size = metadata.ensemble_size
     return [ensemble[(entry + at) % size] for at in range(metadata.write_quorum)]
 
 
 class LedgerWriting:
-    """See the head of the module.  `now`: a time before which the owner's record was read."""
+    """The writing of one ledger, decided purely.  `now`: a time before which the owner's record was read."""
 
     def __init__(self, metadata: LedgerMetadata, now: float) -> None:
         self.metadata = metadata
@@ -154,7 +154,7 @@ class LedgerWriting:
     # -- events ----------------------------------------------------------------------------------
 
     def add(self, size: int, now: float) -> tuple[int, list[Effect]]:
-        """A new entry with so many bytes of payload; its number."""
+        """Return a new entry with so many bytes of payload; its number."""
         assert self.state is State.OPEN, self
         entry = self.next_entry
         self.next_entry += 1
@@ -163,7 +163,7 @@ class LedgerWriting:
         return entry, self._send(entry, write_set(self.metadata, self.ensemble, entry), now)
 
     def answered(self, bookie: str, entry: int, code: Code, now: float) -> list[Effect]:
-        """A bookie's answer to an entry, or the loss of its connection."""
+        """Return a bookie's answer to an entry, or the loss of its connection."""
         unanswered = self._unanswered.get(bookie)
         if unanswered is not None and code is not Code.TOO_MANY_REQUESTS:
             unanswered.pop(entry, None)
@@ -184,7 +184,7 @@ class LedgerWriting:
         return self.bookie_failed(bookie, now)
 
     def bookie_failed(self, bookie: str, now: float, pause: float = LOST_BOOKIE_RETRY_SECONDS) -> list[Effect]:
-        """It gets nothing more.  It is replaced where there is a spare one."""
+        """Send nothing more to a bookie, and replace it where there is a spare one."""
         if bookie not in self.ensemble or self.state is not State.OPEN:
             return NO_CHANGE
         self._down[bookie] = _Down(now, pause)
@@ -223,7 +223,7 @@ class LedgerWriting:
         return effects
 
     def stored(self, metadata: LedgerMetadata, now: float) -> list[Effect]:
-        """The metadata is what `Store` said."""
+        """Note that the metadata is what `Store` said."""
         assert metadata == self._storing, (metadata, self._storing)
         before, self._storing, self.metadata = self.ensemble, None, metadata
         if metadata.state is LedgerState.CLOSED:
@@ -249,7 +249,7 @@ class LedgerWriting:
         return self.fenced(reason)
 
     def owner_confirmed(self, asked_at: float, now: float) -> list[Effect]:
-        """The record of the log named this owner at a moment not before `asked_at`."""
+        """Return the record of the log named this owner at a moment not before `asked_at`."""
         self._asked = False
         self._proof = max(self._proof, asked_at)
         return self._advance(now) if self.state is State.OPEN else NO_CHANGE
@@ -266,7 +266,7 @@ class LedgerWriting:
         return [Ended(reason)]
 
     def give_up(self, reason: str) -> list[Effect]:
-        """What is not done stays so."""
+        """End the writer: entries that are not acknowledged stay without an outcome."""
         if self.state is not State.OPEN:
             return NO_CHANGE
         self.state = State.FAILED
@@ -319,7 +319,7 @@ class LedgerWriting:
         return effects
 
     def _resume(self, now: float) -> list[Effect]:
-        """A bookie that is back gets entries again.  It lacks those in between, which others have."""
+        """Return a bookie that is back gets entries again.  It lacks those in between, which others have."""
         effects: list[Effect] = []
         # Without a quorum everything waits for it: one that came back a moment ago is needed when another one dies.
         longest = math.inf if self._has_enough_bookies() else NEEDED_BOOKIE_RETRY_SECONDS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CheckReport:
-    """What `verify_place` read, and what is damaged."""
+    """The report of `verify_place`: what it read, and what is damaged."""
 
     backups: int = 0
     objects: int = 0
@@ -33,7 +33,8 @@ class Pruned:
 
 
 async def read_manifests(place: Place) -> list[Manifest]:
-    """All backups, oldest first.  Raises Corrupt, Invalid (it is no backup place), Unavailable."""
+    """Read the manifests of all backups, oldest first.  Raises Corrupt, Invalid (it is no backup place),
+    Unavailable."""
     await place.require()
     return [await place.manifest(number) for number in await place.numbers()]
 

@@ -57,7 +57,6 @@ class RemoteStore:
         self.containers = frozenset(map(int, found["containers"]))
 
     async def ask(self, timeout_seconds: float, **message: object) -> dict[str, Any]:
-        """See `StoreConnection`."""
         name = f"the store at {self._address[0]}:{self._address[1]}"
         make = partial(wire.BackupStep, step=json.dumps(message))
         try:
@@ -75,7 +74,6 @@ class RemoteStore:
         return found
 
     async def close(self) -> None:
-        """See `StoreConnection`."""
         await self._stores.close()
 
 
@@ -99,7 +97,6 @@ class ClusterSource:
         return f"<ClusterSource {self._address}>"
 
     async def connect(self) -> Sequence[StoreConnection]:
-        """See `Source`."""
         async with view_cluster(self._address, self._env) as view:
             found = (await view.status()).map
         connections: list[RemoteStore] = []
@@ -119,7 +116,6 @@ class ClusterSource:
         return connections
 
     def indexes(self, worker: Worker) -> Indexes:
-        """See `Source`."""
         directory = self._meta.index_directory
         if directory is None:
             return SlateIndexes(self._env, worker, open_shared_indexes(self._meta.index, COPY_CACHE_BYTES))
@@ -127,7 +123,7 @@ class ClusterSource:
 
 
 def addresses_of(record: ContainerMap | None, containers: int) -> list[tuple[str, int]]:
-    """The stores that have a container, in one order.  Raises TryAgain: one has no owner now."""
+    """Return the stores that have a container, in one order.  Raises TryAgain: one has no owner now."""
     found = set()
     for number in range(containers):
         store = None if record is None else record.address(number)
@@ -140,7 +136,7 @@ def addresses_of(record: ContainerMap | None, containers: int) -> list[tuple[str
 async def describe_cluster(
     env: Env, address: ClusterAddress, machine: str, work: str, advice: str = ""
 ) -> ClusterSource:
-    """The cluster at an address; `machine`: this one; `work`, `advice`: see `ClusterSource`.
+    """Return the cluster at an address; `machine`: this one; `work`, `advice`: see `ClusterSource`.
 
     Raises Invalid (there is none; its index is elsewhere)."""
     async with view_cluster(address, env) as view:

@@ -64,7 +64,7 @@ async def create(
 async def create_from(
     env: Env, source: Source, place_name: str, rate: int, progress: Progress, wait: float = BACKUP_WAIT_SECONDS
 ) -> Manifest:
-    """As `create`, of a node or a cluster."""
+    """Create a backup of a node or a cluster, as `create` does."""
     if url_of(place_name) in source.places or any(
         f"{url_of(place_name)}/".startswith(f"{each}/") for each in source.places
     ):

@@ -30,7 +30,7 @@ class IndexSnapshot:
     """A read transaction on the index of a running node."""
 
     def __init__(self, path: str, frame: int) -> None:
-        """Begin it.  Raises Unavailable: it does not show the checkpoint of `frame`."""
+        """Begin the copy of an index.  Raises Unavailable: it does not show the checkpoint of `frame`."""
         self._path = path
         self._stopped = False
         # Every call is made on one worker, whichever thread made the object.
@@ -85,7 +85,7 @@ def _frame(connection: sqlite3.Connection, path: str) -> int:
 
 
 def chunks_of(path: str) -> dict[str, list[Extent]]:
-    """The chunks that a copied index names, each with the extents in it.  Raises Corrupt, with the record."""
+    """Return the chunks that a copied index names, each with the extents in it.  Raises Corrupt, with the record."""
     found: dict[str, list[Extent]] = {}
     at, end = keys.kind_range(keys.EXTENT)
     try:
@@ -106,7 +106,7 @@ def chunks_of(path: str) -> dict[str, list[Extent]]:
 
 
 def length_of(extents: list[Extent]) -> int:
-    """The length of the object that these extents are in."""
+    """Return the length of the object that these extents are in."""
     sums = extents[0].checksums
     assert sums is not None, extents[0]
     return sums.object_length or sums.length

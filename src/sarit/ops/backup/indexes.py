@@ -54,7 +54,7 @@ class SqliteIndexes:
         self._path_of = path_of
 
     async def snapshot(self, number: int, frame: int) -> Snapshot:
-        """See `Indexes`: a read transaction."""
+        """Begin a read transaction, which is the snapshot."""
         path = self._path_of(number)
         return _SqliteSnapshot(
             self._files, self._worker, path, number, await self._worker.run(partial(IndexSnapshot, path, frame))
@@ -70,12 +70,11 @@ class _SqliteSnapshot:
         self._snapshot = snapshot
 
     async def copy(self, target: str, progress: Progress) -> None:
-        """See `Snapshot`."""
         progress.begin(f"index {self._number}", await self._worker.run(self._length))
         await self._worker.run(partial(self._snapshot.copy, self._files, target, progress.add))
 
     async def close(self) -> None:
-        """See `Snapshot`.  A copy that is being made ends: nobody waits for it any more."""
+        """End the read transaction.  A copy that is being made ends: nobody waits for it any more."""
         self._snapshot.stop()
         await self._worker.run(self._snapshot.close)
 
@@ -96,7 +95,7 @@ class SlateIndexes:
         self._provider = provider
 
     async def snapshot(self, number: int, frame: int) -> Snapshot:
-        """See `Indexes`: a checkpoint of SlateDB, which keeps the objects that it names."""
+        """Take a checkpoint of SlateDB, which keeps the objects that it names."""
         # It needs a library that only an index on an object store needs.
         from sarit.index.slate_snapshot import take_snapshot
 
@@ -120,7 +119,7 @@ class _SlateCopy:
         self._snapshot = snapshot
 
     async def copy(self, target: str, progress: Progress) -> None:
-        """See `Snapshot`: record by record, each of which is checked."""
+        """Copy the index record by record, each of which is checked."""
         progress.begin(f"index {self._number}", None)
         # A folder of its own: the provider names the file.
         folder = f"{target.rpartition('/')[0]}/{_UNFINISHED}"
@@ -138,12 +137,11 @@ class _SlateCopy:
         await self._worker.run(partial(_take, self._env.files, folder, target))
 
     async def close(self) -> None:
-        """See `Snapshot`."""
         await self._snapshot.close()
 
 
 def path_of_copy(work: str, number: int) -> str:
-    """Where the copy of an index is while a backup stores it."""
+    """Return where the copy of an index is while a backup stores it."""
     return f"{work}/index-{number}"
 
 

@@ -38,7 +38,7 @@ _OBJECT: Final = re.compile(rf"([0-9a-f]{{{2 * DIGEST_BYTES}}})-(\d+)")
 
 
 def digest_of(data: Buffer) -> str:
-    """The digest of the content of an object.  Blocking: about a millisecond for each MiB."""
+    """Return the digest of the content of an object.  Blocking: about a millisecond for each MiB."""
     return blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
 
 
@@ -92,7 +92,7 @@ class Manifest:
     containers: tuple[ContainerBackup, ...]
 
     def pieces(self) -> Iterator[Piece]:
-        """All objects of it; the same one may come twice."""
+        """Return all objects of the backup; the same one may come twice."""
         for container in self.containers:
             yield from container.index
             yield from container.chunks
@@ -104,7 +104,7 @@ class Manifest:
 
 
 def manifest_name(number: int) -> str:
-    """The name of a manifest in the place."""
+    """Return the name of a manifest in the place."""
     return f"{MANIFESTS}/manifest-{number:012d}"
 
 
@@ -115,7 +115,7 @@ def manifest_number(name: str) -> int | None:
 
 
 def encode(content: dict[str, Any]) -> bytes:
-    """A JSON document with its version and a check."""
+    """Return a JSON document with its version and a check."""
     text = json.dumps(content, sort_keys=True)
     return json.dumps({"version": VERSION, "check": digest_of(text.encode()), "content": content}).encode() + b"\n"
 
@@ -135,7 +135,7 @@ def decode(data: bytes, name: str) -> dict[str, Any]:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The content of a manifest."""
+    """Return the content of a manifest."""
     content = asdict(manifest)
     for container in content["containers"]:
         for kind in ("index", "chunks"):

@@ -29,13 +29,13 @@ class StoreConnection(Protocol):
 
     @property
     def containers(self) -> frozenset[int]:
-        """Those that it has; when one of them leaves it, it ends the backup."""
+        """Return the containers of the store; when one of them leaves it, the store ends the backup."""
 
     async def ask(self, timeout_seconds: float, **message: object) -> dict[str, Any]:
-        """One step and its answer.  Raises TryAgain, Unavailable."""
+        """Return one step and its answer.  Raises TryAgain, Unavailable."""
 
     async def close(self) -> None:
-        """It deletes what is garbage from here on."""
+        """Let the store delete garbage again."""
 
 
 def check_whole(parts: Iterable[frozenset[int]], containers: int) -> None:
@@ -118,7 +118,7 @@ class Stores:
             await asyncio.sleep(BACKUP_SIGN_SECONDS)
 
     async def _all(self, timeout_seconds: float, **message: object) -> list[dict[str, Any]]:
-        """One step of all stores, at once.  Raises the first error, after the others were cancelled."""
+        """Return one step of all stores, at once.  Raises the first error, after the others were cancelled."""
         tasks = [asyncio.ensure_future(each.ask(timeout_seconds, **message)) for each in self._connections]
         try:
             return await gather(*tasks)

@@ -52,7 +52,7 @@ class NodeConnection:
         return connection
 
     async def ask(self, timeout_seconds: float, **message: object) -> dict[str, Any]:
-        """Ask for one step; its answer.  Raises TryAgain, Refused."""
+        """Ask the node for one step, and return its answer.  Raises TryAgain, Refused."""
         async with self._asking:
             try:
                 async with asyncio.timeout(timeout_seconds):

@@ -42,7 +42,8 @@ class Pacer:
         await asyncio.sleep(self._free_at - now)
 
     async def block(self, left: int) -> int:
-        """A `WriteLimiter`: files are written and synced in small blocks, so that other syncs need not wait long."""
+        """Return a `WriteLimiter`: files are written and synced in small blocks, so that other syncs need not wait
+        long."""
         size = min(left, COPY_BLOCK_BYTES)
         await self.take(size)
         return size

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def url_of(place: str) -> str:
-    """The URL of a place that a user named: a path, or a URL.  Raises Invalid."""
+    """Return the URL of a place that a user named: a path, or a URL.  Raises Invalid."""
     if "://" not in place:
         return f"file://{os.path.abspath(place)}"
     check_storage_url(place)
@@ -95,7 +95,7 @@ class Place:
             )
 
     async def owner(self) -> str:
-        """The id of the node whose backups are here.  Raises NotFound, Corrupt, Unavailable."""
+        """Return the id of the node whose backups are here.  Raises NotFound, Corrupt, Unavailable."""
         return str(decode(await self._content(PLACE), PLACE)["node"])
 
     async def require(self) -> None:
@@ -128,7 +128,7 @@ class Place:
     # -- backups ------------------------------------------------------------------------------
 
     async def numbers(self) -> list[int]:
-        """The numbers of all backups, oldest first."""
+        """Return the numbers of all backups, oldest first."""
         found = [manifest_number(name) async for name, _ in self._storage.list(MANIFESTS)]
         return sorted(number for number in found if number is not None)
 
@@ -150,7 +150,7 @@ class Place:
     # -- objects ------------------------------------------------------------------------------
 
     async def pieces(self) -> list[Piece]:
-        """All objects that are there whole."""
+        """Return all objects that are there whole."""
         found = []
         for folder in (CHUNKS, INDEX):
             async for name, length in self._storage.list(folder):
@@ -167,7 +167,7 @@ class Place:
             return
 
     async def read(self, piece: Piece) -> Buffer:
-        """An object, checked.  Raises Corrupt (damaged or missing, with its name), Unavailable."""
+        """Return an object, checked.  Raises Corrupt (damaged or missing, with its name), Unavailable."""
         try:
             data = await self._storage.read(piece.object_name, 0, piece.length)
         except NotFound:

@@ -174,7 +174,7 @@ class _Restorer:
         self._progress = progress
 
     async def run(self, manifest: Manifest) -> None:
-        """Everything but `meta`."""
+        """Restore all files but `meta`."""
         for number, container in enumerate(manifest.containers):
             await restore_chunks(self._place, self._storage, number, container, self._pacer, self._progress)
         # Again from the beginning each time: an index and its log belong together.

@@ -42,7 +42,7 @@ class NewLogs(Protocol):
     """Logs of restored containers."""
 
     async def create_after(self, container: int, history: LogHistory) -> DurableLog:
-        """A new log that continues after a checkpoint."""
+        """Return a new log that continues after a checkpoint."""
 
 
 async def restore_cluster(
@@ -160,7 +160,7 @@ async def _count(index: Index, end: bytes) -> int:
 
 
 def _clear_log(files: Files, folder: str) -> None:
-    """What an unfinished restore made: no store has written there."""
+    """Remove the log that an unfinished restore made; no store has written there."""
     with suppress(FileNotFoundError):
         for name in files.list(folder):
             files.remove(f"{folder}/{name}")

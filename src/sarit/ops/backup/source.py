@@ -42,7 +42,7 @@ class Source(Protocol):
         """Begin a backup at all stores.  Raises Invalid, Unavailable, TryAgain."""
 
     def indexes(self, worker: Worker) -> Indexes:
-        """Where its indexes are.  Raises Invalid."""
+        """Return where the indexes of the source are.  Raises Invalid."""
 
 
 class NodeSource:
@@ -62,18 +62,16 @@ class NodeSource:
         return f"<NodeSource {self.directory}>"
 
     async def connect(self) -> Sequence[StoreConnection]:
-        """See `Source`."""
         return await connect(self._env.files, self.directory)
 
     def indexes(self, worker: Worker) -> Indexes:
-        """See `Source`."""
         if self._index == SQLITE:
             return SqliteIndexes(self._env.files, worker, lambda number: f"{self.directory}/{index_file(number)}")
         return SlateIndexes(self._env, worker, open_shared_indexes(self._index, COPY_CACHE_BYTES))
 
 
 def describe_node(env: Env, directory: str) -> NodeSource:
-    """The node of a data directory.  Raises Invalid: it is none."""
+    """Return the node of a data directory.  Raises Invalid: it is none."""
     if not env.files.exists(f"{directory}/meta"):
         raise Invalid(f"{directory} is not a data directory of Sarit: it has no file `meta`")
     meta = read_description(env.files, directory)

@@ -35,7 +35,7 @@ _CHECKPOINT = ("frame", "next-segment", "chunk-sequence", "settled-from", "epoch
 
 @dataclass(slots=True)
 class Stored:
-    """What the index holds of one segment id."""
+    """The records that the index holds of one segment id."""
 
     segment: Segment | None = None
     unreadable: bool = False
@@ -66,7 +66,7 @@ class Contents:
     damaged_pieces: int = 0
 
     def name_of(self, segment: int) -> str:
-        """The name of a segment, or its number."""
+        """Return the name of a segment, or its number."""
         stored = self.segments.get(segment)
         if stored is not None and stored.segment is not None:
             return stored.segment.name

@@ -53,7 +53,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What `DATA/meta` says."""
+    """The content of `DATA/meta`."""
 
     containers: int
     storage: str
@@ -70,11 +70,11 @@ class Directory:
     lock: File | None
 
     def index_path(self, container: int) -> str:
-        """The index of a container."""
+        """Return the index of a container."""
         return f"{self.path}/index/container-{container}.db"
 
     def index_bytes(self, env: Env, container: int) -> int:
-        """The length of a container's database; 0 when there is none."""
+        """Return the length of a container's database; 0 when there is none."""
         if not env.files.exists(self.index_path(container)):
             return 0
         with closing(env.files.open(self.index_path(container), "read")) as file:
@@ -104,7 +104,7 @@ def open_directory(env: Env, path: str) -> Directory:
 
 
 def describe(env: Env, path: str) -> Description:
-    """What `meta` says.  Raises Invalid (missing, damaged, or of another format)."""
+    """Read what `meta` says.  Raises Invalid (missing, damaged, or of another format)."""
     if not env.files.exists(f"{path}/meta"):
         raise Invalid(f"{path} is not a data directory of Sarit: it has no file `meta`")
     meta = read_description(env.files, path)
@@ -144,7 +144,7 @@ async def verify(env: Env, directory: Directory, progress: Progress) -> Report:
 
 
 def _read_last_start(env: Env, directory: Directory, report: Report) -> list[OwnershipToken] | None:
-    """The ownership tokens that the directory knows; None when the file is missing or damaged."""
+    """Return the ownership tokens that the directory knows; None when the file is missing or damaged."""
     path = f"{directory.path}/{LAST_START}"
     if not env.files.exists(path):
         return None
@@ -164,14 +164,14 @@ def _read_last_start(env: Env, directory: Directory, report: Report) -> list[Own
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A connection that cannot change the database.  Raises sqlite3.Error."""
+    """Return a connection that cannot change the database.  Raises sqlite3.Error."""
     connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
     connection.text_factory = as_text
     return connection
 
 
 def _read_index(env: Env, directory: Directory, number: int, report: Report, progress: Progress) -> Contents | None:
-    """The records of a container's index; None when it cannot be read.  Blocking."""
+    """Return the records of a container's index; None when it cannot be read.  Blocking."""
     path, files = directory.index_path(number), env.files
     if not files.exists(path):
         if files.exists(f"{directory.path}/log/{number}"):

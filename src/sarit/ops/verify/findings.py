@@ -68,7 +68,7 @@ class Report:
         return sum(finding.damage for finding in self.findings)
 
     def as_json(self) -> dict[str, object]:
-        """One document."""
+        """Return the findings as one JSON document."""
         return {
             "damaged": self.damaged,
             "findings": [finding.as_json() for finding in self.findings],

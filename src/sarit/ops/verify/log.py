@@ -26,7 +26,7 @@ _ACCEPT = (
 
 
 def history_of(contents: Contents) -> LogHistory:
-    """What the index knows of its log.  Raises Corrupt."""
+    """Return the history of the log that the index knows.  Raises Corrupt."""
     log, epoch = contents.meta.get("log"), contents.meta.get("epoch")
     identity, owner = (None, 0) if log is None else keys.parse_log_value(log)
     return LogHistory(identity, max(owner, 0 if epoch is None else keys.parse_attribute_value(epoch)), contents.frame)

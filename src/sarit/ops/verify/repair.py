@@ -45,7 +45,7 @@ _TO_DELETE: Final = tuple(keys.meta_key(name) for name in ("transient/", "failed
 
 @dataclass(slots=True)
 class Plan:
-    """What a repair of one index does (`changes`), and what it cannot do (`left`), as text.
+    """The plan to repair one index: what it does (`changes`), and what it cannot do (`left`), as text.
 
     `drops`: the keys of damaged records that are dropped; a record that is whole stays."""
 
@@ -59,7 +59,7 @@ class Plan:
 
 @dataclass(slots=True)
 class _Known:
-    """What the records that are whole say."""
+    """The facts in the records that are whole."""
 
     keys: set[bytes] = field(default_factory=set)
     names: dict[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class _Known:
 
 
 def plan_repair(env: Env, container: int, path: str) -> Plan:
-    """What a repair of an index would do.  Blocking; changes nothing.  Raises OSError."""
+    """Plan the repair of an index.  Blocking; changes nothing.  Raises OSError."""
     plan = Plan(container, path)
     if not env.files.exists(path):
         finish = _interrupted(env.files, path)
@@ -104,7 +104,7 @@ def plan_repair(env: Env, container: int, path: str) -> Plan:
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[Row]:
-    """All rows in the order of their pages, which need not be that of their keys."""
+    """Yield all rows in the order of their pages, which need not be that of their keys."""
     cursor = connection.execute("SELECT k, v FROM entries")
     while rows := cursor.fetchmany(_ROWS_PER_STEP):
         yield from rows
@@ -225,7 +225,7 @@ def _free_name(files: Files, path: str) -> str:
 
 
 def _interrupted(files: Files, path: str) -> bool:
-    """Whether a repair had finished its new file and moved the damaged one away."""
+    """Return whether a repair had finished its new file and moved the damaged one away."""
     return files.exists(_new_name(path)) and files.exists(f"{path}.damaged")
 
 

@@ -40,7 +40,7 @@ _SECRET_WORDS: Final = ("secret", "password", "token", "key_id", "credential")
 
 
 def hidden_in(name: str, value: object) -> str:
-    """The value of an option as text, without secrets: neither its own, nor a user's in a URL."""
+    """Return the value of an option as text, without secrets: neither its own, nor a user's in a URL."""
     if value is None:
         return ""
     if any(word in name.lower() for word in _SECRET_WORDS):
@@ -53,7 +53,7 @@ def hidden_in(name: str, value: object) -> str:
 
 
 def settings_of(config: Any, prefix: str = "") -> list[Setting]:
-    """Every field of a configuration by its name; those of its parts behind a dot."""
+    """Return every field of a configuration by its name; those of its parts behind a dot."""
     found: list[Setting] = []
     for field in fields(config):
         value = getattr(config, field.name)
@@ -68,7 +68,7 @@ def settings_of(config: Any, prefix: str = "") -> list[Setting]:
 async def open_transactions(
     controller: Controller, clock: Clock, stream: StreamName, most: int
 ) -> Sequence[OpenTransaction]:
-    """The transactions of a stream that have not ended.  Raises NotFound, Unavailable."""
+    """Return the transactions of a stream that have not ended.  Raises NotFound, Unavailable."""
     now = clock.wall_ms()
     return [
         OpenTransaction(
@@ -80,7 +80,7 @@ async def open_transactions(
 
 
 def containers_of(store: SegmentStore, name: str) -> list[ContainerView]:
-    """The containers of one store; `name`: of that store."""
+    """Return the containers of one store; `name`: of that store."""
     serving = {container.number: container.state for container in store.serving()}
     found = []
     for health in store.health():
@@ -93,7 +93,7 @@ def containers_of(store: SegmentStore, name: str) -> list[ContainerView]:
 
 
 def memory_of(budget: MemoryBudget) -> MemoryView:
-    """The memory of one store."""
+    """Return the memory of one store."""
     limit = budget.max_dirty_bytes
     return MemoryView(
         budget.charged_bytes, limit // 2, limit, limit + limit // 4, budget.cached_bytes, budget.cache_bytes,
@@ -102,7 +102,7 @@ def memory_of(budget: MemoryBudget) -> MemoryView:
 
 
 def tiers_of(config: NodeConfig) -> list[TierView]:
-    """Where a node keeps its data."""
+    """Return where a node keeps its data."""
     places = {
         "log": config.log_url or f"{config.data_dir}/log",
         "chunks": config.storage_url or f"{config.data_dir}/chunks",
@@ -117,7 +117,7 @@ def reason_text(reason: Reason) -> str:
 
 
 def shown_settings(options: Sequence[ShownOption]) -> list[Setting]:
-    """The options of the command line; they come without secrets."""
+    """Return the options of the command line; they come without secrets."""
     return [Setting(option.option, hidden_in(option.option, option.value), option.origin) for option in options]
 
 
@@ -134,7 +134,7 @@ def health_of(health: HealthPort, memory: MemoryView, disks: Sequence[DiskView])
 
 
 class Node(Protocol):
-    """What the view shows of a node: see `standalone.Node`."""
+    """The parts of a node that the view shows (`standalone.Node`)."""
 
     config: NodeConfig
     env: Env
@@ -158,7 +158,6 @@ class StandaloneView:
         return f"<StandaloneView of {self._node!r}>"
 
     async def overview(self) -> Overview:
-        """See `NodeView`."""
         node = self._node
         containers = containers_of(node.store, "this node")
         memory = memory_of(node.store.budget)
@@ -180,10 +179,8 @@ class StandaloneView:
         )  # fmt: skip
 
     async def settings(self) -> Sequence[Setting]:
-        """See `NodeView`."""
         # A node that a program started has no options: what it runs with is shown then.
         return shown_settings(self._node.config.options) or settings_of(self._node.config)
 
     async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
-        """See `NodeView`."""
         return await open_transactions(self._node.controller, self._node.env.clock, stream, most)

@@ -94,7 +94,7 @@ class GcScheduler:
             self._busy_at = now
 
     def _full_collection_now(self, now: float) -> bool:
-        """Whether enough objects were made, and nobody has to wait for it, or memory demands it."""
+        """Return whether enough objects were made, and nobody has to wait for it, or memory demands it."""
         if self._grown < FULL_GC_OBJECTS:
             return False
         self._due_since = min(self._due_since, now)
@@ -112,6 +112,7 @@ class GcScheduler:
 
 
 def _few_young_objects(grown: int) -> bool:
-    """Whether a collection of the young objects visits few.  Their number is counted only if `grown` allows it: freed
+    """Return whether a collection of the young objects visits few.  Their number is counted only if `grown` allows it:
+    freed
     old objects hide young ones from that."""
     return grown <= MAX_YOUNG_GC_OBJECTS and len(gc.get_objects(generation=0)) <= MAX_YOUNG_GC_OBJECTS

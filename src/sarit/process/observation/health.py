@@ -45,7 +45,7 @@ _CODES = {HealthState.OPENING: "recovering", HealthState.DRAINING: "draining", H
 
 
 class Health:
-    """See `HealthPort`.  Parts become known when they exist."""
+    """The health of a node.  Parts become known when they exist."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         """`name`: of the process, for people."""
@@ -65,26 +65,24 @@ class Health:
         return f"<Health {self._name} {self._state}>"
 
     def starting(self, step: str) -> None:
-        """What its start does now."""
+        """Note what the start of the process does now."""
         self.step = step
         self.on_change()
 
     def ready(self) -> None:
-        """It serves."""
+        """Note that the process serves."""
         self._state = READY
         self.on_change()
 
     def stopping(self) -> None:
-        """It stops."""
+        """Note that the process stops."""
         self._state = STOPPING
         self.on_change()
 
     def state(self) -> str:
-        """See `HealthPort`."""
         return self._state
 
     def reasons(self) -> list[Reason]:
-        """See `HealthPort`."""
         reasons = []
         if self._state == STARTING:
             reasons.append(Reason("starting", self._name, self.step))
@@ -97,7 +95,6 @@ class Health:
         return reasons
 
     def details(self) -> dict[str, Any]:
-        """See `HealthPort`."""
         found: dict[str, Any] = {
             "name": self._name,
             "version": version("sarit"),
@@ -116,7 +113,7 @@ class Health:
 
 
 def reasons_of_store(store: SegmentStore) -> list[Reason]:
-    """What is wrong with a store now."""
+    """Return what is wrong with a store now."""
     moves = store.placement is not None  # in a cluster; a store of a node with several keeps its containers
     reasons = [_of_container(health, moves=moves) for health in store.health() if health.state in _CODES]
     waits = store.budget.over_append_limit

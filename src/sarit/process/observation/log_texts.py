@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def shortened(record: logging.LogRecord) -> logging.LogRecord:
-    """The record, or a copy of it whose fields and message are cut.
+    """Return the record, or a copy of it whose fields and message are cut.
 
     An argument is a field, unless it is the whole message, as those of `RepeatedLog` are."""
     given: Any = record.args

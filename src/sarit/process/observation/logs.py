@@ -51,7 +51,7 @@ _process = ""
 
 
 def current_logs() -> LogSettings:
-    """What `set_up_logs` was given last."""
+    """Return the settings that `set_up_logs` was given last."""
     return _current
 
 
@@ -96,7 +96,7 @@ def set_up_logs(settings: LogSettings, process: str | None = None, stream: TextI
 
 
 def logs_json() -> bool:
-    """Whether this process logs JSON lines."""
+    """Return whether this process logs JSON lines."""
     return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
 
 
@@ -112,11 +112,11 @@ class TextLines(logging.Formatter):
         super().__init__(f"%(asctime)s %(levelname)s {self._prefix}%(name)s: %(message)s")
 
     def formatException(self, ei: _Error) -> str:  # of `logging`
-        """The traceback; what the error says is cut."""
+        """Return the traceback; what the error says is cut."""
         return _cut_lines(super().formatException(ei))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # of `logging`
-        """The line without what follows it."""
+        """Return the line without what follows it."""
         text = super().formatMessage(record)
         request = current_request_id.get()
         return _escaped(f"{text} (request {request})" if request else text)
@@ -130,7 +130,7 @@ class JsonLines(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         found = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -197,7 +197,7 @@ class FloodFilter:
         self._alike: dict[tuple[str, int, str], _Alike] = {}
 
     def admits(self, record: logging.LogRecord) -> bool:
-        """Whether to write it; if not, it is counted."""
+        """Return whether to write it; if not, it is counted."""
         if not logging.WARNING <= record.levelno < logging.CRITICAL:
             return True
         # A message that is one argument is alike by what it says.
@@ -215,7 +215,7 @@ class FloodFilter:
         return False
 
     def ended(self, now: float) -> list[logging.LogRecord]:
-        """A record for each flood that is over, or goes on for longer than a line should wait.
+        """Return a record for each flood that is over, or goes on for longer than a line should wait.
 
         `now`: of a record, in seconds."""
         reports = []
@@ -241,7 +241,7 @@ class _Alike:
         self.last: logging.LogRecord | None = None
 
     def report(self) -> logging.LogRecord:
-        """How many were not written, and the last of them."""
+        """Return how many were not written, and the last of them."""
         assert self.last is not None
         record = self.last
         text = f"{self.count - MAX_ALIKE_LOG_LINES} more lines like this were not logged: {_message(record)}"

@@ -67,7 +67,7 @@ class Metrics:
         self._sources.append(source)
 
     def metered(self, storage: ChunkStorage) -> ChunkStorage:
-        """The same storage; its requests are counted."""
+        """Return the same storage; its requests are counted."""
         return MeteredStorage(storage, self._clock, self.storage)
 
     def start(self) -> None:
@@ -86,13 +86,13 @@ class Metrics:
             self._lag_task = asyncio.ensure_future(self._lag.run(client))
 
     async def stop(self) -> None:
-        """End what `serve` began."""
+        """Stop the HTTP server and the tasks that sample."""
         if self._lag_task is not None:
             self._lag_task.cancel()
             await asyncio.gather(self._lag_task, return_exceptions=True)
 
     def samples(self) -> Iterator[Sample]:
-        """All metrics now."""
+        """Return samples of all metrics now."""
         # Here and not above: a process without the HTTP port does not need it.
         from sarit.admin import collectors
 

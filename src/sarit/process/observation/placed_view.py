@@ -59,7 +59,7 @@ def fixed(containers: int, addresses: Sequence[tuple[str, int]]) -> Placement:
 
 
 def mapped(record: ContainerMap | None) -> Placement:
-    """As a container map says; None: there is none yet."""
+    """Return the placement that a container map gives; None: there is no map yet."""
     if record is None:
         return Placement((), {})
     places = [
@@ -123,7 +123,7 @@ class ContainerStates:
 
 @dataclass(frozen=True, slots=True)
 class ControllerParts:
-    """What a controller has, for the console.  `tiers`: where data is, by name.
+    """The parts of a controller, for the console.  `tiers`: where data is, by name.
 
     `states`: of the containers of its cluster, as their stores report them; None: a node in several processes, whose
     reasons of health tell them."""
@@ -150,7 +150,6 @@ class PlacedView:
         return f"<PlacedView of {self._parts.controller!r}>"
 
     async def overview(self) -> Overview:
-        """See `NodeView`."""
         parts, placement = self._parts, self._parts.placement()
         answers = await gather(*(self._answers(address) for address in placement.stores.values()))
         answering = frozenset(name for name, found in zip(placement.stores, answers, strict=True) if found)
@@ -177,9 +176,7 @@ class PlacedView:
         return True
 
     async def settings(self) -> Sequence[Setting]:
-        """See `NodeView`."""
         return shown_settings(self._parts.options)
 
     async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
-        """See `NodeView`."""
         return await open_transactions(self._parts.controller, self._health.clock, stream, most)

@@ -35,12 +35,12 @@ def encode_reasons(reasons: Iterable[Reason]) -> list[tuple[Any, ...]]:
 
 
 def decode_reasons(rows: Iterable[Sequence[Any]]) -> list[Reason]:
-    """The inverse of `encode_reasons`."""
+    """Return the inverse of `encode_reasons`."""
     return [Reason(*row) for row in rows]
 
 
 class ProcessHealth:
-    """What the parent knows of one process."""
+    """The health of one process, as its parent knows it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -52,7 +52,7 @@ class ProcessHealth:
         return f"<ProcessHealth of {self._name}>"
 
     def away(self, why: str) -> None:
-        """It does not run."""
+        """Note that a process does not run."""
         self._away, self._silent_seconds = why, 0.0
 
     def silent(self, seconds: float) -> None:
@@ -65,7 +65,7 @@ class ProcessHealth:
         self._said = decode_reasons(rows)
 
     def reasons(self) -> list[Reason]:
-        """Why it does not serve, or not as it should; each part begins with the name of the process."""
+        """Return why it does not serve, or not as it should; each part begins with the name of the process."""
         if self._away:
             return [Reason("starting", self._name, self._away)]
         if self._silent_seconds >= MISSED_HEARTBEATS * CHILD_HEARTBEAT_SECONDS:
@@ -77,7 +77,7 @@ class ProcessHealth:
 
 
 class StoresReport:
-    """What the parent sends to the controller of the stores."""
+    """The report on the stores that the parent sends to the controller."""
 
     def __init__(self) -> None:
         self._ports: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
@@ -88,7 +88,7 @@ class StoresReport:
 
     @staticmethod
     def encode(ports: Sequence[int], reasons: Iterable[Reason]) -> bytes:
-        """One line without its end.  `ports`: none until all stores serve."""
+        """Return one line without its end.  `ports`: none until all stores serve."""
         return json.dumps({"ports": list(ports), "reasons": [astuple(reason) for reason in reasons]}).encode()
 
     def take(self, line: bytes) -> None:
@@ -103,12 +103,12 @@ class StoresReport:
         return await shielded(self._ports)
 
     def reasons(self) -> list[Reason]:
-        """What is wrong with stores now."""
+        """Return what is wrong with stores now."""
         return self._reasons
 
 
 def describe_exit(code: int, failure: SaritError | None) -> str:
-    """How a process ended, in words."""
+    """Return how a process ended, in words."""
     if failure is not None:
         return f"failed ({failure})"
     if code < 0:

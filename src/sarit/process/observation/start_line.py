@@ -44,6 +44,6 @@ def limit_fact(config: NodeConfig) -> str:
 
 
 def recovery_fact(containers: int, seconds: float, frames: int, replayed_bytes: int, damaged: int) -> str:
-    """What was recovered, and how long it took."""
+    """Return what was recovered, and how long it took."""
     fact = f"recovered {containers - damaged} of {containers} containers in {seconds:.2f} s"
     return f"{fact} ({frames} frames and {replayed_bytes} bytes replayed)"

@@ -117,7 +117,7 @@ def claim_directory(config: NodeConfig, env: Env, index: str | None = None) -> D
 
 
 def _claim_undescribed(config: NodeConfig, env: Env, lock: File, index: str) -> DirectoryClaim:
-    """A new directory; or one that has lost its description, which is refused.  Raises Invalid."""
+    """Return a new directory; or one that has lost its description, which is refused.  Raises Invalid."""
     files, directory = env.files, config.data_dir
     if files.exists(f"{directory}/{RESTORING}"):
         raise Invalid(f"the restore of {directory} is not complete: run `sarit restore` again, or delete the directory")
@@ -170,7 +170,7 @@ def _index_option(index: object) -> str:
 
 
 def read_description(files: Files, directory: str) -> dict[str, Any]:
-    """What `meta` says: see docs/formats/README.md.  Blocks.  Raises Invalid (damaged, or of another format)."""
+    """Read what `meta` says (docs/formats/README.md).  Blocks.  Raises Invalid (damaged, or of another format)."""
     path = f"{directory}/meta"
     try:
         meta = dict(json.loads(_read(files, path)))
@@ -355,7 +355,8 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
 
 
 async def storage_owner(storage: ChunkStorage) -> str:
-    """The id that a place is marked with.  Raises NotFound (it is not), Invalid (the mark is damaged), Unavailable."""
+    """Return the id that a place is marked with.  Raises NotFound (it is not), Invalid (the mark is damaged),
+    Unavailable."""
     try:
         return await read_checked(storage, OWNER_CHUNK, NODE_ID_CHARACTERS)
     except Corrupt as error:
@@ -365,7 +366,7 @@ async def storage_owner(storage: ChunkStorage) -> str:
 
 
 async def _holds_chunks(storage: ChunkStorage, containers: int) -> bool:
-    """Whether there is any chunk that this node would take for its own.  Other names are ignored."""
+    """Return whether there is any chunk that this node would take for its own.  Other names are ignored."""
     for number in range(containers):
         async for _ in storage.list(container_prefix(number)):
             return True

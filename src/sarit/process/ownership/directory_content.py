@@ -33,12 +33,12 @@ _PIECES: Final = frozenset(
 
 
 def is_data_directory(names: Sequence[str]) -> bool:
-    """Whether a directory with these names is one of a node, or of a start that did not get far."""
+    """Return whether a directory with these names is one of a node, or of a start that did not get far."""
     return not _MARKS.isdisjoint(names) or _PIECES.issuperset(names)
 
 
 def is_index_directory(names: Sequence[str]) -> bool:
-    """Whether a directory with these names holds indexes alone."""
+    """Return whether a directory with these names holds indexes alone."""
     return all(name.startswith("container-") for name in names)
 
 
@@ -55,14 +55,14 @@ class Missing:
 
 
 def index_file(container: int) -> str:
-    """The path of an index in the data directory."""
+    """Return the path of an index in the data directory."""
     return f"{INDEX_FOLDER}/container-{container}.db"
 
 
 def find_missing(
     files: Files, directory: str, containers: int, *, chunks_inside: bool, index: str, log_inside: bool = True
 ) -> list[Missing]:
-    """The missing pieces of a directory that has been complete.  Blocks."""
+    """Return the missing pieces of a directory that has been complete.  Blocks."""
     logs = [
         Missing(f"{LOG_FOLDER}/{number}", f"the durable log of container {number}", number)
         for number in range(containers)
@@ -89,13 +89,13 @@ def _holds_log(files: Files, directory: str) -> bool:
 
 
 def find_traces(files: Files, directory: str) -> list[str]:
-    """What of a node's pieces there is in a directory without a description.  Blocks."""
+    """Find the pieces of a node in a directory without a description.  Blocks."""
     names = (LOG_FOLDER, INDEX_FOLDER, CHUNKS_FOLDER, LAST_START, OWNER_CHUNK_WRITTEN)
     return [name for name in names if files.exists(f"{directory}/{name}")]
 
 
 def count_containers(files: Files, directory: str) -> int:
-    """How many containers the logs and indexes of a directory are of; 0 when it has none.  Blocks."""
+    """Return how many containers the logs and indexes of a directory are of; 0 when it has none.  Blocks."""
     numbers = []
     for folder, prefix, suffix in ((LOG_FOLDER, "", ""), (INDEX_FOLDER, "container-", ".db")):
         if files.exists(f"{directory}/{folder}"):
@@ -105,7 +105,7 @@ def count_containers(files: Files, directory: str) -> int:
 
 
 def refusal(directory: str, missing: Sequence[Missing]) -> str:
-    """Why a node does not start without these pieces, and what to do."""
+    """Return why a node does not start without these pieces, and what to do."""
     found = ", ".join(str(piece) for piece in missing)
     whole = any(piece.container is None for piece in missing)
     others = "" if whole else "--allow-damaged serves the other containers; "

@@ -28,7 +28,8 @@ _log = logging.getLogger("sarit.node")
 
 
 class GuardedStorage:
-    """See `ChunkStorage`.  Deletions are let through until `guard` is called: by the claim itself.
+    """Long-term storage that a copy of the node's directory cannot change.  Deletions are let through until `guard` is
+    called: by the claim itself.
 
     `failure`: why this node must not go on, once that is known; `on_copy` is called then."""
 
@@ -99,11 +100,9 @@ class GuardedStorage:
     async def write(
         self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
     ) -> None:
-        """See `ChunkStorage`."""
         await self._storage.write(name, parts, limiter, observe)
 
     async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
-        """See `ChunkStorage`."""
         return await self._storage.read(name, offset, length, check)
 
     async def delete(self, name: str) -> None:
@@ -112,11 +111,9 @@ class GuardedStorage:
         await self._storage.delete(name)
 
     def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """See `ChunkStorage`."""
         return self._storage.list(prefix)
 
     async def close(self) -> None:
-        """See `ChunkStorage`."""
         work = [task for task in (self._watching, self._checking) if task is not None]
         for task in work:
             task.cancel()

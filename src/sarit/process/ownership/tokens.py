@@ -42,7 +42,7 @@ def checked(text: str) -> bytes:
 
 
 async def read_checked(storage: ChunkStorage, name: str, characters: int) -> str:
-    """The text that `checked` wrote.  Raises Corrupt, NotFound, Unavailable."""
+    """Return the text that `checked` wrote.  Raises Corrupt, NotFound, Unavailable."""
     try:
         content = bytes(await storage.read(name, 0, characters + _CHECK_CHARACTERS))
     except Corrupt:  # shorter
@@ -68,7 +68,7 @@ class OwnershipToken:
 
 
 def encode_tokens(tokens: Sequence[OwnershipToken]) -> bytes:
-    """The content of `last-start`."""
+    """Return the content of `last-start`."""
     marks = [[token.number, token.token] for token in tokens]
     return json.dumps({"version": TOKENS_VERSION, "marks": marks, "check": check_of(marks)}).encode() + b"\n"
 
@@ -93,13 +93,13 @@ def check_of(marks: object) -> str:
 
 
 async def newest_token(storage: ChunkStorage) -> OwnershipToken | None:
-    """The token of the latest start, if any.  Raises Unavailable, Invalid (it is damaged)."""
+    """Return the token of the latest start, if any.  Raises Unavailable, Invalid (it is damaged)."""
     numbers = await _token_numbers(storage)
     return await _read_token(storage, numbers[-1]) if numbers else None
 
 
 def next_tokens(known: Sequence[OwnershipToken], found: OwnershipToken | None, token: str) -> list[OwnershipToken]:
-    """The tokens that `last-start` must hold for the next start, the new token last.
+    """Return the tokens that `last-start` must hold for the next start, the new token last.
 
     `known`: its present content.  `found`: the newest token in long-term storage.  Raises Invalid when `found` belongs
     to another copy."""

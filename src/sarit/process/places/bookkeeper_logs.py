@@ -38,17 +38,17 @@ class BookKeeperPlace:
 
     @property
     def name(self) -> str:
-        """What a data directory remembers of it: servers of ZooKeeper may change."""
+        """The part of the place that a data directory records: servers of ZooKeeper may change."""
         return f"bookkeeper:{self.root}"
 
 
 def log_name(url: str | None) -> str:
-    """What the description of a data directory says of its log."""
+    """Return what the description of a data directory says of its log."""
     return LOG_FOLDER if url is None else parse_log_url(url).name
 
 
 def parse_log_url(url: str) -> BookKeeperPlace:
-    """The place that `--log` names.  Raises Invalid, which says what is wrong."""
+    """Return the place that `--log` names.  Raises Invalid, which says what is wrong."""
     try:
         parts = urlsplit(url)
     except ValueError as error:

@@ -30,7 +30,8 @@ _log = logging.getLogger("sarit.node")
 def open_indexes(
     config: NodeConfig, env: Env, environ: Mapping[str, str] | None = None, statistics: IndexStatistics | None = None
 ) -> IndexProvider:
-    """The indexes of a node.  Blocks.  Raises Invalid (the extra is not installed, or the URL is wrong), OSError.
+    """Return the indexes of a node.  Blocks.  Raises Invalid (the extra is not installed, or the URL is wrong),
+    OSError.
 
     `environ` stands for the process's environment variables."""
     if config.index_url is not None:

@@ -30,7 +30,7 @@ def fit_to_volume(config: NodeConfig, files: Files) -> NodeConfig:
 
 
 def storage_directory(config: NodeConfig) -> str | None:
-    """The directory of long-term storage, when it is not below DATA, whose disk is watched anyway."""
+    """Return the directory of long-term storage, when it is not below DATA, whose disk is watched anyway."""
     parts = urlsplit(config.storage_url or "")
     if parts.scheme != "file":
         return None

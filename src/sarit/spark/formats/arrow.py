@@ -19,7 +19,7 @@ _HALVES: Final = 2
 
 
 def arrow_fields(payload: bytes | None) -> StructType:
-    """The columns of the first payload.  Raises Invalid when there is none, or it is no Arrow stream."""
+    """Return the columns of the first payload.  Raises Invalid when there is none, or it is no Arrow stream."""
     if payload is None:
         raise Invalid("format arrow takes its columns from the first event, and the stream is empty: give .schema(...)")
     try:
@@ -36,7 +36,7 @@ class ArrowReader:
         self._schema = schema
 
     def problem(self, payload: bytes | None) -> str:
-        """What is wrong with a payload."""
+        """Return what is wrong with a payload."""
         try:
             self._table(payload)
         except _ERRORS as error:
@@ -59,7 +59,7 @@ class ArrowReader:
         return Rows([_joined(whole.column(at)) for at in range(whole.num_columns)], bad[event_of], event_of)
 
     def _table(self, payload: Any) -> pa.Table:
-        """The rows of a payload as columns of the schema.  Raises one of `_ERRORS`."""
+        """Return the rows of a payload as columns of the schema.  Raises one of `_ERRORS`."""
         if payload is None:
             raise ValueError("there is no payload")
         found = pa.ipc.open_stream(payload).read_all()
@@ -96,7 +96,7 @@ class ArrowWriter:
     """Encodes a batch as one event; with keys, one event for each key.  Large batches become several events."""
 
     def write(self, rows: pa.RecordBatch, keys: pa.Array | None) -> tuple[pa.Array, pa.Array | None]:
-        """The payloads, and the key of each; the rows of a key stay in order."""
+        """Return the payloads, and the key of each; the rows of a key stay in order."""
         if keys is None:
             return pa.array(list(_payloads(rows)), pa.large_binary()), None
         encoded = keys.dictionary_encode()

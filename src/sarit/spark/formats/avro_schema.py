@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def avro_schema(schema: StructType) -> str:
-    """The Avro schema (JSON text) that rows of `schema` are written with when option `avroSchema` gives none.
+    """Return the Avro schema (JSON text) that rows of `schema` are written with when option `avroSchema` gives none.
 
     Readers need it: give it to their option `avroSchema`.  Raises Invalid for a type that Avro does not have.
     """
@@ -26,7 +26,7 @@ def avro_schema(schema: StructType) -> str:
 
 
 def load_schema(text: str | None) -> dict[str, Any]:
-    """The schema of option `avroSchema`: JSON text, or the path of a file with it.  Raises Invalid."""
+    """Return the schema of option `avroSchema`: JSON text, or the path of a file with it.  Raises Invalid."""
     from sarit.schemas.avro_schema import parse_avro_schema
 
     if not text:

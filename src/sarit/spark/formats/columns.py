@@ -96,7 +96,7 @@ _ENVELOPE_TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
 
 
 def read_schema(formats: FormatOptions, first_event: Callable[[], bytes | None] = lambda: None) -> StructType:
-    """The columns of a read that names none; `first_event` of the stream is read where only the data knows them.
+    """Return the columns of a read that names none; `first_event` of the stream is read where only the data knows them.
 
     Raises Invalid when nothing says which fields payloads have."""
     place = [*PLACE.fields, *([CUT] if formats.include_cut else ()), *([NOTED_TIME] if formats.noted_time else ())]
@@ -152,7 +152,7 @@ class Projection:
         self._as_text = texts & {"event", "payload"}
 
     def batch(self, events: pa.Array, offsets: pa.Array, part: Range) -> pa.RecordBatch:
-        """One batch of the wanted columns, without copying the events where they are wanted as they are.
+        """Return one batch of the wanted columns, without copying the events where they are wanted as they are.
 
         Rows of malformed events are left out with DROPMALFORMED, and an event may be several rows with format `arrow`.
         Raises Invalid with the event's place for a malformed event with FAILFAST, for a plain event that is wanted as
@@ -328,7 +328,7 @@ def _rule(formats: FormatOptions) -> str:
 
 
 def _noted(offsets: pa.Array, times: Sequence[tuple[int, int]]) -> pa.Array:
-    """The last of the times at or before each offset; null before the first."""
+    """Return the last of the times at or before each offset; null before the first."""
     if not times:
         return pa.nulls(len(offsets), TIME_TYPE)
     begins, millis = np.array(times, np.int64).T
@@ -339,7 +339,7 @@ def _noted(offsets: pa.Array, times: Sequence[tuple[int, int]]) -> pa.Array:
 def typed_columns(
     schema: StructType, known: Mapping[str, tuple[type[DataType], ...]], rule: str
 ) -> list[tuple[str, bool]]:
-    """The columns as (name, is text).  Raises Invalid with the rule."""
+    """Return the columns as (name, is text).  Raises Invalid with the rule."""
     for field in schema.fields:
         if not isinstance(field.dataType, known.get(field.name, ())):
             raise Invalid(f"column {field.name} {field.dataType.simpleString()}: {rule}")

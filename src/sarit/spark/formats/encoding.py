@@ -36,7 +36,7 @@ def encoder(
     key_column: str | None = None,
     apart: Collection[str] = (),
 ) -> Encoder:
-    """An encoder of rows of `schema`.
+    """Return an encoder of rows of `schema`.
 
     `key_column`: the column with the routing key of each row; None: `routing_key` if there is one, else the `key` of
     an envelope.  `apart`: columns that are the sink's own.  Raises Invalid for a schema that does not fit."""
@@ -103,7 +103,7 @@ class Encoder:
         return "payload" if self._formats.envelope else "event"
 
     def rule(self) -> str:
-        """Which columns a write takes, for errors."""
+        """Return which columns a write takes, for errors."""
         if self._formats.typed:
             payload = f"the columns of the payload (format {self._formats.format})"
         else:
@@ -117,7 +117,8 @@ class Encoder:
         return text
 
     def encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None]:
-        """The events of a batch (large binary) and the routing key of each (string), or None when there are none.
+        """Return the events of a batch (large binary) and the routing key of each (string), or None when there are
+        none.
 
         The event of a row whose `event` or `payload` is null is null.
         Rows and events are as many, but with format `arrow`, where an event has many rows.  Raises Invalid naming row

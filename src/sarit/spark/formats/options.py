@@ -67,7 +67,7 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """What events are.  `avro_schema`: JSON text, or the path of a file with it."""
+    """The options of a format.  `avro_schema`: JSON text, or the path of a file with it."""
 
     format: str = PLAIN
     envelope: bool = False
@@ -86,7 +86,7 @@ class FormatOptions:
 
 
 def parse_formats(options: Mapping[str, str]) -> FormatOptions:
-    """The options of formats out of all that were given; others are not read.  Raises Invalid."""
+    """Return the options of formats out of all that were given; others are not read.  Raises Invalid."""
     own = {option.name.lower() for option in OPTIONS}
     given = Given({name: value for name, value in options.items() if name.lower() in own}, [OPTIONS])
     form = given.choice("format", FORMATS, PLAIN)

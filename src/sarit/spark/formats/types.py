@@ -48,7 +48,7 @@ _SIMPLE: Final[dict[type[DataType], pa.DataType]] = {
 
 
 def arrow_type(kind: DataType, column: str) -> pa.DataType:
-    """The Arrow type of a Spark type.  Raises Invalid naming the column for a type that no format has."""
+    """Return the Arrow type of a Spark type.  Raises Invalid naming the column for a type that no format has."""
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, ArrayType):
@@ -66,24 +66,25 @@ def arrow_type(kind: DataType, column: str) -> pa.DataType:
 
 
 def arrow_field(field: StructField, column: str | None = None) -> pa.Field:
-    """The Arrow field of a column.  Raises Invalid."""
+    """Return the Arrow field of a column.  Raises Invalid."""
     return pa.field(field.name, arrow_type(field.dataType, column or field.name), field.nullable)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema of a read.  Raises Invalid."""
+    """Return the Arrow schema of a read.  Raises Invalid."""
     return pa.schema([arrow_field(field) for field in schema.fields])
 
 
 def spark_fields(schema: pa.Schema) -> StructType:
-    """The columns of an Arrow schema, null where that allows it.  Raises Invalid."""
+    """Return the columns of an Arrow schema, null where that allows it.  Raises Invalid."""
     return StructType(
         [StructField(one.name, spark_type(one.type, one.name, strict=True), one.nullable) for one in schema]
     )
 
 
 def spark_type(kind: pa.DataType, column: str, *, strict: bool = False) -> DataType:
-    """The Spark type that holds all values of an Arrow type.  `strict`: fields of structs are NOT NULL if they are so.
+    """Return the Spark type that holds all values of an Arrow type.  `strict`: fields of structs are NOT NULL if they
+    are so.
 
     Raises Invalid naming the column."""
     types = pa.types

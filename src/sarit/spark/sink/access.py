@@ -82,7 +82,7 @@ class BatchRequests:
             answer = await self.answer(request)
 
     async def answer(self, request: Any) -> Any:
-        """The answer to one request."""
+        """Return the answer to one request."""
         match request:
             case protocol.ReadBatch():
                 return await self._read()
@@ -137,7 +137,7 @@ class BatchRequests:
         )
 
     async def _of_today(self, record: Record) -> Record:
-        """The record, as void if its streams were deleted and made again since: nothing of the batch is left.
+        """Return the record, as void if its streams were deleted and made again since: nothing of the batch is left.
 
         Raises Invalid: that is so of some of them alone."""
         if record.state == protocol.VOID or not record.created:
@@ -156,7 +156,7 @@ class BatchRequests:
         return Record(protocol.VOID)
 
     async def _creations(self, streams: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """The creation ids of streams, in hex, as first read for this batch; not of those that have none."""
+        """Return the creation ids of streams, in hex, as first read for this batch; not of those that have none."""
 
         async def read(stream: str) -> None:
             try:
@@ -206,7 +206,7 @@ class BatchRequests:
     # -- transactions -----------------------------------------------------------------------------
 
     def _of(self, stream: str, *, first: bool = False) -> TransactionalWriter:
-        """The writer of a stream's transactions; `first`: with the short lease."""
+        """Return the writer of a stream's transactions; `first`: with the short lease."""
         found = self._writers.get((stream, first))
         if found is None:
             lease = self._options.lease_seconds
@@ -342,11 +342,11 @@ class TaskTransactions:
 
     @property
     def begun(self) -> tuple[Transaction, ...]:
-        """What was begun so far."""
+        """The transactions that were begun so far."""
         return tuple(self._requests.opened)
 
     async def start(self) -> bool:
-        """Whether the rows are to be written."""
+        """Return whether the rows are to be written."""
         return await self._requests.run(protocol.start_task(self._batch))
 
     async def write(self, stream: str, events: pa.Array, keys: pa.Array | None) -> bool:

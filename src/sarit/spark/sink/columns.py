@@ -50,7 +50,7 @@ class RowsToEvents:
         self._encoder = encoder(schema, formats, key_column=options.key_column, apart=(STREAM_COLUMN,))
 
     def parts(self, batch: pa.RecordBatch, partition: int, first_row: int) -> Iterator[Part]:
-        """The parts of a batch.
+        """Yield the parts of a batch.
 
         `first_row`: the number of its first row in the partition, from 0, for errors.  Raises Invalid: a null event,
         an event too large, a null stream, a stream without a scope, what cannot be encoded."""
@@ -68,7 +68,7 @@ class RowsToEvents:
     def _by_stream(
         self, batch: pa.RecordBatch, partition: int, first_row: int
     ) -> Iterator[tuple[str, pa.Array | None]]:
-        """Each stream of a batch, with a mask of its rows; None: all."""
+        """Yield each stream of a batch, with a mask of its rows; None: all."""
         if not self._by_column:
             yield str(self._stream), None
             return
@@ -93,7 +93,7 @@ class RowsToEvents:
 
 
 def _first_wrong(events: pa.Array) -> int | None:
-    """The index of the first event that is null or too large; None when all are well."""
+    """Return the index of the first event that is null or too large; None when all are well."""
     if not len(events):
         return None
     sizes = pc.binary_length(events)

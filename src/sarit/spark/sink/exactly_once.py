@@ -35,7 +35,8 @@ _JOBS = uuid.UUID("5d3c2f8e-9b1a-5e57-8c44-0d6f0a7b7c11")  # the namespace of jo
 
 @dataclass
 class Prepared(WriterCommitMessage):
-    """What one task has written, not visible yet.  `skipped`: it found the batch decided, and wrote nothing."""
+    """The rows that one task has written, not visible yet.  `skipped`: it found the batch decided, and wrote
+    nothing."""
 
     query: bytes
     transactions: tuple[Transaction, ...]
@@ -46,7 +47,8 @@ class Prepared(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Sink:
-    """What a driver and its tasks share: it is carried to the tasks.  `once`: nobody can run the batch again."""
+    """The state that a driver and its tasks share; it is carried to the tasks.  `once`: nobody can run the batch
+    again."""
 
     options: WriteOptions
     rows: RowsToEvents
@@ -165,7 +167,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def job_query(job: str, stream: StreamName | None) -> bytes:
-    """The id under which a batch job is recorded: of its name, and of its stream, as a job may write to several."""
+    """Return the id under which a batch job is recorded: of its name, and of its stream, as a job may write to
+    several."""
     return uuid.uuid5(_JOBS, f"{job}\n{stream or ''}").bytes
 
 

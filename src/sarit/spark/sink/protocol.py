@@ -70,7 +70,7 @@ class Transaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is recorded of a batch.
+    """The record of a batch.
 
     `created`: the creation ids of the winners' streams, in hex.  Records of before have none."""
 
@@ -172,13 +172,13 @@ class Prune(NamedTuple):
 
 
 def after(state: str | None, event: str) -> str:
-    """The state after an event.  Raises AssertionError when that cannot be."""
+    """Return the state after an event.  Raises AssertionError when that cannot be."""
     assert (state, event) in STEPS, f"a batch that is {state}: {event}"
     return STEPS[state, event]
 
 
 def writable(found: Found) -> bool:
-    """Whether the rows of the batch are still to be written."""
+    """Return whether the rows of the batch are still to be written."""
     return found.state in (None, VOID)
 
 
@@ -193,7 +193,7 @@ def check_retained(found: Found, batch: int) -> None:
 
 
 def lost_winners(batch: int, outcomes: Mapping[Transaction, str]) -> Corrupt:
-    """The error when a part of a recorded batch cannot be committed any more."""
+    """Return the error when a part of a recorded batch cannot be committed any more."""
     visible = sum(outcome == COMMITTED for outcome in outcomes.values())
     missing = [(one, outcome) for one, outcome in outcomes.items() if outcome != COMMITTED]
     named = ", ".join(f"{one.stream} transaction {one.id} is {outcome}" for one, outcome in missing[:5])
@@ -208,7 +208,7 @@ def lost_winners(batch: int, outcomes: Mapping[Transaction, str]) -> Corrupt:
 
 
 def start_task(batch: int) -> Work[bool]:
-    """Whether the task has to write its rows: False when the batch was decided before.
+    """Yield whether the task has to write its rows: False when the batch was decided before.
 
     Raises Invalid (a batch too old)."""
     while True:
@@ -230,7 +230,7 @@ def _all_aborted(found: Found) -> Work[bool]:
 
 
 def open_transaction(stream: str) -> Work[Transaction | None]:
-    """A registered transaction to write to; None when the batch was decided meanwhile.  Raises Conflict."""
+    """Yield a registered transaction to write to; None when the batch was decided meanwhile.  Raises Conflict."""
     transaction: Transaction = yield Begin(stream)
     yield Register(transaction)
     ended = yield Renew((transaction,))
@@ -296,7 +296,7 @@ def _decide(batch: int, mine: tuple[Transaction, ...], found: Found, *, skipped:
 
 
 def _stored(found: Found, record: Record) -> Work[Found]:
-    """The record after an attempt to replace it: `record`, or what another driver has stored."""
+    """Yield the record after an attempt to replace it: `record`, or what another driver has stored."""
     version: int | None = yield Store(record, found.version)
     if version is not None:
         return Found(record, version, found.oldest)

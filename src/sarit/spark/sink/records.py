@@ -30,32 +30,32 @@ OLDEST_KEY: Final = OLDEST + bytes(8) + NO_ID
 
 
 def record_key(batch: int) -> bytes:
-    """The secondary key of a batch's record."""
+    """Return the secondary key of a batch's record."""
     return RECORD + batch.to_bytes(8, "big") + NO_ID
 
 
 def registration_key(batch: int, transaction: Transaction) -> bytes:
-    """The secondary key of a registration."""
+    """Return the secondary key of a registration."""
     return REGISTRATION + batch.to_bytes(8, "big") + bytes.fromhex(transaction.id)
 
 
 def registrations_until(batch: int) -> tuple[bytes, bytes]:
-    """The first and the last key of the registrations up to and with a batch."""
+    """Return the first and the last key of the registrations up to and with a batch."""
     return REGISTRATION, REGISTRATION + batch.to_bytes(8, "big") + b"\xff" * TRANSACTION_ID_BYTES
 
 
 def records_before(batch: int) -> tuple[bytes, bytes]:
-    """The first and the last key of the records before a batch (1 or more)."""
+    """Return the first and the last key of the records before a batch (1 or more)."""
     return RECORD, RECORD + (batch - 1).to_bytes(8, "big") + NO_ID
 
 
 def encode_oldest(batch: int) -> bytes:
-    """The value of the oldest batch."""
+    """Return the value of the oldest batch."""
     return _dump({"oldest": batch})
 
 
 def decode_oldest(value: bytes) -> int:
-    """The oldest batch.  Raises Corrupt, Invalid (a later version)."""
+    """Return the oldest batch.  Raises Corrupt, Invalid (a later version)."""
     found = _load(value).get("oldest")
     if not isinstance(found, int):
         raise _wrong(value)
@@ -63,7 +63,7 @@ def decode_oldest(value: bytes) -> int:
 
 
 def encode_record(record: Record) -> bytes:
-    """The value of a record.  Raises Invalid: it has too many transactions."""
+    """Return the value of a record.  Raises Invalid: it has too many transactions."""
     winners: dict[str, list[str]] = {}
     for winner in record.winners:
         winners.setdefault(winner.stream, []).append(winner.id)
@@ -78,7 +78,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(value: bytes) -> Record:
-    """The record.  Raises Corrupt, Invalid (a later version)."""
+    """Return the record.  Raises Corrupt, Invalid (a later version)."""
     found = _load(value)
     state, winners = found.get("state"), found.get("winners")
     created = found.get("created", {})
@@ -89,12 +89,12 @@ def decode_record(value: bytes) -> Record:
 
 
 def encode_registration(transaction: Transaction, partition: int, attempt: int) -> bytes:
-    """The value of a registration; partition and attempt are for people who read it."""
+    """Return the value of a registration; partition and attempt are for people who read it."""
     return _dump({"stream": transaction.stream, "partition": partition, "attempt": attempt})
 
 
 def decode_registration(secondary: bytes, value: bytes) -> Registration:
-    """A registration from its secondary key and its value.  Raises Corrupt, Invalid (a later version)."""
+    """Return a registration from its secondary key and its value.  Raises Corrupt, Invalid (a later version)."""
     stream = _load(value).get("stream")
     if not isinstance(stream, str):
         raise _wrong(value)

@@ -54,19 +54,19 @@ class Sample:
         return (self.ends[-1] - self.start) / len(self.ends) if self.ends else 1.0
 
     def covers(self, end: int) -> bool:
-        """Whether it still is the best one for a range that ends at `end`."""
+        """Return whether it still is the best one for a range that ends at `end`."""
         return self.end >= end or (bool(self.ends) and self.ends[-1] - self.start >= SPARK_SAMPLE_BYTES)
 
 
 class Probe:
-    """What stores know of unread bytes; the last sample of each segment is cached."""
+    """A probe of the unread bytes that stores know of; the last sample of each segment is cached."""
 
     def __init__(self, access: Callable[[StreamName], StreamAccess]) -> None:
         self._access = access
         self._samples: dict[Place, Sample] = {}
 
     def sample(self, place: Place, start: int, end: int) -> Sample:
-        """The events after `start`.  Raises NotFound, Truncated."""
+        """Return the events after `start`.  Raises NotFound, Truncated."""
         known = self._samples.get(place)
         if known is None or known.start != start or not known.covers(end):
             stream, segment = place
@@ -88,7 +88,7 @@ class Probe:
         return max(round((end - start) / sample.mean_bytes), whole, 1)
 
     def boundary(self, place: Place, start: int, most: int) -> int:
-        """The last event boundary in (`start`, `most`] that the store knows; `start` when it knows none."""
+        """Return the last event boundary in (`start`, `most`] that the store knows; `start` when it knows none."""
         window = 2 * BOUNDARY_STEP_BYTES
         while True:
             # A long event may hide the boundaries near the limit: further back there may be some.
@@ -111,7 +111,8 @@ class Probe:
 def admitted(
     waiting: Waiting, limits: Limits, probe: Probe, last: Place | None
 ) -> tuple[dict[Place, int], Place | None]:
-    """Where the micro-batch ends in each segment, and the segment whose turn it was; `last`: whose turn was before.
+    """Return where the micro-batch ends in each segment, and the segment whose turn it was; `last`: whose turn was
+    before.
 
     Raises NotFound, Truncated."""
     ends = {place: end for place, (_, end) in sorted(waiting.items())}
@@ -156,7 +157,8 @@ def _first_event(probe: Probe, place: Place, start: int, end: int) -> int:
 
 
 def _within_bytes(probe: Probe, place: Place, span: tuple[int, int, int], count: int) -> tuple[int, int]:
-    """An event boundary within `count` bytes of the middle of `span` (sampled from, taken up to, end), and the bytes up
+    """Return an event boundary within `count` bytes of the middle of `span` (sampled from, taken up to, end), and the
+    bytes up
     to there."""
     start, begin, end = span
     limit = begin + count
@@ -171,7 +173,8 @@ def _within_bytes(probe: Probe, place: Place, span: tuple[int, int, int], count:
 
 
 def _within_events(probe: Probe, place: Place, span: tuple[int, int, int], count: int) -> tuple[int, int]:
-    """An event boundary about `count` events after the middle of `span`, exactly when the sample has them, and their
+    """Return an event boundary about `count` events after the middle of `span`, exactly when the sample has them, and
+    their
     number."""
     start, begin, end = span
     sample = probe.sample(place, start, end)

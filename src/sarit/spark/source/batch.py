@@ -50,7 +50,7 @@ class BatchReader(DataSourceReader):
         return [RangePartition(*group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one partition; Spark gives None when there was nothing to plan."""
+        """Yield the events of one partition; Spark gives None when there was nothing to plan."""
         if isinstance(partition, RangePartition):
             yield from read_ranges(self._options, partition, self._projection)
 
@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
 def plan(
     options: ReadOptions, accesses: Sequence[StreamAccess], wanted: Wanted, present_ms: int, *, with_cut: bool = False
 ) -> list[tuple[Range, ...]]:
-    """What each task reads.  Raises Invalid, NotFound, Truncated."""
+    """Plan what each task reads.  Raises Invalid, NotFound, Truncated."""
     by_stream = {access.stream: access for access in accesses}
     found = [batch_ranges(options, access, wanted, present_ms, with_cut=with_cut) for access in accesses]
     ranges = [part for parts in found for part in parts]

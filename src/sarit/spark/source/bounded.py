@@ -42,7 +42,7 @@ def check_places(options: ReadOptions, streams: Iterable[StreamName], present_ms
 
 
 def ends(options: ReadOptions, access: StreamAccess, present_ms: int) -> tuple[Position, Position]:
-    """The two cuts of a read of one stream, as of now.  Raises NotFound, Truncated, Invalid."""
+    """Return the two cuts of a read of one stream, as of now.  Raises NotFound, Truncated, Invalid."""
     start, end = (
         resolve(Places(option, text, present_ms).of(access.stream), access)
         for option, text in (("start", options.start), ("end", options.end))
@@ -58,7 +58,7 @@ def batch_ranges(
     *,
     with_cut: bool = False,
 ) -> list[Range]:
-    """The ranges of a bounded read of one stream: every segment between the two cuts that `wanted` leaves.
+    """Return the ranges of a bounded read of one stream: every segment between the two cuts that `wanted` leaves.
 
     `with_cut`: each has the text of the end cut.  Raises Invalid, NotFound, Truncated."""
     guarded = TruncationGuard(access, fail=options.fail_on_data_loss)
@@ -96,7 +96,7 @@ def _between(start: Position, end: Position, access: StreamAccess) -> list[tuple
 
 
 def successors_by_epochs(epochs: Sequence[Mapping[SegmentId, KeyRange]]) -> dict[SegmentId, list[SegmentId]]:
-    """The successors of each segment that a later one of these epochs replaced."""
+    """Return the successors of each segment that a later one of these epochs replaced."""
     found: dict[SegmentId, list[SegmentId]] = {}
     for before, after in pairwise(epochs):
         created = [(segment, keys) for segment, keys in after.items() if segment not in before]
@@ -107,7 +107,8 @@ def successors_by_epochs(epochs: Sequence[Mapping[SegmentId, KeyRange]]) -> dict
 
 
 def clip(part: Range, wanted: Wanted, access: StreamAccess) -> Range:
-    """The part of a range that holds the wanted offsets, and a little more: it begins and ends at event boundaries."""
+    """Return the part of a range that holds the wanted offsets, and a little more: it begins and ends at event
+    boundaries."""
     start, end = part.start, part.end
     step, reach = SPARK_FILTER_STEP_BYTES, SPARK_FILTER_STEP_BYTES * SPARK_FILTER_STEPS
     if wanted.low >= end or (wanted.high is not None and wanted.high < start):
@@ -122,7 +123,7 @@ def clip(part: Range, wanted: Wanted, access: StreamAccess) -> Range:
 
 
 def piece_bytes(ranges: Sequence[Range], min_partitions: int | None, most_bytes: int) -> int:
-    """How many bytes a task reads at most, so that there are enough tasks."""
+    """Return how many bytes a task reads at most, so that there are enough tasks."""
     total = sum(part.end - part.start for part in ranges)
     return max(1, min(most_bytes, -(-total // min_partitions) if min_partitions else most_bytes))
 

@@ -36,7 +36,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the filters leave.  None: no filter.  Offsets: `low` <= offset <= `high`."""
+    """The rows that the filters leave.  None: no filter.  Offsets: `low` <= offset <= `high`."""
 
     scopes: frozenset[str] | None = None
     streams: frozenset[str] | None = None
@@ -48,17 +48,17 @@ class Wanted:
     keys: frozenset[float] | None = None  # hashes
 
     def has_stream(self, stream: StreamName) -> bool:
-        """Whether rows of a stream can pass."""
+        """Return whether rows of a stream can pass."""
         return _within(stream.scope, self.scopes) and _within(stream.stream, self.streams)
 
     def has_segment(self, segment: SegmentId) -> bool:
-        """Whether rows of a segment can pass, by its id."""
+        """Return whether rows of a segment can pass, by its id."""
         packed = segment.packed
         inside = packed >= self.segment_low and (self.segment_high is None or packed <= self.segment_high)
         return inside and _within(packed, self.segments)
 
     def has_keys(self, part: KeyRange | None) -> bool:
-        """Whether rows of a segment can pass, by its part of the key space; None: not known."""
+        """Return whether rows of a segment can pass, by its part of the key space; None: not known."""
         return self.keys is None or part is None or any(key in part for key in self.keys)
 
 
@@ -79,7 +79,8 @@ def _narrowed(bounds: tuple[int, int | None], found: Comparison) -> tuple[int, i
 
 
 def wanted(comparisons: Iterable[Comparison], *, key_is_routing_key: bool = False) -> Wanted:
-    """What a conjunction leaves; comparisons of other columns, or with values of other types, leave everything."""
+    """Return what a conjunction leaves; comparisons of other columns, or with values of other types, leave
+    everything."""
     sets: dict[str, frozenset[Any]] = {}
     bounds: dict[str, tuple[int, int | None]] = {}
     for found in comparisons:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """What is unread in one stream; `events` is an estimate, `segments` has bytes."""
+    """The unread part of one stream; `events` is an estimate, `segments` has bytes."""
 
     bytes: int
     events: int
@@ -34,7 +34,7 @@ class StreamLag:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a query has not read yet, in all its streams; `events` is an estimate."""
+    """The part that a query has not read yet, of all its streams; `events` is an estimate."""
 
     bytes: int
     events: int
@@ -44,7 +44,8 @@ class Lag:
 def unread(
     access: StreamAccess, position: Position, states: Mapping[SegmentId, SegmentState]
 ) -> tuple[Position, dict[SegmentId, tuple[int, int]]]:
-    """The tail of a stream as a position, and what is unread of each segment from a position to there: (start, end).
+    """Return the tail of a stream as a position, and what is unread of each segment from a position to there: (start,
+    end).
 
     `states`: those of the segments of the position.  Segments that replaced sealed ones are asked for."""
     known = dict(states)
@@ -70,7 +71,7 @@ def unread(
 
 
 def to_behind(lags: Mapping[StreamName, StreamLag]) -> dict[str, object]:
-    """The form in the progress."""
+    """Return the form in the progress."""
     return {
         "bytes": sum(lag.bytes for lag in lags.values()),
         "events": sum(lag.events for lag in lags.values()),
@@ -86,7 +87,7 @@ def to_behind(lags: Mapping[StreamName, StreamLag]) -> dict[str, object]:
 
 
 def lag(progress: Mapping[str, object]) -> Lag:
-    """What a query has not read yet, by `query.lastProgress`.
+    """Return the lag of a query, by `query.lastProgress`.
 
     Sources of one query that read the same stream are added up.  Raises Invalid: no source of the progress has a lag
     (no Sarit source, PySpark 4.1, or no micro-batch yet)."""
@@ -109,7 +110,7 @@ def lag(progress: Mapping[str, object]) -> Lag:
 
 
 def _behind(source: Mapping[str, object]) -> dict[StreamName, StreamLag] | None:
-    """The lag in the progress of one source; None when it has none."""
+    """Return the lag in the progress of one source; None when it has none."""
     latest = source.get("latestOffset")
     try:
         latest = json.loads(latest) if isinstance(latest, str) else latest

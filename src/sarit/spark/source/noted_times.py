@@ -43,7 +43,8 @@ class NotedTimes:
         self._ranges: Mapping[SegmentId, KeyRange] = {}
 
     def lower(self, position: Position, before: int | None) -> int | None:
-        """The stream's watermark at a position, in ms; `before`: at an earlier one.  Raises NotFound, Invalid."""
+        """Return the stream's watermark at a position, in ms; `before`: at an earlier one.  Raises NotFound,
+        Invalid."""
         marks, read_to = self._access.watermarks(self._read_to)
         if marks and not self._checked:
             require_milliseconds(self._access.properties(), marks[-1].lower, self._access.stream)
@@ -64,7 +65,7 @@ class NotedTimes:
             self._marks.popleft()
 
     def of(self, segment: SegmentId, floor: int | None, cap: int | None) -> Times:
-        """The times of a segment in a micro-batch that lies between two watermarks; None: there is none yet."""
+        """Return the times of a segment in a micro-batch that lies between two watermarks; None: there is none yet."""
         if cap is None:
             return ()
         found: list[tuple[int, int]] = [] if floor is None else [(0, floor)]
@@ -84,7 +85,7 @@ class NotedTimes:
 
 
 def _begins(mark: Watermark, segment: SegmentId, keys: KeyRange | None) -> int | None:
-    """The offset from which a segment is beyond a watermark; None: all of it may be before."""
+    """Return the offset from which a segment is beyond a watermark; None: all of it may be before."""
     if segment in mark.positions:
         return mark.positions[segment][1]
     if keys is None:

@@ -77,7 +77,7 @@ class StreamSelection:
     pattern: str = ""
 
     def resolve(self, list_streams: Callable[[str], Iterable[StreamName]]) -> list[StreamName]:
-        """The streams, sorted; `list_streams` gives those of a scope.
+        """Return the streams, sorted; `list_streams` gives those of a scope.
 
         The existence of `names` is not checked.  Raises NotFound when no stream matches the pattern."""
         if not self.pattern:

@@ -47,7 +47,8 @@ def _cut(part: Range, pieces: int, probe: Probe) -> list[Range]:
 
 
 def put_together(parts: list[Range], least: int) -> list[tuple[Range, ...]]:
-    """What each task reads: small ranges together, up to about `SPARK_TASK_BYTES`, in at least `least` tasks if there
+    """Return what each task reads: small ranges together, up to about `SPARK_TASK_BYTES`, in at least `least` tasks if
+    there
     are so many ranges.  The order of the ranges, within a task and of the tasks by their first ranges, stays."""
     small = [index for index, part in enumerate(parts) if part.end - part.start < SPARK_TASK_BYTES]
     total = sum(parts[index].end - parts[index].start for index in small)

@@ -60,7 +60,7 @@ JsonOffset = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What one stream has for the next micro-batch: from `position` to `ends`, by the `states` of its segments."""
+    """The part of one stream for the next micro-batch: from `position` to `ends`, by the `states` of its segments."""
 
     position: Position
     ends: Position
@@ -88,7 +88,7 @@ class StreamFollower:
         self._fail = fail
 
     def reach(self, at: StreamPosition, target: Position | None) -> Reach:
-        """How far the next micro-batch may go; `target`: not beyond that cut.
+        """Return how far the next micro-batch may go; `target`: not beyond that cut.
 
         Raises NotFound, Truncated, Invalid, _Remade."""
         position = at.segments
@@ -161,7 +161,7 @@ class QueryPlanner:
         self.probe = Probe(lambda stream: self.follower(stream).access)
 
     def initial(self) -> JsonOffset:
-        """The offset at which a new query begins.  Raises NotFound (a stream), Invalid."""
+        """Return the offset at which a new query begins.  Raises NotFound (a stream), Invalid."""
         cuts = self._cuts(self._select(), self._options.start)
         self._identify(cuts)
         begin = {stream: StreamPosition(cut) for stream, cut in cuts.items()}
@@ -172,12 +172,12 @@ class QueryPlanner:
         self._target = self._cuts(self._select(), "tail")
 
     def _cuts(self, streams: Sequence[StreamName], which: str) -> dict[StreamName, Position]:
-        """A cut of each stream."""
+        """Return a cut of each stream."""
         calls = [partial(self.follower(stream).access.cut, which) for stream in streams]
         return dict(zip(streams, self._source.at_once(calls), strict=True))
 
     def latest(self, start: JsonOffset, limits: Limits) -> JsonOffset:
-        """The end of the micro-batch that begins at `start`; `start` itself when there is nothing to read yet.
+        """Return the end of the micro-batch that begins at `start`; `start` itself when there is nothing to read yet.
 
         Raises NotFound, Truncated, Invalid."""
         before = from_json(start)
@@ -210,7 +210,7 @@ class QueryPlanner:
     def _reaches(
         self, before: Offset
     ) -> tuple[dict[StreamName, StreamPosition], dict[StreamName, Position], dict[StreamName, Reach]]:
-        """What `_entered` says, and how far each stream can be read."""
+        """Return what `_entered` says, and how far each stream can be read."""
         while True:
             here, entered = self._entered(before)
             calls = [
@@ -224,7 +224,8 @@ class QueryPlanner:
                 self._followers.pop(remade.stream)
 
     def ranges(self, start: JsonOffset, end: JsonOffset) -> list[Range]:
-        """What the tasks of a micro-batch read; empty ranges are left out.  Raises NotFound, Truncated, Invalid."""
+        """Return the ranges that the tasks of a micro-batch read; empty ranges are left out.  Raises NotFound,
+        Truncated, Invalid."""
         # The end of the first micro-batch is initial when there was nothing to read.
         if start == end or (end.get("initial") and start.get("initial")):
             return []
@@ -247,7 +248,7 @@ class QueryPlanner:
         return cut_further(found, self._options.min_partitions or 1, self.probe)
 
     def tasks(self, start: JsonOffset, end: JsonOffset) -> list[tuple[Range, ...]]:
-        """The ranges by the tasks that read them.  Raises NotFound, Truncated, Invalid."""
+        """Return the ranges by the tasks that read them.  Raises NotFound, Truncated, Invalid."""
         return put_together(self.ranges(start, end), self._options.min_partitions or 1)
 
     def _identify(self, streams: Iterable[StreamName]) -> None:
@@ -257,12 +258,13 @@ class QueryPlanner:
             self._source.at_once([each.identify for each in unknown])
 
     def _created(self, streams: Iterable[StreamName]) -> dict[StreamName, bytes]:
-        """The creation ids that are known."""
+        """Return the creation ids that are known."""
         found = {stream: self.follower(stream).created for stream in streams}
         return {stream: created for stream, created in found.items() if created is not None}
 
     def _is_another(self, stream: StreamName, offset: Offset) -> bool:
-        """Whether an offset is about an earlier stream of the name.  Raises NotFound where data must not be lost."""
+        """Return whether an offset is about an earlier stream of the name.  Raises NotFound where data must not be
+        lost."""
         then, now = offset.created.get(stream), self.follower(stream).created
         another = stream in self._remade if then is None or now is None else then != now
         if another and self._options.fail_on_data_loss:
@@ -272,7 +274,7 @@ class QueryPlanner:
     def _times(
         self, streams: Mapping[StreamName, StreamPosition], before: Mapping[StreamName, int]
     ) -> dict[StreamName, int]:
-        """The watermark of each stream at the end of a micro-batch, where it has one."""
+        """Return the watermark of each stream at the end of a micro-batch, where it has one."""
         if not self._options.streaming.noted_time:
             return {}
         lowers = {
@@ -291,7 +293,8 @@ class QueryPlanner:
         return [replace(part, times=noted.of(part.segment, floor, cap)) for part in parts]
 
     def tail(self) -> JsonOffset | None:
-        """The tails of the streams, and what is unread after the last planned micro-batch; None before the first."""
+        """Return the tails of the streams, and what is unread after the last planned micro-batch; None before the
+        first."""
         tails: dict[StreamName, StreamPosition] = {}
         lags: dict[StreamName, StreamLag] = {}
         for stream, (position, states) in self._reached.items():
@@ -310,7 +313,7 @@ class QueryPlanner:
         return max(1, round(total / self.probe.mean_bytes((stream, segment), start, end)))
 
     def follower(self, stream: StreamName) -> StreamFollower:
-        """One of its streams."""
+        """Return what follows one of the query's streams."""
         found = self._followers.get(stream)
         if found is None:
             access = self._source.stream(stream)
@@ -318,7 +321,7 @@ class QueryPlanner:
         return found
 
     def _select(self) -> list[StreamName]:
-        """The streams of the query, discovered again from time to time."""
+        """Return the streams of the query, discovered again from time to time."""
         selection, now = self._options.selection, self._source.monotonic()
         due = bool(selection.pattern) and now - self._discovered >= self._options.streaming.discovery_seconds
         if self._target is not None:
@@ -335,7 +338,7 @@ class QueryPlanner:
         return self._selected
 
     def _entered(self, before: Offset) -> tuple[dict[StreamName, StreamPosition], dict[StreamName, Position]]:
-        """The positions from which to continue, and those of streams that have no earlier micro-batch."""
+        """Return the positions from which to continue, and those of streams that have no earlier micro-batch."""
         selected = self._select()
         left = sorted(before.streams.keys() - selected)
         if left:

@@ -41,12 +41,12 @@ class SegmentState:
 
 
 def to_name(segment: SegmentId) -> str:
-    """The part of the segment's full name after the stream."""
+    """Return the part of the segment's full name after the stream."""
     return str(segment)
 
 
 def from_name(name: str) -> SegmentId:
-    """The inverse."""
+    """Return the inverse."""
     number, _, epoch = name.partition(".#epoch.")
     return SegmentId(int(epoch), int(number))
 
@@ -75,7 +75,7 @@ class Offset:
 
 
 def to_json(offset: Offset) -> dict[str, object]:
-    """The form in Spark's checkpoint: a cut for each stream; segments are named as in `to_name`."""
+    """Return the form in Spark's checkpoint: a cut for each stream; segments are named as in `to_name`."""
     streams = sorted(offset.streams.items())
     written: dict[str, object] = {
         "version": _VERSION,
@@ -96,7 +96,7 @@ def to_json(offset: Offset) -> dict[str, object]:
 
 
 def from_json(offset: Mapping[str, object]) -> Offset:
-    """The inverse.  Raises Invalid for another version, or what is no offset of Sarit."""
+    """Return the inverse.  Raises Invalid for another version, or what is no offset of Sarit."""
     if offset.get("version") != _VERSION:
         raise Invalid(
             f"the checkpoint's offset has version {offset.get('version')}; this Sarit knows {_VERSION}: "
@@ -136,7 +136,7 @@ def finished(position: Mapping[SegmentId, int], states: Mapping[SegmentId, Segme
 
 
 def after(position: Iterable[SegmentId], target: Mapping[SegmentId, int]) -> set[SegmentId]:
-    """The segments of a position that were created after the cut `target` was the tail of its stream.
+    """Return the segments of a position that were created after the cut `target` was the tail of its stream.
 
     The newest segments of a stream are in its tail, and the epochs of later ones are higher."""
     newest = max(segment.epoch for segment in target)
@@ -171,7 +171,7 @@ def advance(
 def _replacement_group(
     segment: SegmentId, successors: Mapping[SegmentId, Mapping[SegmentId, frozenset[SegmentId]]]
 ) -> tuple[set[SegmentId], set[SegmentId]]:
-    """All that must be replaced together with `segment`: the old segments and the new ones."""
+    """Return all that must be replaced together with `segment`: the old segments and the new ones."""
     leaving, entering = {segment}, set[SegmentId]()
     open_ends = [segment]
     while open_ends:

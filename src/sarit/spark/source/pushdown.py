@@ -46,7 +46,7 @@ class PushedFilters:
         self.wanted: Wanted = EVERYTHING
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """All of them: Spark evaluates each again."""
+        """Return all filters: Spark evaluates each again."""
         if self._options.push_filters:
             found = [known for known in map(comparison, filters) if known is not None]
             self.wanted = wanted(found, key_is_routing_key=self._options.key_is_routing_key)
@@ -54,7 +54,7 @@ class PushedFilters:
 
 
 def comparison(offered: Filter) -> Comparison | None:
-    """A filter of Spark as the planner knows it; None for one that it does not use."""
+    """Return a filter of Spark as the planner knows it; None for one that it does not use."""
     operator = _OPERATORS.get(type(offered))
     if operator is None:
         return None

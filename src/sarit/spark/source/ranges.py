@@ -52,7 +52,7 @@ class Range:
 
 
 def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritError:
-    """The error for a segment to be read from `at` that begins at `start` now; None: it was deleted."""
+    """Return the error for a segment to be read from `at` that begins at `start` now; None: it was deleted."""
     what = f"segment {to_name(segment)}, to be read from offset {at},"
     if start is None:
         return NotFound(f"{what} was deleted, with any unread events: {_DATA_LOSS_ADVICE}")
@@ -60,7 +60,7 @@ def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritErro
 
 
 def remade_error(stream: StreamName) -> SaritError:
-    """The error for a stream that is not the one that the checkpoint is about."""
+    """Return the error for a stream that is not the one that the checkpoint is about."""
     return NotFound(
         f"stream {stream} is not the one of the checkpoint: it was deleted and made again, with any unread events; use "
         'another checkpointLocation, or .option("failOnDataLoss", "false") to go on from the head of the new stream'
@@ -97,7 +97,7 @@ def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
 def remaining_ranges(
     wanted: Iterable[tuple[SegmentId, int, int | None]], access: StreamAccess, *, fail: bool
 ) -> list[Range]:
-    """The ranges to read of (segment, start, end), None: the end of the segment; empty ones are left out.
+    """Return the ranges to read of (segment, start, end), None: the end of the segment; empty ones are left out.
 
     Raises NotFound, Truncated; Invalid for an end before its start, or beyond the end of its segment."""
     # Nothing of an empty range is read, so its segment may be gone.
@@ -159,7 +159,7 @@ class TruncationGuard:
                 start = begins
 
     def _begins_after(self, segment: SegmentId, start: int, error: SaritError) -> int:
-        """Where to continue after an error, beyond all offsets for nowhere.  Raises it with advice."""
+        """Return where to continue after an error, beyond all offsets for nowhere.  Raises it with advice."""
         begins = error.start_offset if isinstance(error, Truncated) else None
         if self._fail:
             raise data_loss_error(segment, start, begins) from error

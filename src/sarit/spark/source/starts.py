@@ -76,7 +76,7 @@ class Places:
             self._by_stream[StreamName.parse(name)] = _place(f"{option} for {name}", value.strip(), now_ms)
 
     def of(self, stream: StreamName) -> Place:
-        """The place in a stream.  Raises Invalid: there is none for it, or it is a cut of another stream."""
+        """Return the place in a stream.  Raises Invalid: there is none for it, or it is a cut of another stream."""
         place = self._place or self._by_stream.get(stream)
         if place is None:
             named = ", ".join(map(str, sorted(self._by_stream)))
@@ -127,7 +127,7 @@ def _place(option: str, text: str, now_ms: int) -> Place:
 
 
 def resolve(place: Place, access: StreamAccess) -> Position:
-    """The cut that a place means, as of now.  Raises NotFound, Truncated, Invalid."""
+    """Return the cut that a place means, as of now.  Raises NotFound, Truncated, Invalid."""
     if place.cut is not None:
         return dict(place.cut.positions)
     if place.time_ms is not None:
@@ -151,12 +151,12 @@ def _at_time(time_ms: int, access: StreamAccess) -> Position:
 
 
 def is_present(position: Position, states: Mapping[SegmentId, SegmentState]) -> bool:
-    """Whether nothing behind a cut was truncated away."""
+    """Return whether nothing behind a cut was truncated away."""
     return all(segment in states and at >= states[segment].start for segment, at in position.items())
 
 
 def _before_last(count: int, access: StreamAccess) -> Position:
-    """The cut before the last `count` events of the stream: exactly as many, or all there are.
+    """Return the cut before the last `count` events of the stream: exactly as many, or all there are.
 
     Segments have no order among each other: each gives the same number, and when it has fewer, the others give more.
     When all segments of the tail have fewer together, the segments before the last scale follow, and so on.  Only the
@@ -185,7 +185,7 @@ def _before_last(count: int, access: StreamAccess) -> Position:
 
 
 def _succeeded(segment: SegmentId, epoch: int, epochs: Sequence[Collection[SegmentId]]) -> bool:
-    """Whether `segment` was active just before `epoch`, and was replaced by it."""
+    """Return whether `segment` was active just before `epoch`, and was replaced by it."""
     numbers = {max(found.epoch for found in segments): segments for segments in epochs}
     before = [number for number in numbers if number < epoch]
     return bool(before) and segment in numbers[max(before)] and segment not in numbers.get(epoch, ())
@@ -209,7 +209,7 @@ def equal_quotas(available: Mapping[SegmentId, int], count: int) -> dict[Segment
 
 
 def _last_offsets(access: StreamAccess, segment: SegmentId, start: int, end: int, count: int) -> list[int]:
-    """The offsets of the last `count` events between two boundaries, ascending; fewer when there are fewer."""
+    """Return the offsets of the last `count` events between two boundaries, ascending; fewer when there are fewer."""
     reach = SPARK_LAST_EVENTS_BYTES
     while count and start < end:
         low = max(start, end - reach)

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class DriverState:
-    """What the driver of a query holds: connections and the planner, made on first use, and never pickled."""
+    """The state of a query's driver: connections and the planner, made on first use, and never pickled."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -73,7 +73,7 @@ class DriverState:
 
 
 class _Reader(DataSourceStreamReader):
-    """What both readers share with Spark: it plans with one on the driver and pickles others to tasks."""
+    """The part that both readers share: Spark plans with one on the driver and pickles others to tasks."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         self._options = options
@@ -82,15 +82,15 @@ class _Reader(DataSourceStreamReader):
         self._available_now = False
 
     def initialOffset(self) -> JsonOffset:
-        """Where the query begins."""
+        """Return where the query begins."""
         return self._driver.planner.initial()
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
-        """What each task reads between two offsets."""
+        """Return what each task reads between two offsets."""
         return [RangePartition(*parts) for parts in self._driver.planner.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one partition; none when there was nothing to plan."""
+        """Yield the events of one partition; none when there was nothing to plan."""
         if isinstance(partition, RangePartition):
             yield from read_ranges(self._options, partition, self._projection)
 
@@ -112,7 +112,7 @@ class PlainStreamReader(_Reader):
         self._warned = False
 
     def latestOffset(self) -> JsonOffset:  # type: ignore[override]  # the form of Spark 4.1
-        """The end of the next micro-batch."""
+        """Return the end of the next micro-batch."""
         if not self._warned:
             # Not where it is made: Spark makes two of a query, and asks one of them alone where micro-batches end.
             self._warned = True
@@ -123,7 +123,7 @@ class PlainStreamReader(_Reader):
         return planner.latest(self._position, self._options.streaming.limits)
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
-        """What each task reads between two offsets."""
+        """Return what each task reads between two offsets."""
         # Spark has stored `end`: the next micro-batch begins there.  After a restart this is how the reader learns it.
         self._position = end
         return super().partitions(start, end)
@@ -143,7 +143,7 @@ if versions.has_admission_control(versions.version()):
         """A stream as an unbounded table, for PySpark 4.2 and newer."""
 
         def getDefaultReadLimit(self) -> ReadLimit:
-            """The limit of the options that Spark can name; all of them are kept to."""
+            """Return the limit of the options that Spark can name; all of them are kept to."""
             limits = self._options.streaming.limits
             if limits.max_bytes is not None:
                 return ReadMaxBytes(limits.max_bytes)
@@ -152,7 +152,7 @@ if versions.has_admission_control(versions.version()):
             return ReadAllAvailable() if limits.min_events is None else ReadMinRows(limits.min_events)
 
         def latestOffset(self, start: JsonOffset, limit: ReadLimit) -> JsonOffset:
-            """The end of the micro-batch that begins at `start`, up to which all is completed."""
+            """Return the end of the micro-batch that begins at `start`, up to which all is completed."""
             self._driver.completed(start)
             limits = self._options.streaming.limits
             end = self._driver.planner.latest(
@@ -164,7 +164,7 @@ if versions.has_admission_control(versions.version()):
             return end
 
         def reportLatestOffset(self) -> JsonOffset | None:
-            """The tails of the streams, with what is unread (`lag.py`), for the query's progress."""
+            """Return the tails of the streams, with what is unread (`lag.py`), for the query's progress."""
             return self._driver.planner.tail()
 
         def prepareForTriggerAvailableNow(self) -> None:
@@ -174,7 +174,7 @@ if versions.has_admission_control(versions.version()):
 
 
 def stream_reader(options: ReadOptions, projection: Projection) -> DataSourceStreamReader:
-    """The reader for the PySpark that is installed."""
+    """Return the reader for the PySpark that is installed."""
     if versions.has_admission_control(versions.version()):
         return StreamReader(options, projection)
     return PlainStreamReader(options, projection)

@@ -58,7 +58,7 @@ _DURATION: Final = re.compile(r"(\d{1,9})\s*(ms|s|m|h)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StreamingOptions:
-    """What bounds micro-batches, and what comes with their rows.  `discovery_seconds`: of a pattern."""
+    """Options that bound micro-batches, and say what comes with their rows.  `discovery_seconds`: of a pattern."""
 
     limits: Limits
     discovery_seconds: int
@@ -68,7 +68,7 @@ class StreamingOptions:
 
 
 def parse_streaming(given: Given, scope: str) -> StreamingOptions:
-    """The part of a read's options; `scope`: of the first stream.  Raises Invalid."""
+    """Return the part of a read's options; `scope`: of the first stream.  Raises Invalid."""
     limits = Limits(
         max_events=given.positive("maxEventsPerTrigger"),
         max_bytes=given.positive("maxBytesPerTrigger"),

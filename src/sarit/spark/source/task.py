@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """What one task reads: ranges, one after the other."""
+    """The part that one task reads: ranges, one after the other."""
 
     def __init__(self, *parts: Range) -> None:
         super().__init__(parts)
@@ -29,7 +29,7 @@ class RangePartition(InputPartition):
 
 
 def read_ranges(options: ReadOptions, partition: RangePartition, projection: Projection) -> Iterator[pa.RecordBatch]:
-    """The events of a partition; runs in a task.  Raises NotFound, Truncated."""
+    """Yield the events of a partition; runs in a task.  Raises NotFound, Truncated."""
     try:
         for part in partition.parts:
             stream = shared_stream(options.target, part.stream)

@@ -68,5 +68,5 @@ def _listed(spark: SparkSession, kind: str, scope: str, given: Mapping[str, str]
 
 
 def _connection(given: Mapping[str, str]) -> dict[str, str]:
-    """The options that say where the node is."""
+    """Return the options that say where the node is."""
     return {name: value for name, value in given.items() if name.lower() in ("controller", "waitseconds")}

@@ -30,12 +30,12 @@ _SPARK = {
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The schema as Spark takes it."""
+    """Return the schema as Spark takes it."""
     return ", ".join(f"{field.name} {_SPARK[field.type]}" for field in schema)
 
 
 def chosen(schema: pa.Schema, wanted: StructType) -> list[str]:
-    """The names of the wanted columns.  Raises Invalid for one that there is not, or of another type."""
+    """Return the names of the wanted columns.  Raises Invalid for one that there is not, or of another type."""
     for field in wanted.fields:
         at = schema.get_field_index(field.name)
         if at < 0 or field.dataType.simpleString() != _SPARK[schema.field(at).type]:

@@ -50,7 +50,7 @@ _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {"key": _TEXT, "second
 
 
 def table_schema(options: TableOptions) -> str:
-    """The columns of a table: with a secondary key when it has one.  Raises NotFound."""
+    """Return the columns of a table: with a secondary key when it has one.  Raises NotFound."""
     with connect(options.target) as client:
         config = client.table(options.table).config()
     secondary = "secondary_key binary, " if config.secondary_key_bytes else ""
@@ -75,12 +75,12 @@ class TableReader(DataSourceReader):
         self._columns = typed_columns(schema, _READABLE, rule)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The partitions of the table.  Raises NotFound."""
+        """Return the partitions of the table.  Raises NotFound."""
         with connect(self._options.target) as client:
             return [TablePartition(one) for one in client.table(self._options.table).partitions()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The entries of one partition in the order of their keys.  Raises NotFound."""
+        """Yield the entries of one partition in the order of their keys.  Raises NotFound."""
         assert isinstance(partition, TablePartition)
         with connect(self._options.target) as client:
             table = client.table(self._options.table)

@@ -96,7 +96,7 @@ class MetadataReader(DataSourceReader):
         return [NamesPartition(found[at : at + NAMES_PER_TASK]) for at in range(0, len(found), NAMES_PER_TASK)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some names; Spark gives None when there are no names."""
+        """Yield the rows of some names; Spark gives None when there are no names."""
         if not isinstance(partition, NamesPartition):
             return
         kind = KINDS[self._options.kind]
@@ -106,7 +106,7 @@ class MetadataReader(DataSourceReader):
 
 
 def schema_of(kind: str) -> str:
-    """The columns of a kind of metadata, as Spark takes them."""
+    """Return the columns of a kind of metadata, as Spark takes them."""
     return ddl(KINDS[kind].schema)
 
 
@@ -166,7 +166,7 @@ def _scaling(config: StreamConfig) -> Row:
 
 
 def _segments(client: Client, name: StreamName) -> tuple[int, dict[SegmentId, SegmentInfo]]:
-    """The number of epochs that hold data, and all segments that exist."""
+    """Return the number of epochs that hold data, and all segments that exist."""
     epochs = client.stream(name).epochs()
     wanted = dict.fromkeys(part.segment for epoch in epochs for part in epoch.segments)
     return len(epochs), dict(client.segment_infos(name, wanted))
@@ -209,7 +209,7 @@ def _group_rows(client: Client, options: MetadataOptions, groups: Sequence[Strea
 
 
 def _heat_rows(client: Client, options: MetadataOptions, streams: Sequence[StreamName]) -> Iterator[Row]:
-    """Each segment's end is observed twice; a node reports no rates to clients."""
+    """Yield rows of heat: each segment's end is observed twice, since a node reports no rates to clients."""
     clock = RealClock()
     before = {name: observed for name in streams if (observed := _observe(client, name, clock))}
     threading.Event().wait(options.sample_seconds)
@@ -228,7 +228,7 @@ def _heat_rows(client: Client, options: MetadataOptions, streams: Sequence[Strea
 def _observe(
     client: Client, name: StreamName, clock: RealClock
 ) -> tuple[dict[SegmentId, SegmentRange], dict[SegmentId, SegmentInfo], float] | None:
-    """The active segments, their ends, and when they were observed."""
+    """Return the active segments, their ends, and when they were observed."""
     try:
         ranges = {part.segment: part for part in client.stream(name).segments()}
         began = clock.monotonic()

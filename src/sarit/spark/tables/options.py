@@ -61,7 +61,8 @@ OPTIONS: Final = (*_METADATA_OPTIONS, *_TABLE_OPTIONS, *_TABLE_WRITE_OPTIONS)
 
 @dataclass(frozen=True, slots=True)
 class MetadataOptions:
-    """What is asked.  `scope`, `stream` None: all of them.  `sample_seconds`: between two observations."""
+    """The options of a table of metadata.  `scope`, `stream` None: all of them.  `sample_seconds`: between two
+    observations."""
 
     target: Target
     kind: str
@@ -98,12 +99,12 @@ class TableWriteOptions:
 
 
 def is_metadata(options: Mapping[str, str]) -> bool:
-    """Whether rows about streams, groups or tables are asked for."""
+    """Return whether rows about streams, groups or tables are asked for."""
     return _has(options, "metadata")
 
 
 def is_table(options: Mapping[str, str]) -> bool:
-    """Whether a key-value table is meant."""
+    """Return whether a key-value table is meant."""
     return _has(options, "table")
 
 

@@ -83,13 +83,13 @@ class Leaving(Protocol):
     """How a container leaves for another store: `departure.py`, which imports this module."""
 
     def moved(self) -> Moved:
-        """The refusal of what comes from now on."""
+        """Return the refusal of what comes from now on."""
 
     async def complete_pending(self) -> None:
         """Wait for what is in flight, then refuse the rest."""
 
     def send_away(self) -> None:
-        """Refuse what has waited."""
+        """Refuse the appends that wait, as moved."""
 
 
 class Container:
@@ -271,7 +271,7 @@ class Container:
     async def begin_merge(
         self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()
     ) -> tuple[int, asyncio.Future[None]]:
-        """As `merge`, checked and queued when this returns; the future is done when the merge is durable."""
+        """Merge as `merge` does, checked and queued when this returns; the future is done when the merge is durable."""
         if len(conditions) > MAX_MERGE_ATTRIBUTES:
             raise Invalid(f"a merge changes at most {MAX_MERGE_ATTRIBUTES} attributes, not {len(conditions)}")
         target = await self.metadata.require(target_name)
@@ -312,7 +312,7 @@ class Container:
         return operation.offset + operation.length, self._enqueue(operation)
 
     async def length(self, name: str) -> int:
-        """The assigned length, once it is durable.  Raises NotFound."""
+        """Return the assigned length, once it is durable.  Raises NotFound."""
         segment = await self.metadata.require(name)
         # Before the wait: later appends need not be durable for this answer.
         length = segment.assigned_length
@@ -320,7 +320,7 @@ class Container:
         return length
 
     async def get_attribute(self, name: str, key: bytes) -> int:
-        """The applied value of an attribute, NULL_ATTRIBUTE_VALUE when absent.  Raises NotFound."""
+        """Return the applied value of an attribute, NULL_ATTRIBUTE_VALUE when absent.  Raises NotFound."""
         segment = await self.metadata.require(name)
         if key == EVENT_COUNT:
             return segment.events
@@ -351,7 +351,7 @@ class Container:
         return True
 
     async def info(self, name: str) -> SegmentInfo:
-        """The applied state of a segment.  Raises NotFound."""
+        """Return the applied state of a segment.  Raises NotFound."""
         segment = await self.metadata.require(name)
         if not segment.created:
             await self.group_commit.wait_durable()

@@ -32,7 +32,7 @@ class Departure:
         return f"<Departure of {self._container!r}, {len(self._sessions)} writers>"
 
     def moved(self) -> Moved:
-        """The refusal; a new object for each, since each gets a traceback of its own."""
+        """Return the refusal; a new object for each, since each gets a traceback of its own."""
         return Moved(f"container {self._container.number} has left this store")
 
     async def complete_pending(self) -> None:

@@ -66,7 +66,7 @@ class Commits:
             self._none.set()
 
     def none_since(self, generation: int) -> bool:
-        """Whether no commit was in progress since then: what was read meanwhile is of one moment."""
+        """Return whether no commit was in progress since then: what was read meanwhile is of one moment."""
         return not self._in_progress and generation == self.generation
 
     async def wait_for_none(self) -> int:
@@ -80,7 +80,7 @@ def _start(extent: Extent) -> int:
 
 
 def extent_bytes(extent: Extent) -> int:
-    """What an extent takes in memory, about."""
+    """Return about how many bytes an extent takes in memory."""
     checksums = 0 if extent.checksums is None else len(extent.checksums.crcs)
     return EXTENT_OVERHEAD_BYTES + len(extent.chunk) + checksums + len(extent.inline) + len(extent.starts)
 
@@ -99,7 +99,7 @@ class ExtentCache:
         return f"<ExtentCache of {len(self._runs)} runs, {self.bytes} of {self.limit} bytes>"
 
     def locate(self, segment: int, offset: int) -> Extent | None:
-        """The extent that holds an offset, if it is cached."""
+        """Return the extent that holds an offset, if it is cached."""
         starts = self._starts.get(segment, ())
         at = bisect_right(starts, offset) - 1
         if at < 0:
@@ -150,7 +150,7 @@ class Extents:
         return f"<Extents, {self.cache!r}>"
 
     async def locate(self, segment: int, offset: int, limit: int) -> list[Extent]:
-        """The extent that holds an offset; inlined: also those that follow it, for about `limit` bytes in all.
+        """Return the extent that holds an offset; inlined: also those that follow it, for about `limit` bytes in all.
 
         Empty when no extent holds the offset.  Raises Corrupt when its record cannot be read."""
         cached = self.cache.locate(segment, offset)
@@ -167,7 +167,7 @@ class Extents:
             generation = await self._commits.wait_for_none()
 
     async def next_start(self, segment: int, offset: int) -> tuple[int | None, int]:
-        """The first known place at or after an offset where an append began; None when the extents know of none.
+        """Return the first known place at or after an offset where an append began; None when the extents know of none.
 
         Also up to where the extents were searched: the end of the last one that was found.  Raises Corrupt."""
         at = offset
@@ -180,7 +180,7 @@ class Extents:
         return None, at
 
     async def load_all(self, segment: int) -> list[Extent]:
-        """All extents of a segment by offset, with their bytes.  Raises Corrupt when one cannot be read."""
+        """Return all extents of a segment by offset, with their bytes.  Raises Corrupt when one cannot be read."""
         while True:
             generation = await self._commits.wait_for_none()
             extents = [
@@ -192,7 +192,8 @@ class Extents:
             coverage_probe("extents_read_during_commit")
 
     async def readable(self, segment: int, below: int = keys.MAX_OFFSET) -> tuple[list[Extent], dict[bytes, Corrupt]]:
-        """The extents that begin below an offset, and those next to them, by offset; inlined ones without their bytes.
+        """Return the extents that begin below an offset, and those next to them, by offset; inlined ones without their
+        bytes.
 
         By key the errors of those in chunks that are damaged or of another format."""
         out: list[Extent] = []
@@ -259,7 +260,7 @@ class Extents:
 
 
 def _adjacent(extents: Iterable[Extent]) -> list[Extent]:
-    """The first extents that follow each other without a gap."""
+    """Return the first extents that follow each other without a gap."""
     out: list[Extent] = []
     for extent in extents:
         if out and extent.start != out[-1].end:

@@ -250,7 +250,8 @@ class GroupCommit:
             self._loop.call_exception_handler({"message": "a bug while a container failed", "exception": bug})
 
     def _new_refusal(self) -> SaritError:
-        """What a caller gets after the failure; a new object for each, since each gets a traceback of its own."""
+        """Return the error of a caller after the failure; a new object for each, since each gets a traceback of its
+        own."""
         if isinstance(self._failure, Moved):
             return Moved(str(self._failure))
         unavailable = Unavailable("the container is recovering")
@@ -276,7 +277,7 @@ class GroupCommit:
             self._loop.call_soon(self._send_batches)
 
     async def prove_ownership(self) -> None:
-        """As `prove`.  Raises Unavailable, Moved."""
+        """Prove the ownership of the log, as `prove` does.  Raises Unavailable, Moved."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self.prove(lambda error: resolve(waiter, error))
         await waiter

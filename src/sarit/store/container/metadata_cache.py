@@ -117,7 +117,7 @@ class RangeScanCache:
         return f"<RangeScanCache of {len(self._ranges)} ranges, generation {self._generation}>"
 
     def rows(self, generation: int, low: bytes, high: bytes) -> Rows | None:
-        """All rows of a range, None when they are not cached."""
+        """Return all rows of a range, None when they are not cached."""
         found = self._ranges.get(high) if generation == self._generation else None
         if found is None or low < found[0]:
             return None
@@ -190,7 +190,8 @@ class MetadataCache:
             self.commits.end()
 
     async def find(self, name: str) -> Segment | None:
-        """The newest incarnation of a name; None when it is deleted in the assigned state, or was never created."""
+        """Return the newest incarnation of a name; None when it is deleted in the assigned state, or was never
+        created."""
         while True:
             segment = self._state.names.get(name)
             if segment is not None:
@@ -218,7 +219,7 @@ class MetadataCache:
         return segment
 
     async def stand_in(self, name: str) -> Segment:
-        """An empty segment in place of one whose record cannot be read: it can be deleted, and nothing else.
+        """Return an empty segment in place of one whose record cannot be read: it can be deleted, and nothing else.
 
         Delete it before the next await.  Raises NotFound, Corrupt (its name cannot be read either)."""
         (row,) = await self._index.get([keys.name_key(name)])
@@ -228,7 +229,8 @@ class MetadataCache:
         return self._add_stand_in(keys.parse_id_value(row), name)
 
     async def stand_in_of(self, segment_id: int) -> Segment:
-        """As `stand_in`, for a deletion in the log, which has no name.  Recovery alone calls this."""
+        """Return a stand-in of a segment as `stand_in` does, for a deletion in the log, which has no name.  Recovery
+        alone calls this."""
         rows, _ = await scan_readable(self._index, *keys.kind_range(keys.NAME))
         found = [key for key, value in rows if keys.parse_id_value(value) == segment_id]
         return self._add_stand_in(segment_id, keys.parse_name_key(found[0]) if found else "")
@@ -240,7 +242,7 @@ class MetadataCache:
         return segment
 
     async def attribute(self, segment: Segment, key: bytes) -> Attribute:
-        """An attribute, loaded into memory; its value is NULL_ATTRIBUTE_VALUE when absent.  Pin the segment."""
+        """Return an attribute, loaded into memory; its value is NULL_ATTRIBUTE_VALUE when absent.  Pin the segment."""
         found = segment.attributes.get(key)
         if found is None:
             stored: bytes | None = None
@@ -276,7 +278,7 @@ class MetadataCache:
             segment.extents = await self.extents.load_all(segment.id) if segment.committed else []
 
     async def load(self, segment_ids: Sequence[int]) -> list[Segment]:
-        """Those of the segments that exist and can be read.  Pin them before the next await."""
+        """Load the segments that exist and can be read.  Pin them before the next await."""
         state = self._state
         present = [state.segments[number] for number in segment_ids if number in state.segments]
         for segment in present:
@@ -294,7 +296,7 @@ class MetadataCache:
         return [state.segments[number] for number in segment_ids if number in state.segments]
 
     async def stored(self, segment_ids: Sequence[int]) -> list[Segment]:
-        """Those of the segments whose records the index holds and can be read, as they are there, not in memory."""
+        """Return the segments whose records the index holds and can be read, as they are there, not in memory."""
         found = []
         for number, record in zip(segment_ids, await self._records(segment_ids), strict=True):
             if record is not None:
@@ -312,7 +314,7 @@ class MetadataCache:
             return [*await self._records(segment_ids[:half]), *await self._records(segment_ids[half:])]
 
     async def stored_entries(self, segment: Segment, wanted: Sequence[bytes]) -> dict[bytes, Entry | None]:
-        """What the index holds for keys of a table, as of one generation."""
+        """Return what the index holds for keys of a table, as of one generation."""
         while True:
             generation = self.commits.generation
             out: dict[bytes, Entry | None] = {}

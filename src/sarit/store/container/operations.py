@@ -198,7 +198,7 @@ class Entry:
 
 
 def serialized_bytes(entry: Entry) -> int:
-    """How far an entry moves the position of its table."""
+    """Return how far an entry moves the position of its table."""
     return TABLE_ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
 
 
@@ -242,7 +242,7 @@ Operation = Append | Create | Seal | Truncate | Delete | Merge | SetAttributes |
 
 
 def decode_frame(payload: memoryview) -> tuple[int, Iterator[Operation]]:
-    """The wall clock of a frame (ms since 1970) and its operations.  Raises Corrupt, also while iterating."""
+    """Return the wall clock of a frame (ms since 1970) and its operations.  Raises Corrupt, also while iterating."""
     if len(payload) < FRAME_HEADER.size:
         raise Corrupt(f"a log frame of {len(payload)} bytes is too short")
     version, wall_ms, count = FRAME_HEADER.unpack_from(payload)

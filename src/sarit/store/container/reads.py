@@ -113,7 +113,8 @@ class ChunkReader:
         return out
 
     async def _one_block(self, chunk: str, checksums: ChunkChecksums, offset: int, end: int) -> Buffer:
-        """The bytes from `offset` on that have one checksum: a few of those that were read at once may be damaged."""
+        """Return the bytes from `offset` on that have one checksum: a few of those that were read at once may be
+        damaged."""
         _, last = checksums.blocks_of(offset, 1)
         return await read_verified(self._storage, chunk, checksums, offset, min(end, last) - offset)
 
@@ -164,7 +165,7 @@ class Reads:
         return isinstance(self._container.failure, Moved | Fenced)
 
     def may_answer(self, error: SaritError) -> bool:
-        """Whether a read may be refused with `error` without `confirm`."""
+        """Return whether a read may be refused with `error` without `confirm`."""
         container = self._container
         if isinstance(container.failure, Moved):  # the error may be that of a closed index
             return False
@@ -176,11 +177,11 @@ class Reads:
         await self._container.group_commit.prove_ownership()
 
     def in_memory(self, name: str) -> Segment | None:
-        """The newest segment of a name if it is in memory; its creation may not be durable yet."""
+        """Return the newest segment of a name if it is in memory; its creation may not be durable yet."""
         return self._container.state.names.get(name)
 
     async def find(self, name: str) -> Segment:
-        """The segment of a name, once its creation is durable.  Raises NotFound."""
+        """Return the segment of a name, once its creation is durable.  Raises NotFound."""
         segment = await self._container.metadata.require(name)
         if not segment.created:
             await self._container.group_commit.wait_durable()
@@ -213,7 +214,7 @@ class Reads:
         return self._result(segment, offset, parts, limit) if parts else None
 
     async def from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
-        """As `from_memory`, for bytes that are in chunks.  Raises Unavailable, Moved and Corrupt, too."""
+        """Read as `from_memory` does, for bytes that are in chunks.  Raises Unavailable, Moved and Corrupt, too."""
         segment.pins += 1
         try:
             # In each round: the awaits of the last one let in appends, checkpoints, truncations and deletions.
@@ -278,7 +279,7 @@ class Reads:
         return self._result(segment, offset, parts, limit)
 
     async def event_boundary(self, name: str, target: int) -> int:
-        """The smallest known offset >= `target` where an append began, else the segment's length.
+        """Return the smallest known offset >= `target` where an append began, else the segment's length.
 
         One is known at least every BOUNDARY_STEP_BYTES, or for each append that is longer.  Of a segment of events each
         is an event boundary.  Raises NotFound, Corrupt (the index is damaged there)."""
@@ -306,7 +307,7 @@ class Reads:
 
     @staticmethod
     def _boundary_in_tail(segment: Segment, target: int) -> int:
-        """As `event_boundary`, for a target in the tail."""
+        """Return the event boundary for a target in the tail."""
         tail = segment.tail
         at = max(bisect_right(tail, target, key=block_offset) - 1, 0)
         # Mostly the first or the second block has one; the pieces of a large event have none.
@@ -336,7 +337,7 @@ def _inlined_parts(extents: list[Extent], skip: int, limit: int) -> list[Buffer]
 
 
 def _tail_reference(segment: Segment, offset: int) -> Block | None:
-    """The block of the tail at `offset`, if its bytes are in a chunk alone.
+    """Return the block of the tail at `offset`, if its bytes are in a chunk alone.
 
     It came from a merged segment, or the checkpoint in progress has written it."""
     at = bisect_right(segment.tail, offset, key=block_offset) - 1
@@ -348,7 +349,8 @@ def _tail_reference(segment: Segment, offset: int) -> Block | None:
 
 
 def _referenced_bytes(segment: Segment, block: Block, offset: int, limit: int) -> int:
-    """How many bytes from `offset` on, up to `limit`, follow each other in the chunk of `block` as in the segment."""
+    """Return how many bytes from `offset` on, up to `limit`, follow each other in the chunk of `block` as in the
+    segment."""
     tail = segment.tail
     at = bisect_right(tail, block.offset, key=block_offset)
     end, into = block.end, block.offset - block.chunk_offset

@@ -48,7 +48,7 @@ _SET_ASIDE = "set-aside/"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the index holds about the container as a whole.
+    """The checkpoint in the index: what it holds about the container as a whole.
 
     `frame`: the last one it covers.  `chunk_sequence`: the highest chunk number of all epochs.  `resolved_from`: the
     first epoch whose commits recorded which of their chunks they resolved; None when that is not known.
@@ -62,7 +62,8 @@ class Checkpoint:
 
 
 async def read_checkpoint(index: Index) -> Checkpoint:
-    """The last checkpoint that was committed; frame 0 when there was none.  Raises Corrupt (one of its values)."""
+    """Return the last checkpoint that was committed; frame 0 when there was none.  Raises Corrupt (one of its
+    values)."""
     # Keys on disk keep their names: `settled-from` is `resolved_from`.
     names = ("frame", "next-segment", "chunk-sequence", "settled-from", "epoch")
     log, *rows = await index.get([keys.meta_key(name) for name in ("log", *names)])
@@ -160,7 +161,7 @@ def _decoded(frames: list[Frame]) -> Iterator[tuple[int, int, int, Operation]]:
 
 
 async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, with a pause every OPERATIONS_PER_TURN: without it no other container would serve meanwhile."""
+    """Yield the items, with a pause every OPERATIONS_PER_TURN: without it no other container would serve meanwhile."""
     for count, item in enumerate(items, 1):
         yield item
         if count % OPERATIONS_PER_TURN == 0:
@@ -200,7 +201,8 @@ async def _load_segments(container: Container, operations: list[Operation]) -> N
 
 
 async def _records(index: Index, segments: list[int]) -> list[bytes | Corrupt | None]:
-    """The records of segments in one get; by halves when one of them is damaged, which takes that one's place."""
+    """Return the records of segments in one get; by halves when one of them is damaged, which takes that one's
+    place."""
     try:
         return list(await index.get([keys.segment_key(segment) for segment in segments]))
     except Corrupt as error:
@@ -256,7 +258,7 @@ async def _find_set_aside(container: Container) -> None:
 
 
 def aside_range(segment: int) -> tuple[bytes, bytes]:
-    """The keys of the operations of a segment that were set aside."""
+    """Return the keys of the operations of a segment that were set aside."""
     return _aside_key(segment, 0, 0), _aside_key(segment + 1, 0, 0)
 
 
@@ -279,7 +281,7 @@ def _segment_of_aside(key: bytes) -> int:
 
 
 def _range_of_meta(prefix: str) -> tuple[bytes, bytes]:
-    """All meta keys that begin with `prefix`."""
+    """Return all meta keys that begin with `prefix`."""
     start = keys.meta_key(prefix)
     # The first key after all that begin with the prefix.
     return start, start[:-1] + bytes((start[-1] + 1,))

@@ -63,7 +63,7 @@ class AttributeUpdate:
 
 
 def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -> tuple[tuple[bytes, int], ...]:
-    """The values after `updates`, checked against the assigned state.  Raises Conflict, Invalid (over 64 bits).
+    """Return the values after `updates`, checked against the assigned state.  Raises Conflict, Invalid (over 64 bits).
 
     The attributes must be in memory."""
     out = []
@@ -117,11 +117,12 @@ class Block:
 
     @property
     def reference(self) -> str | None:
-        """What becomes garbage when nobody needs the block: its chunk, or its piece of a pack; None without one."""
+        """The object that becomes garbage when nobody needs the block: its chunk, or its piece of a pack; None without
+        one."""
         return None if self.chunk is None else reference(self.chunk, self.checksums)
 
     def is_in_chunk_of(self, other: Block) -> bool:
-        """Whether both are in one chunk, and in one piece of it if it is a pack."""
+        """Return whether both are in one chunk, and in one piece of it if it is a pack."""
         if self.chunk is None or self.chunk != other.chunk:
             return False
         mine, others = self.checksums, other.checksums
@@ -330,7 +331,7 @@ class Segment:
             assert not self.tail or (at == self.length and self.tail[0].offset <= max(self.flushed, self.start)), self
 
     def record(self) -> bytes:
-        """The applied state as stored in the index (docs/formats/sqlite-index.md)."""
+        """Return the applied state as stored in the index (docs/formats/sqlite-index.md)."""
         assert self.start <= self.length, self  # before the write; `load_segment` checks after the read
         name = self.name.encode()
         return (
@@ -349,7 +350,7 @@ def with_entry_bytes(record: bytes, entry_bytes: int) -> bytes:
 
 
 def load_segment(segment_id: int, record: bytes) -> Segment:
-    """A segment from its index record.  Raises Corrupt."""
+    """Return a segment from its index record.  Raises Corrupt."""
     if len(record) < _RECORD.size or record[0] != RECORD_VERSION:
         raise Corrupt(f"the index record of segment {segment_id} is of an unknown format")
     (
@@ -398,7 +399,7 @@ class BlockSnapshot:
 
     @property
     def charged_bytes(self) -> int:
-        """What memory holds for the block while its bytes are in memory."""
+        """The memory charged for the block while its bytes are in memory."""
         return self.block.length + BLOCK_OVERHEAD_BYTES
 
     def __repr__(self) -> str:

@@ -137,7 +137,7 @@ class ContainerState:
             del self.names[segment.name]
 
     def attribute(self, segment: Segment, key: bytes, value: int) -> Attribute:
-        """An attribute of a segment in memory; it gets `value` if it was not in memory."""
+        """Return an attribute of a segment in memory; it gets `value` if it was not in memory."""
         found = segment.attributes.get(key)
         if found is None:
             found = segment.attributes[key] = Attribute(value)
@@ -170,7 +170,7 @@ class ContainerState:
     def create(
         self, name: str, *, kind: int, key_length: int, scale_type: int, target_rate: int, rollover: int
     ) -> Create:
-        """A new segment.  The caller made sure that the index holds none of that name.  Raises Exists."""
+        """Return a new segment.  The caller made sure that the index holds none of that name.  Raises Exists."""
         present = self.names.get(name)
         if present is not None and not present.assigned_deleted:
             raise Exists(f"segment {name} exists")

@@ -202,7 +202,7 @@ class Tables:
     async def _stored_page(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int
     ) -> tuple[dict[bytes, Entry], bytes | None]:
-        """A page or more of entries of the index that are not overlaid, and the last key scanned (None: all).
+        """Return a page or more of entries of the index that are not overlaid, and the last key scanned (None: all).
 
         It reads in pieces, since clients choose the limit and rows may be large."""
         found: dict[bytes, Entry] = {}
@@ -281,7 +281,8 @@ class Tables:
     async def _stored_versions(
         self, segment: Segment, position: int, most: int
     ) -> tuple[dict[bytes, Entry], int | None]:
-        """A page of entries of the index from `position` on, or `most` rows, and the last version scanned (None: all).
+        """Return a page of entries of the index from `position` on, or `most` rows, and the last version scanned (None:
+        all).
 
         It reads in pieces, since entries may be large."""
         found: dict[bytes, Entry] = {}
@@ -306,7 +307,7 @@ class Tables:
         return found, None if whole else keys.parse_version_key(rows[at - 1][0])[1]
 
     async def info(self, name: str) -> Segment:
-        """The table's segment.  Raises NotFound, Invalid (no table)."""
+        """Return the table's segment.  Raises NotFound, Invalid (no table)."""
         return await self._require(name)
 
     async def _require(self, name: str) -> Segment:
@@ -322,13 +323,13 @@ class Tables:
 
 
 def _newest(table: TableState, key: bytes) -> Entry | None:
-    """The assigned entry, which conditions are checked against; None when it is in the index or absent."""
+    """Return the assigned entry, which conditions are checked against; None when it is in the index or absent."""
     # An entry is true also as a removal: it is an object, and `value` None says so.
     return table.pending.get(key) or _applied(table, key)
 
 
 def _applied(table: TableState, key: bytes) -> Entry | None:
-    """The applied entry, which reads are served from; None when it is in the index or absent."""
+    """Return the applied entry, which reads are served from; None when it is in the index or absent."""
     found: Entry | None = table.dirty.get(key) or table.flushing.get(key)
     return found
 

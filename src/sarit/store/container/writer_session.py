@@ -62,7 +62,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to a session."""
+    """An event in the life of a session."""
 
     SET_UP = "the set-up is done"
     SET_UP_REFUSED = "the set-up is refused"
@@ -129,7 +129,7 @@ class ReplySink(Protocol):
 
 
 class AppendTarget(Protocol):
-    """What a session needs of its container."""
+    """The calls that a session needs of its container."""
 
     number: int
     state: ContainerState

@@ -99,7 +99,7 @@ class AppendGate:
                 self._budget.notify_below_append_limit(self._below_limit)
 
     def _next(self) -> tuple[Session, Append, int | None]:
-        """The first append of the connection whose turn it is; that one comes last in the next round."""
+        """Return the first append of the connection whose turn it is; that one comes last in the next round."""
         sink = next(iter(self.queue))
         waiting = self.queue.pop(sink)
         self._count -= 1
@@ -134,7 +134,7 @@ class AppendGate:
                 session.submit(append, expected_offset)  # refused: its session does not own the writer any more
 
     def fail(self) -> Iterator[tuple[Session, Append]]:
-        """The container failed: what was throttled, for its owner to refuse."""
+        """Yield what was throttled, for its owner to refuse, since the container failed."""
         self._failed = True
         queue, self.queue, self._count = self.queue, {}, 0
         return ((session, append) for waiting in queue.values() for session, append, _ in waiting)

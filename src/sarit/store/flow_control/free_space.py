@@ -29,7 +29,7 @@ _FIRST_LOG_FILES: Final = 2
 
 
 def log_file_bytes(volume_bytes: int, containers: int) -> int:
-    """The length up to which log files grow on a volume: shorter on a small one, a power of two."""
+    """Return the length up to which log files grow on a volume: shorter on a small one, a power of two."""
     size = LOG_FILE_BYTES
     while size > MIN_LOG_FILE_BYTES and size * containers * LOG_VOLUME_SHARE > volume_bytes:
         size //= 2
@@ -37,7 +37,8 @@ def log_file_bytes(volume_bytes: int, containers: int) -> int:
 
 
 def reserve_bytes(containers: int, file_bytes: int, disk_reserve_bytes: int) -> int:
-    """What stays free: seals, truncations, deletions, system tables and the index need it, and each log's next file."""
+    """Return how many bytes stay free: seals, truncations, deletions, system tables and the index need it, and each
+    log's next file."""
     return disk_reserve_bytes + containers * file_bytes
 
 

@@ -87,7 +87,7 @@ class DirtyBytes:
         assert self.charged_bytes == blocks + self.operation_bytes, self
 
     def begin_checkpoint(self) -> int:
-        """The operation bytes that this checkpoint covers; pass them to `end_checkpoint`."""
+        """Return the operation bytes that this checkpoint covers; pass them to `end_checkpoint`."""
         covered, self._applied_operation_bytes = self._applied_operation_bytes, 0
         return covered
 
@@ -106,14 +106,14 @@ class CacheEntry(Protocol):
 
     @property
     def segment(self) -> object:
-        """Whose bytes they are."""
+        """The segment of the bytes."""
 
     @property
     def bytes(self) -> int:
-        """Memory held for them."""
+        """The memory held for the bytes."""
 
     def evict(self) -> None:
-        """Remove them from memory."""
+        """Remove the bytes from memory."""
 
 
 class MemoryBudget:
@@ -148,7 +148,7 @@ class MemoryBudget:
         return sum(user.append_bytes for user in self._users.values())
 
     def may_cache_written(self, charged_bytes: int) -> bool:
-        """Whether bytes that are in a chunk may stay in memory until their checkpoint is committed.
+        """Return whether bytes that are in a chunk may stay in memory until their checkpoint is committed.
 
         At most as many as the cache may hold, where they go then: a checkpoint of a thousand segments takes seconds."""
         written = sum(user.written_bytes for user in self._users.values())
@@ -181,7 +181,8 @@ class MemoryBudget:
         self._below_append_limit[callback] = None
 
     def notify_below_control_limit(self, callback: Callable[[], None]) -> None:
-        """As `notify_below_append_limit`, for the control limit."""
+        """Call `callback` once the charge is below the control limit, as `notify_below_append_limit` does for
+        appends."""
         self._below_control_limit[callback] = None
 
     def report(self, container: int, user: DirtyBytes) -> None:

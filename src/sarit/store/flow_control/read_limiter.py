@@ -57,7 +57,8 @@ _BASELINE_WEIGHT: Final = 0.03
 
 @dataclass(slots=True)
 class _Interval:
-    """What happened since `since`.  `latency` is the sum over `groups`, in seconds; `appended` and `read` are bytes."""
+    """The counts of one interval, from `since` on.  `latency` is the sum over `groups`, in seconds; `appended` and
+    `read` are bytes."""
 
     since: float
     groups: int = 0
@@ -163,7 +164,7 @@ class ReadRateLimiter:
         self._latency = self._baseline
 
     def _min_rate(self, interval: _Interval, seconds: float) -> float:
-        """The rate, in bytes a second, at which every reader catches up with the appends."""
+        """Return the rate, in bytes a second, at which every reader catches up with the appends."""
         weight = min(1.0, _RATE_WEIGHT * seconds / READ_LIMIT_INTERVAL_SECONDS)
         self._append_rate += weight * (interval.appended / seconds - self._append_rate)
         # A reader that moves to another place counts as two for one interval: take the smaller of two intervals.

@@ -41,7 +41,7 @@ class FlushRateLimiter:
         return f"<FlushRateLimiter {self.bytes_per_second() / MIB:.0f} MiB/s>"
 
     def bytes_per_second(self) -> float:
-        """The current target rate; infinite while memory runs short."""
+        """Return the current target rate; infinite while memory runs short."""
         if self._budget.over_soft_limit:
             return inf
         return max(MIN_FLUSH_BYTES_PER_SECOND, self._budget.dirty_bytes / FLUSH_DRAIN_SECONDS)

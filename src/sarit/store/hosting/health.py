@@ -53,7 +53,7 @@ class ContainerHealth:
         return f"container {self.number} {self.state.value}{reason}"
 
     def progress(self) -> str:
-        """What its opening does now, and how far it is; empty: nothing of it is under way."""
+        """Return the phase of the container's opening and how far it is; empty when none is under way."""
         return "" if self.phases is None or self.state is not HealthState.OPENING else self.phases.now()
 
     @property
@@ -62,24 +62,24 @@ class ContainerHealth:
         return 0.0 if self.phases is None or self.state is not HealthState.OPENING else self.phases.seconds
 
     def serve(self) -> None:
-        """It serves."""
+        """Mark the container as serving."""
         self.state, self.reason, self.attempts, self.phases = HealthState.SERVING, "", 0, None
 
     def recover(self, reason: str) -> None:
-        """It is to be opened; it stopped serving; or an attempt to open it failed, and another one follows."""
+        """Mark the container as recovering: it is to be opened, stopped serving, or is tried again after a failure."""
         self.attempts += self.state is HealthState.OPENING
         self.state, self.reason = HealthState.OPENING, reason
 
     def leave(self, state: HealthState, reason: str) -> None:
-        """It is ABSENT or DRAINING."""
+        """Mark the container as ABSENT or DRAINING."""
         self.state, self.reason, self.attempts, self.phases = state, reason, 0, None
 
     def fail(self, reason: str) -> None:
-        """It cannot be recovered."""
+        """Mark the container as failed: its stored bytes are damaged, and no restart recovers it."""
         self.state, self.reason = HealthState.FAILED, reason
 
     def error(self) -> SaritError:
-        """What a request for one of its segments gets.
+        """Return the error of a request for one of the container's segments.
 
         Corrupt when a retry cannot help, Moved when another store owns it, otherwise Unavailable."""
         if self.state is HealthState.FAILED:
@@ -90,7 +90,7 @@ class ContainerHealth:
 
 
 def refusal(failed: Sequence[ContainerHealth], containers: int) -> str:
-    """Why a node does not start with these containers, and what to do."""
+    """Return why a node does not start with these containers, and what to do."""
     found = "; ".join(str(health) for health in failed)
     others = "" if len(failed) == containers else "--allow-damaged serves the other containers; "
     return (

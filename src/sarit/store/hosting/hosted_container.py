@@ -56,18 +56,18 @@ _log = logging.getLogger("sarit.store")
 
 
 class Placement(Protocol):
-    """What this store knows of the containers' owners; a node of its own has none: it owns all, always."""
+    """The owners of containers, as this store knows them; a node of its own has none: it owns all, always."""
 
     def is_mine(self, number: int) -> bool:
-        """Whether the newest map known gives a container to this store."""
+        """Return whether the newest map known gives a container to this store."""
 
     def valid(self) -> bool:
-        """Whether nobody else can own this store's containers now: its lease runs."""
+        """Return whether nobody else can own this store's containers now: its lease runs."""
 
 
 @dataclass(slots=True)
 class SharedParts:
-    """What all containers of a store share."""
+    """The parts that all containers of a store share."""
 
     env: Env
     logs: LogProvider
@@ -141,7 +141,7 @@ class HostedContainer:
         return f"<HostedContainer {self.number} {self.hosting.state.value}>"
 
     def error(self) -> SaritError:
-        """What a request gets while requests do not find it."""
+        """Return the error of a request while the container does not serve."""
         error = self.health.error()
         if self._store.placed and (self.hosting.state in UNDECIDED or self._away is not None):
             return Opening(str(error), self._decided)
@@ -150,7 +150,6 @@ class HostedContainer:
     # -- commands and faults ------------------------------------------------------------------
 
     def own(self, map_version: int) -> None:
-        """See `SegmentStore.own`."""
         self._follow(self.hosting.own(map_version))
 
     def on(self, event: Event) -> None:
@@ -313,7 +312,7 @@ class HostedContainer:
         departed.send_away()
 
     async def open_once(self, *, accept_loss: bool = False, phases: Phases | None = None) -> None:
-        """Open it; the event that follows is the caller's.  Raises as `open_container`."""
+        """Open the container once; the event that follows is the caller's.  Raises as `open_container`."""
         parts, statistics = self._store.parts, self._store.parts.statistics
         began = parts.env.clock.monotonic()
         assert self._closing is None, self

@@ -109,7 +109,7 @@ async def open_container(
 
 
 async def newest_chunk_epoch(storage: ChunkStorage, container: int) -> int:
-    """The highest epoch that wrote a chunk of the container; 0 when there is none.  Raises Unavailable."""
+    """Return the highest epoch that wrote a chunk of the container; 0 when there is none.  Raises Unavailable."""
     prefix = f"{container_prefix(container)}/e"
     epochs = [
         name.removeprefix(prefix).partition("/")[0] async for name, _ in storage.list(container_prefix(container))

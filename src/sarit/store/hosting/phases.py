@@ -32,7 +32,7 @@ class Phases:
         return self._clock.monotonic() - self._began
 
     def now(self) -> str:
-        """What is done now, and how far it is; empty between two phases."""
+        """Return the phase under way, and how far it is; empty between two phases."""
         progress = self.progress()
         return f"{self._now}, {progress}" if self._now and progress else self._now
 

@@ -38,7 +38,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What moves it."""
+    """An event that changes the state of a hosted container."""
 
     # Commands.
     OWN = "the map gives it to this store"
@@ -55,7 +55,7 @@ class Event(Enum):
 
 
 class Effect(Enum):
-    """What the change of state does at once, before anything else happens."""
+    """An effect that a change of state has at once, before anything else happens."""
 
     SERVE = "requests find it"
     WITHDRAW = "requests find it no more; it has failed, and its writers' connections are closed"
@@ -66,7 +66,7 @@ class Effect(Enum):
 
 
 class Work(Enum):
-    """What a state does until its outcome.  `CLOSE` is never interrupted; the others are when the state changes."""
+    """The work of a state until its outcome.  `CLOSE` is never interrupted; the others are when the state changes."""
 
     OPEN = "open"
     FLUSH = "flush"
@@ -155,7 +155,7 @@ class Hosting:
     fenced_version: int = NEVER_FENCED
 
     def own(self, map_version: int) -> tuple[Effect, ...]:
-        """The map of this version gives it to this store; what is to be done at once."""
+        """Return the map of this version gives it to this store; what is to be done at once."""
         if map_version <= self.fenced_version:
             return _NONE
         self.map_version = max(self.map_version, map_version)

@@ -34,7 +34,7 @@ class GrowingSegment(Protocol):
 
     @property
     def is_table(self) -> bool:
-        """Whether it holds entries: they are not counted."""
+        """Whether the segment holds entries: they are not counted."""
 
 
 class GrowingState(Protocol):
@@ -57,7 +57,7 @@ class GrowingStore(Protocol):
     """The store whose segments are compared."""
 
     def serving(self) -> Sequence[GrowingContainer]:
-        """The containers that serve now."""
+        """Return the containers that serve now."""
 
 
 class GrowthMonitor:
@@ -73,7 +73,7 @@ class GrowthMonitor:
         return f"<GrowthMonitor of {len(self._lengths)} segments>"
 
     async def grown(self) -> list[str]:
-        """The segments that may have grown since the last call; at the first one, all that are in memory."""
+        """Return the segments that may have grown since the last call; at the first one, all that are in memory."""
         since, self._compared_ms = self._compared_ms - GROWTH_SLACK_MS, self._clock.wall_ms()
         # A new dict: what has left memory goes with the old one.
         lengths: dict[tuple[int, int], int] = {}

@@ -59,7 +59,7 @@ class MeteredSegment(Protocol):
 
     @property
     def is_table(self) -> bool:
-        """Whether it holds entries: tables are not metered."""
+        """Whether the segment holds entries: tables are not metered."""
 
 
 class MeteredState(Protocol):
@@ -85,10 +85,10 @@ class MeteredStore(Protocol):
     """The store whose segments are metered."""
 
     def serving(self) -> Sequence[MeteredContainer]:
-        """The containers that serve now."""
+        """Return the containers that serve now."""
 
     def container(self, segment: str) -> MeteredContainer:
-        """The container of a segment.  Raises Unavailable while it recovers."""
+        """Return the container of a segment.  Raises Unavailable while it recovers."""
 
 
 class LoadMeter:
@@ -226,7 +226,7 @@ class LoadMeters:
                 self.request_scaling(segment.name, advice)
 
     def rates(self, name: str) -> Rates:
-        """The rates of a segment of this store; 0 since the store started for one that is not in memory."""
+        """Return the rates of a segment of this store; 0 since the store started for one that is not in memory."""
         now = self._clock.monotonic()
         try:
             container = self._store.container(name)
@@ -254,7 +254,7 @@ class LoadMeters:
 
 
 def _is_merged_later(name: str) -> bool:
-    """Whether a segment exists to be merged into another: its load counts when that happens."""
+    """Return whether a segment exists to be merged into another: its load counts when that happens."""
     return is_transaction(name) or is_transient(name)
 
 

@@ -29,7 +29,7 @@ class Serving(Protocol):
     """A segment store, which imports this module."""
 
     def serving(self) -> list[Container]:
-        """The containers that serve now."""
+        """Return the containers that serve now."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,8 @@ class ScopeUse:
 
 
 async def scope_use(store: Serving, scope: str) -> ScopeUse:
-    """What a scope uses of the containers that serve now.  Raises Corrupt, Unavailable (an index)."""
+    """Return the resources that a scope uses of the containers that serve now.  Raises Corrupt, Unavailable (an
+    index)."""
     use = ScopeUse()
     for container in store.serving():
         await _add(container, scope, use)
@@ -66,11 +67,11 @@ class TablesOfClients:
         self._store = store
 
     def held(self) -> frozenset[tuple[int, int]]:
-        """The containers that serve now, each with the epoch of its opening."""
+        """Return the containers that serve now, each with the epoch of its opening."""
         return frozenset((container.number, container.log.epoch) for container in self._store.serving())
 
     async def count(self, scope: str) -> int:
-        """How many tables of a scope they hold.  Raises Corrupt, Unavailable."""
+        """Return how many tables of a scope they hold.  Raises Corrupt, Unavailable."""
         return (await scope_use(self._store, scope)).tables
 
 

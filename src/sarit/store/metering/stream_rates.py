@@ -41,7 +41,7 @@ class Busiest:
         self.others = self.others[0] + events, self.others[1] + size
 
     def rates(self) -> list[tuple[str, Rate]]:
-        """The busiest first."""
+        """Return the busiest first."""
         return [(name, (events, size)) for size, name, events in sorted(self._heap, reverse=True)]
 
 

@@ -48,10 +48,10 @@ class Tables(Protocol):
     """The tables that clients made in the containers that a store has."""
 
     def held(self) -> frozenset[tuple[int, int]]:
-        """The containers that serve now, each with the epoch of its opening."""
+        """Return the containers that serve now, each with the epoch of its opening."""
 
     async def count(self, scope: str) -> int:
-        """How many tables of a scope they hold.  Raises SaritError."""
+        """Return how many tables of a scope they hold.  Raises SaritError."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class _Made:
 
 
 class _Charge:
-    """What one scope or user was charged in one direction; `throttled_seconds`: of all its connections together."""
+    """The charge of one scope or user in one direction; `throttled_seconds`: of all its connections together."""
 
     __slots__ = ("bucket", "bytes", "throttled_seconds")
 
@@ -75,7 +75,7 @@ class _Charge:
 
 
 class TenantQuotas:
-    """See the head of the module."""
+    """The quotas of scopes and users, and what was charged to each."""
 
     def __init__(self, clock: Clock, tables: Tables) -> None:
         self.active = False
@@ -126,11 +126,11 @@ class TenantQuotas:
             self._take(_OUT, USER + user, size)
 
     def read_delay(self, scope: str, user: str) -> float:
-        """How long the next reply to a read has to wait."""
+        """Return how long the next reply to a read has to wait."""
         return self._debt(_OUT, scope, user)
 
     def write_delay(self, scope: str, user: str) -> float:
-        """How long the next append has to wait."""
+        """Return how long the next append has to wait."""
         return self._debt(_IN, scope, user)
 
     def _debt(self, direction: str, scope: str, user: str) -> float:
@@ -148,7 +148,7 @@ class TenantQuotas:
             charge.throttled_seconds += seconds
 
     def is_full(self, scope: str) -> bool:
-        """Whether a scope takes no appends now."""
+        """Return whether a scope takes no appends now."""
         if scope not in self._quotas.full:
             return False
         self._repeated.warning(scope, f"scope {scope} has used its storage quota: appends to it wait")
@@ -159,7 +159,7 @@ class TenantQuotas:
         self._waiting[waiting] = None
 
     def done_waiting(self, waiting: Waiting) -> None:
-        """It does not wait any more."""
+        """Note that a connection waits no longer."""
         self._waiting.pop(waiting, None)
 
     def _take(self, direction: str, subject: str, size: int) -> None:

@@ -67,7 +67,7 @@ _SHOWN_CHARACTERS: Final = 80
 
 
 class Kind(Enum):
-    """What a segment belongs to, by its name."""
+    """The kind of thing that a segment belongs to, by its name."""
 
     STREAM = auto()
     TRANSACTION = auto()
@@ -87,7 +87,7 @@ class Named:
 
 
 def parse(segment: str) -> Named | None:
-    """What a segment's name says; None for a name that no client has to use."""
+    """Parse the name of a segment; None for a name that no client has to use."""
     match = _SEGMENT.fullmatch(segment)
     if match is None or match["scope"] == SYSTEM_SCOPE:
         return None
@@ -106,7 +106,7 @@ def parse(segment: str) -> Named | None:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a command needs: a permission on the segment in `field`, which is one of `kinds`."""
+    """The need of a command: a permission on the segment in `field`, which is one of `kinds`."""
 
     permission: Permission
     kinds: frozenset[Kind]
@@ -152,7 +152,7 @@ _SUBJECTS: Final = ("segment", "parent_segment", "target", "source")
 
 
 class Connection(Protocol):
-    """What is needed of a connection."""
+    """The part of a connection that access checks need."""
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
@@ -162,7 +162,7 @@ class Connection(Protocol):
 
 
 class Checks(Protocol):
-    """What is asked of the requests of one connection; `user`: whose it is, empty while nobody said so.
+    """The access checks of one connection's requests; `user`: whose it is, empty while nobody said so.
 
     `groups_alone`: whether the request that was admitted last may change a group's table, and no key-value table."""
 
@@ -170,7 +170,7 @@ class Checks(Protocol):
     groups_alone: bool
 
     def admit(self, command: wire.Command, connection: Connection) -> bool:
-        """Whether a request is to be served; if not, it is answered."""
+        """Return whether a request is to be served; if not, it is answered."""
 
     def expires(self, token: str) -> float:
         """When a token that was accepted expires, in seconds since 1970."""
@@ -186,7 +186,7 @@ class NoTokens:
     groups_alone = False
 
     def admit(self, command: wire.Command, connection: Connection) -> bool:
-        """Whether a request is to be served; if not, it is answered."""
+        """Return whether a request is to be served; if not, it is answered."""
         need = NEEDS.get(type(command))
         if need is None and not isinstance(command, CONTROLLERS_ONLY):
             return True
@@ -235,7 +235,7 @@ class TokenChecks:
         return f"<TokenChecks, {len(self._verified)} verified>"
 
     def refusal(self, command: wire.Command) -> wire.AuthTokenCheckFailed | None:
-        """The reply to a request that its token does not allow; None: serve it.
+        """Return the reply to a request that its token does not allow; None: serve it.
 
         Controllers' connections and what carries no token are not asked."""
         need = NEEDS.get(type(command))
@@ -255,7 +255,7 @@ class TokenChecks:
         return None
 
     def admit(self, command: wire.Command, connection: Connection) -> bool:
-        """Whether a request of `connection` has a token that allows it; if not, it is answered."""
+        """Return whether a request of `connection` has a token that allows it; if not, it is answered."""
         refused = self.refusal(command)
         if refused is None:
             if isinstance(command, wire.SetupAppend):
@@ -322,7 +322,8 @@ class TokenChecks:
 
 
 def checked_use(command: Any, need: Need) -> Named:
-    """The parts of the name that a request is about.  Raises TokenRefused where no client has to make this request."""
+    """Return the parts of the name that a request is about.  Raises TokenRefused where no client has to make this
+    request."""
     segment = getattr(command, need.field)
     named = parse(segment)
     if named is None or named.kind not in need.kinds:
@@ -338,12 +339,13 @@ def checked_use(command: Any, need: Need) -> Named:
 
 
 def makes_or_deletes_table(command: wire.Command) -> bool:
-    """Whether a request creates or deletes a table: of a client that is none of the controller's tables."""
+    """Return whether a request creates or deletes a table: of a client that is none of the controller's tables."""
     return isinstance(command, wire.CreateTableSegment | wire.DeleteTableSegment)
 
 
 def _table_permissions(grant: Grant, named: Named) -> tuple[Permission, Permission]:
-    """What a token gives on a table: by the right on the key-value table, and by the one on the group of the name."""
+    """Return the permissions that a token gives on a table: by the right on the key-value table, and by the one on the
+    group of the name."""
     bare = named.name.removesuffix(TABLE_SUFFIX)
     table, group = table_resource(named.scope, bare), group_resource(named.scope, bare)
     if table not in grant.permissions and group not in grant.permissions:

@@ -101,7 +101,7 @@ class AppendHandler:
         return len(self._sessions)
 
     def connection_closed(self) -> None:
-        """End all sessions."""
+        """End all sessions of the connection."""
         for session in self._sessions.values():
             # Appends in the log are not recalled: they become durable, and their acknowledgement finds no connection.
             session.close()
@@ -114,7 +114,7 @@ class AppendHandler:
                 opened.container.append_gate.sweep_ended()
 
     def writes_to(self, container: Container) -> bool:
-        """Whether a writer of this connection writes to `container`."""
+        """Return whether a writer of this connection writes to `container`."""
         return any(session.container is container for session in self._sessions.values())
 
     # -- set-up -------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class AppendHandler:
             self._end(session, None)
 
     def _pop_pending(self, session: WriterSession) -> list[tuple[Append, int | None]]:
-        """The appends that came during the set-up; they are not counted any more."""
+        """Return the appends that came during the set-up; they are not counted any more."""
         pending, session.pending = session.pending, []
         self.unacked_bytes -= sum(append.length + BLOCK_OVERHEAD_BYTES for append, _ in pending)
         assert self.unacked_bytes >= 0, self
@@ -265,7 +265,7 @@ class AppendHandler:
         session.append(append, expected_offset)
 
     def _may_take(self, session: WriterSession, append: Append, expected_offset: int | None) -> bool:
-        """Whether the quotas let an append pass, which is charged; otherwise it waits."""
+        """Return whether the quotas let an append pass, which is charged; otherwise it waits."""
         if self._connection.quotas.take(session.segment.name, append.length):
             return True
         self._over_quota.append((append, expected_offset))
@@ -384,12 +384,12 @@ class _Ended(NamedTuple):
 
 
 def _reply(error: SaritError, request_id: int, segment: str, offset: int = -1) -> wire.Command:
-    """The reply for a kind of error that has one."""
+    """Return the reply for a kind of error that has one."""
     reply = error_reply(error, request_id, segment, offset)
     assert reply is not None
     return reply
 
 
 def _answers_refusals(segment: str) -> bool:
-    """Whether the Rust client handles a refused set-up of this segment, too: it does not repeat these."""
+    """Return whether the Rust client handles a refused set-up of this segment, too: it does not repeat these."""
     return is_transaction(segment) or is_transient(segment) or len(segment) > MAX_SEGMENT_NAME_BYTES

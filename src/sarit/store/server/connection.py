@@ -75,16 +75,18 @@ class ConnectionRegistry(SharedBudgets, Protocol):
     """The list of open connections."""
 
     def connection_opened(self, connection: StoreConnection) -> None:
-        """It can be written to; called once."""
+        """Note that a connection can be written to; called once."""
 
     def connection_closed(self, connection: StoreConnection) -> None:
         """The transport is closed; called once."""
 
     def connection_admitted(self, connection: StoreConnection) -> None:
-        """It has asked for something, with a valid token where one is needed; called at most once."""
+        """Note that a connection has asked for something, with a valid token where one is needed; called at most
+        once."""
 
     def incomplete_frame(self, connection: StoreConnection, held_bytes: int, *, new_frame: bool) -> None:
-        """It holds so many bytes of a frame or block that is not complete; see `IncompleteFrames.holds`."""
+        """Note how many bytes a connection holds of a frame or block that is not complete; see
+        `IncompleteFrames.holds`."""
 
 
 class StoreConnection(asyncio.BufferedProtocol):
@@ -248,7 +250,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._closing = self._loop.call_later(CONNECTION_CLOSE_SECONDS, self._transport.abort)
 
     def memory(self) -> ConnectionMemory:
-        """The memory that the store holds for this client."""
+        """Return the memory that the store holds for this client."""
         unsent = self._transport.get_write_buffer_size()
         incomplete = max(self._reader.buffered_bytes + self._assembler.buffered_bytes, self._held_bytes)
         return ConnectionMemory(unsent, incomplete, self._reads_received, self.paused)
@@ -275,7 +277,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         return inf if self._session is not None else self._checks.expires(token)
 
     def writes_to(self, container: Container) -> bool:
-        """Whether a writer of this connection writes to `container`."""
+        """Return whether a writer of this connection writes to `container`."""
         return self._appends.writes_to(container)
 
     def apply_backpressure(self) -> None:

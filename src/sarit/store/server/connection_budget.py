@@ -46,7 +46,7 @@ class Connection(Protocol):
 
 
 class SharedBudgets(Protocol):
-    """What all connections of a listener share."""
+    """The budgets that all connections of a listener share."""
 
     refusals: HostBuckets
     floods: RepeatedLog
@@ -126,7 +126,7 @@ class ConnectionBudget:
 
 
 def frame_budget(burst: int, rate: float, now: float) -> Bucket:
-    """The bucket of a connection, which waits for MAX_FRAME_WAIT_SECONDS at most."""
+    """Return the bucket of a connection, which waits for MAX_FRAME_WAIT_SECONDS at most."""
     return Bucket(burst, rate, now, rate * MAX_FRAME_WAIT_SECONDS)
 
 

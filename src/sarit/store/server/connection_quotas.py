@@ -37,7 +37,7 @@ class Connection(Protocol):
 
 
 def scope_of(segment: str) -> str:
-    """The scope of a segment by its name; empty: none."""
+    """Return the scope of a segment by its name; empty: none."""
     scope, slash, _ = segment.partition("/")
     return scope if slash else ""
 
@@ -126,7 +126,6 @@ class ConnectionQuotas:
             self.quotas.removed(scope_of(command.segment))
 
     def quotas_changed(self) -> None:
-        """See `Waiting`."""
         if self._timer is not None:
             self._timer.cancel()
         self._arm(self._delay(self._scope))
@@ -136,7 +135,7 @@ class ConnectionQuotas:
         return self._delay(scope) if writes else self.quotas.write_delay(scope, self.user)
 
     def _delay(self, scope: str) -> float | None:
-        """How long to wait before an append to a scope; None: until the quotas change."""
+        """Return how long to wait before an append to a scope; None: until the quotas change."""
         return None if self.quotas.is_full(scope) else self.quotas.write_delay(scope, self.user)
 
     def _arm(self, delay: float | None) -> None:
@@ -158,7 +157,7 @@ class ConnectionQuotas:
     # -- bytes out ----------------------------------------------------------------------------------
 
     def read_delay(self, segment: str) -> float:
-        """How long a read has to wait."""
+        """Return how long a read has to wait."""
         return self.quotas.read_delay(scope_of(segment), self.user)
 
     async def wait_to_read(self, segment: str) -> bool:
@@ -179,7 +178,8 @@ class ConnectionQuotas:
     # -- users --------------------------------------------------------------------------------------
 
     def connected(self, user: str, command: Any) -> wire.Command | None:
-        """The connection is this user's, as its first request says; its answer where the quota does not allow it."""
+        """Note that the connection is this user's, as its first request says; return the answer where the quota does
+        not allow it."""
         self.user = user
         if self.quotas.connected(user):
             return None

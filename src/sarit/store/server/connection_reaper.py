@@ -57,7 +57,7 @@ def _limit(connections: int, total: int, maximum: int, minimum: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionMemory:
-    """What one connection holds now, in bytes; `reads` counts what came from its socket since it opened."""
+    """The memory that one connection holds now, in bytes; `reads` counts what came from its socket since it opened."""
 
     unsent_bytes: int
     incomplete_frame_bytes: int
@@ -66,17 +66,17 @@ class ConnectionMemory:
 
     @property
     def total_bytes(self) -> int:
-        """All of it."""
+        """The sum of all memory of the connection."""
         return self.unsent_bytes + self.incomplete_frame_bytes
 
     def progressed_since(self, before: ConnectionMemory) -> bool:
-        """Whether the client took replies, or sent more of its frame (or could not, because we do not read)."""
+        """Return whether the client took replies, or sent more of its frame (or could not, because we do not read)."""
         took = not self.unsent_bytes or self.unsent_bytes < before.unsent_bytes
         sent = not self.incomplete_frame_bytes or self.paused or self.reads != before.reads
         return took and sent
 
     def reason(self) -> str:
-        """What the connection did, for the log."""
+        """Return what the connection did, for the log."""
         if self.unsent_bytes >= self.incomplete_frame_bytes:
             return f"did not take {self.unsent_bytes} bytes of replies"
         return f"sent {self.incomplete_frame_bytes} bytes of a frame and stalled"
@@ -89,7 +89,7 @@ class Reapable(Protocol):
     requested: bool
 
     def memory(self) -> ConnectionMemory:
-        """What it holds now."""
+        """Return the memory that the connection holds now."""
 
 
 C = TypeVar("C", bound=Reapable)
@@ -109,11 +109,11 @@ class ConnectionReaper(Generic[C]):
         return f"<ConnectionReaper, {len(self._seen)} connections hold memory>"
 
     def select_silent(self, connections: Sequence[C], now: float) -> list[C]:
-        """The open connections to end because they asked for nothing in time; `now` as for `select`."""
+        """Return the open connections to end because they asked for nothing in time; `now` as for `select`."""
         return [c for c in connections if not c.requested and now - c.opened >= FIRST_REQUEST_SECONDS]
 
     def select(self, connections: Sequence[C], now: float) -> list[tuple[C, str]]:
-        """Which of the open connections to end, and why; `now` in seconds of one monotonic clock."""
+        """Return which of the open connections to end, and why; `now` in seconds of one monotonic clock."""
         seen: dict[C, tuple[ConnectionMemory, float]] = {}
         for connection in connections:
             memory = connection.memory()

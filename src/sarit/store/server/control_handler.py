@@ -77,11 +77,11 @@ class ControlHandler:
         }
 
     def handles(self, command: object) -> bool:
-        """Whether `answer` knows this request."""
+        """Return whether `answer` knows this request."""
         return type(command) in self._handlers
 
     async def answer(self, command: Any, *, groups_alone: bool = False) -> wire.Command | None:
-        """The reply; None: close the connection.
+        """Return the reply; None: close the connection.
 
         `groups_alone`: a request on a table is refused if that is a key-value table."""
         segment = _subject(command)
@@ -106,7 +106,7 @@ class ControlHandler:
     async def forward(
         self, command: wire.Command, wrong_host: wire.WrongHost, *, groups_alone: bool = False
     ) -> wire.Command | None:
-        """The owner's reply to a request on a table that has moved; `wrong_host` for any other request.
+        """Return the owner's reply to a request on a table that has moved; `wrong_host` for any other request.
 
         The Rust client asks for the address of a table once, and reports WrongHost to its user as an error, or panics.
         So a table that it uses could never move."""
@@ -311,7 +311,7 @@ async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> l
 
 
 async def _merge_target(store: SegmentStore, target: str, sources: list[str]) -> Container:
-    """The container to merge in.  Raises Invalid when a source is in another one."""
+    """Return the container to merge in.  Raises Invalid when a source is in another one."""
     container = store.container(target)
     for source in sources:
         other = store.container(source)
@@ -350,5 +350,5 @@ def _wire_entry(entry: Entry) -> wire.TableEntry:
 
 
 def _token(page: list[Entry], given: Buffer) -> bytes:
-    """Where the next page starts; an empty page ends the iteration, whatever its token."""
+    """Return where the next page starts; an empty page ends the iteration, whatever its token."""
     return _TOKEN_PREFIX + page[-1].key if page else bytes(given)

@@ -32,7 +32,7 @@ class FrameTurns:
         return f"<FrameTurns, {len(self._frames) - self._at} frames wait, {self.left} left in this turn>"
 
     def received(self, frames: Frames) -> Frames:
-        """Take frames that came; those to serve at once."""
+        """Take frames that came, and return those to serve at once."""
         if not self._frames:
             if len(frames) <= self.left:  # as good as always: without another call
                 self.left -= len(frames)

@@ -49,7 +49,7 @@ Handler = Callable[[Any], Coroutine[Any, Any, wire.Command]]
 async def answer_request(
     store: SegmentStore, segment: str, handler: Handler, command: Any, refusal: Callable[[Exception], R]
 ) -> wire.Command | R:
-    """The reply of `handler`, or `refusal(error)`; as the owner of `segment`, if the request is about one.
+    """Return the reply of `handler`, or `refusal(error)`; as the owner of `segment`, if the request is about one.
 
     Raises Opening: nothing was done, and the connection lets the request wait."""
     try:
@@ -65,7 +65,7 @@ async def answer_request(
 async def answer_of_owner(
     store: SegmentStore, segment: str, answering: Coroutine[Any, Any, wire.Command]
 ) -> wire.Command:
-    """The answer, of a container that no other store can have changed when it was made.
+    """Return the answer, of a container that no other store can have changed when it was made.
 
     Raises what `answering` raises, as the answer of the owner, too; and as `SegmentStore.container`."""
     try:
@@ -89,7 +89,8 @@ def _says_made(answer: wire.Command) -> bool:
 
 
 async def when_hosted(attempt: Callable[[], Awaitable[T]]) -> T:
-    """The result of `attempt`, which is made again each time that it raised Opening and the container is decided.
+    """Return the result of `attempt`, which is made again each time that it raised Opening and the container is
+    decided.
 
     Raises what `attempt` raises, and Unavailable after OPENING_WAIT_SECONDS."""
     try:

@@ -41,7 +41,8 @@ class IncompleteFrames(Generic[C]):
         self.total_bytes += held_bytes - before
 
     def to_end(self) -> list[tuple[C, int]]:
-        """The connections to end, with the bytes they held.  They count no more.  One alone may have any frame."""
+        """Return the connections to end, with the bytes they held.  They count no more.  One alone may have any
+        frame."""
         ended = []
         while self.total_bytes > self.max_bytes and len(self._held) > 1:
             connection, held_bytes = next(iter(self._held.items()))

@@ -65,7 +65,7 @@ class InternalHandler:
         return f"<InternalHandler, {len(self._sessions)} connections>"
 
     def introduce(self, secret: bytes) -> InternalSession | None:
-        """A session for a connection that knows the secret; close it at the end of the connection."""
+        """Return a session for a connection that knows the secret; close it at the end of the connection."""
         # In constant time: the answer must not say how much of a guess was right.
         if not hmac.compare_digest(secret, self._secret):
             return None
@@ -83,7 +83,7 @@ class InternalHandler:
             session.request_scaling(segment, advice)
 
     def rates(self, segment: str) -> Rates:
-        """The rates of a segment; zero without a meter, and for a segment of another store."""
+        """Return the rates of a segment; zero without a meter, and for a segment of another store."""
         if self._meters is None:
             return NO_RATES
         try:
@@ -121,11 +121,11 @@ class InternalSession:
         }
 
     def handles(self, command: object) -> bool:
-        """Whether `answer` knows this request."""
+        """Return whether `answer` knows this request."""
         return type(command) in self._handlers
 
     async def answer(self, command: Any) -> wire.Command:
-        """The reply to an internal request.  Raises Opening: nothing was done."""
+        """Return the reply to an internal request.  Raises Opening: nothing was done."""
         segment = getattr(command, "segment", "")
 
         def refusal(error: Exception) -> wire.Command:
@@ -247,7 +247,7 @@ class InternalSession:
 
 
 def refusal(command: Any) -> wire.Command:
-    """The answer to an internal command that is not answered, with the reason; the connection ends after it."""
+    """Return the answer to an internal command that is not answered, with the reason; the connection ends after it."""
     text = f"{type(command).__name__} is for the processes of this installation: introduce the connection first"
     if isinstance(command, wire.Introduce):
         text = "the secret is not that of this installation"
@@ -255,7 +255,7 @@ def refusal(command: Any) -> wire.Command:
 
 
 def outcome_unknown(command: Any) -> wire.Command:
-    """The answer to a controller's public request that has no other."""
+    """Return the answer to a controller's public request that has no other."""
     text = "the container of this segment does not serve now"
     return wire.OutcomeUnknown(command.request_id, getattr(command, "segment", ""), text)
 
@@ -320,4 +320,4 @@ class _Reply:
         """The append is refused, or done before."""
 
     def moved(self, session: WriterSession) -> None:
-        """As above: nothing is pending, since the append follows the set-up at once."""
+        """Do nothing: no append is pending, since the append follows the set-up at once."""

@@ -95,7 +95,7 @@ class StoreListener:
         return int(sockets[0].getsockname()[1]) if sockets else port
 
     def connection(self) -> asyncio.BufferedProtocol:
-        """A protocol for a new connection."""
+        """Return a protocol for a new connection."""
         count = len(self._connections) + self._accepting
         if not self._admission.admits(count):
             self._store.statistics.connections_refused += 1
@@ -110,7 +110,7 @@ class StoreListener:
         return StoreConnection(self._store, self._control, self, self._window, self.internal, self._checks)
 
     def connection_opened(self, connection: StoreConnection) -> None:
-        """See `ConnectionRegistry`.  Every connection's memory limits follow the number of connections."""
+        """Count a connection that has opened.  Every connection's memory limits follow the number of connections."""
         # `connection` counted it; from here on the dict does.
         self._accepting -= 1
         self._store.statistics.connections_accepted += 1
@@ -121,18 +121,17 @@ class StoreListener:
         connection.set_memory_limits(*self._memory_limits)
 
     def connection_admitted(self, connection: StoreConnection) -> None:
-        """See `ConnectionRegistry`."""
         self._strangers.leave(connection.host, connection)
 
     def connection_closed(self, connection: StoreConnection) -> None:
-        """See `ConnectionRegistry`."""
         self._connections.pop(connection, None)
         self._strangers.leave(connection.host, connection)
         self._incomplete.holds(connection, 0, new_frame=False)
         self._update_memory_limits()
 
     def incomplete_frame(self, connection: StoreConnection, held_bytes: int, *, new_frame: bool) -> None:
-        """See `ConnectionRegistry`.  Connections with the oldest incomplete frames are ended when all hold too much."""
+        """Note how many bytes a connection holds of an incomplete frame.  Connections with the oldest incomplete frames
+        are ended when all hold too much."""
         self._incomplete.holds(connection, held_bytes, new_frame=new_frame)
         for oldest, size in self._incomplete.to_end():
             oldest.abort(f"held {size} bytes for the oldest incomplete frame; all connections hold too much of those")

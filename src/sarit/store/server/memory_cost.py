@@ -28,7 +28,7 @@ def request_bytes(command: Command, payload_bytes: int) -> int:
 
 
 def reply_bytes(command: Command) -> int:
-    """An upper bound for the reply's memory; 0 when the request's own memory covers it."""
+    """Return an upper bound for the reply's memory; 0 when the request's own memory covers it."""
     if isinstance(command, wire.ReadTable):
         # The values are not known before they are read, so each counts as the longest.
         return min(MAX_WIRE_PAYLOAD_BYTES, len(command.keys) * MAX_TABLE_VALUE_BYTES)

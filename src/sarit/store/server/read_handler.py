@@ -59,7 +59,7 @@ class Connection(Protocol):
         """Whether the client takes what is sent."""
 
     async def wait_writable(self) -> None:
-        """Wait until it does."""
+        """Wait until the client takes replies again."""
 
     def send(self, frame: bytes) -> None:
         """Send a reply."""

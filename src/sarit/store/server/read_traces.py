@@ -44,13 +44,13 @@ class ReadTraces:
             self._reads[command.request_id] = _Read(trace, self._clock.monotonic())
 
     def parked(self, command: ReadSegment) -> None:
-        """It waits at the tail from now on."""
+        """Note that a read waits at the tail from now on."""
         read = self._reads.get(command.request_id)
         if read is not None and read.parked is None:
             read.parked = self._clock.monotonic()
 
     def chunks_read(self, command: ReadSegment, began: float) -> None:
-        """It has read chunks."""
+        """Note that a read has read chunks."""
         read = self._reads.get(command.request_id)
         if read is not None:
             self._traces.record(read.trace, READ_CHUNKS, STORE_READ, began, self._clock.monotonic())

@@ -14,7 +14,7 @@ _ILLEGAL_ARGUMENT = 0
 
 
 def error_reply(error: BaseException, request_id: int, segment: str, offset: int = -1) -> wire.Command | None:
-    """The reply for `error`, or None."""
+    """Return the reply for `error`, or None."""
     if isinstance(error, NotFound):
         return wire.NoSuchSegment(request_id, segment, "", offset)
     if isinstance(error, Exists):

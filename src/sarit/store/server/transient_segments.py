@@ -35,7 +35,7 @@ class TransientSegments:
         return len(self._names)
 
     async def create(self, command: wire.CreateTransientSegment) -> wire.Command | None:
-        """The reply.  The segment is deleted even if the connection ends before it exists."""
+        """Return the reply.  The segment is deleted even if the connection ends before it exists."""
         if len(self._names) + self._making >= MAX_TRANSIENT_SEGMENTS:
             text = f"a connection has at most {MAX_TRANSIENT_SEGMENTS} transient segments: merge some, or connect again"
             return wire.ErrorMessage(command.request_id, command.parent_segment, text, _REFUSED)
@@ -50,7 +50,7 @@ class TransientSegments:
         self._names.pop(name, None)
 
     def connection_closed(self) -> None:
-        """Delete them."""
+        """Delete the connection's transient segments."""
         self._closed = True
         if self._names:
             cleanup = asyncio.ensure_future(self._delete())

@@ -74,7 +74,7 @@ class FlushLimits:
 
 
 async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:
-    """The items, with a turn of the event loop for others after every `per_turn` of them."""
+    """Yield the items, with a turn of the event loop for others after every `per_turn` of them."""
     for count, item in enumerate(items, 1):
         yield item
         if count % per_turn == 0:
@@ -91,7 +91,7 @@ class Run:
 
 
 def length_of(runs: Sequence[Run]) -> int:
-    """Bytes of all."""
+    """Return the bytes of all parts."""
     return sum(run.length for run in runs)
 
 
@@ -159,12 +159,12 @@ def record_resolved_chunks(batch: WriteBatch, container: Container, sequence: in
 
 
 def resolved_key(epoch: int) -> bytes:
-    """The key of the highest chunk number that the commits of an epoch resolved; until the epoch is swept."""
+    """Return the key of the highest chunk number that the commits of an epoch resolved; until the epoch is swept."""
     return keys.meta_key(f"settled/{epoch:010d}")
 
 
 def failed_write_key(epoch: int, sequence: int) -> bytes:
-    """The key that says that the write of a chunk was reported as failed; until the epoch is swept."""
+    """Return the key that says that the write of a chunk was reported as failed; until the epoch is swept."""
     return keys.meta_key(f"failed/{epoch:010d}/{sequence:012d}")
 
 
@@ -176,7 +176,7 @@ class BatchBuilder:
         self._segments_per_turn = segments_per_turn
 
     async def build(self, snapshot: Snapshot, sequence: int, failed: Set[int]) -> WriteBatch:
-        """One atomic change that makes the index hold the snapshot, whose segments are all copied.
+        """Return one atomic change that makes the index hold the snapshot, whose segments are all copied.
 
         `sequence` is the highest chunk number of this epoch, `failed` are the numbers whose writes failed.  Chunks
         that the change leaves without a reference are added to `snapshot.garbage`."""
@@ -289,7 +289,8 @@ class BatchBuilder:
         item.entry_bytes = max(0, size)
 
     async def _stored_entries(self, segment: Segment, wanted: list[bytes]) -> dict[bytes, Entry | None]:
-        """The entries that a checkpoint replaces; a damaged one is left out, and the row of its version stays."""
+        """Return the entries that a checkpoint replaces; a damaged one is left out, and the row of its version
+        stays."""
         try:
             return await self._container.metadata.stored_entries(segment, wanted)
         except DamagedRecord:
@@ -302,6 +303,7 @@ class BatchBuilder:
 
 
 def _ends_below(key: bytes, starts: list[int], offset: int) -> bool:
-    """Whether an unreadable extent ends at or below `offset`: the next one, of those that begin at `starts`, does."""
+    """Return whether an unreadable extent ends at or below `offset`: the next one, of those that begin at `starts`,
+    does."""
     at = bisect_right(starts, int.from_bytes(key[-8:], "big"))
     return at < len(starts) and starts[at] <= offset

@@ -174,7 +174,8 @@ class Compactor:
         self._owed = max(0, self._owed - done) if ready else 0
 
     def _ready(self, count: int) -> list[int]:
-        """The segments with so many small extents, those with most of them first, then what the sweep has found."""
+        """Return the segments with so many small extents, those with most of them first, then what the sweep has
+        found."""
         counted = [segment for segment, number in self._counts.items() if number >= count]
         counted.sort(key=lambda segment: -self._counts[segment])
         swept = dict.fromkeys([*self._sweep.found, *self._pack_sweep.found])
@@ -236,7 +237,7 @@ class Compactor:
         self._pack_sweep.found.pop(segment, None)
 
     async def _plan(self, segment: Segment) -> list[_Join]:
-        """What to join of a segment now; the segment is ready again if there may be more."""
+        """Plan what to join of a segment now; the segment is ready again if there may be more."""
         limits = self._limits
         at = self._sweep.found.get(segment.id)
         try:
@@ -264,7 +265,7 @@ class Compactor:
         return joins + await self._plan_sparse(segment, {extent.start for run in runs for extent in run})
 
     async def _plan_sparse(self, segment: Segment, joined: set[int]) -> list[_Join]:
-        """The extents of a segment in sparse packs but those that are joined: each is written again, alone."""
+        """Return the extents of a segment in sparse packs but those that are joined: each is written again, alone."""
         joins: list[_Join] = []
         for start in sorted(self._pack_sweep.found.pop(segment.id, set()) - joined):
             try:
@@ -341,7 +342,7 @@ class Compactor:
             return await self._write([join], next_name)
 
     def _packs(self, joins: list[_Join]) -> Iterator[list[_Join]]:
-        """Those that were read and not written, as the packs to write."""
+        """Yield the joins that were read and not written, as the packs to write."""
         pack: list[_Join] = []
         size = 0
         for join in joins:
@@ -382,7 +383,7 @@ class Compactor:
         return False
 
     async def _read(self, segment: Segment, run: list[Extent], packs: PackReader) -> list[Buffer]:
-        """The bytes of a run, by extent; appends, truncations and deletions go on meanwhile.
+        """Return the bytes of a run, by extent; appends, truncations and deletions go on meanwhile.
 
         Raises Unavailable (of long-term storage, or the container has failed), Moved, Corrupt."""
         inlined = [extent for extent in run if not extent.chunk]
@@ -416,7 +417,7 @@ class Compactor:
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of all, run concurrently; raises the first error when all have ended."""
+    """Return the results of all, run concurrently; raises the first error when all have ended."""
     results = await asyncio.gather(*work, return_exceptions=True)
     out: list[T] = []
     for result in results:

@@ -173,7 +173,7 @@ class Flusher:
                 self._cycle_ended.clear()
 
     def _seconds_until_due(self, began: float, idle: bool) -> float:
-        """How long to wait before the next evaluation; 0 or less: a cycle is due."""
+        """Return how long to wait before the next evaluation; 0 or less: a cycle is due."""
         limits, factor = self._limits, self._interval_factor()
         wait = began + factor * limits.interval_seconds - self._container.env.clock.monotonic()
         if self._hurried:
@@ -387,7 +387,8 @@ class Flusher:
             self._early_reclaim = reclaim
 
     def _name_chunk(self, pieces: Sequence[tuple[Segment, int]]) -> tuple[str, int]:
-        """A name never used before, of one segment's chunk from an offset or of a pack; its number in this epoch."""
+        """Return a name never used before, of one segment's chunk from an offset or of a pack; its number in this
+        epoch."""
         self._sequence += 1
         prefix = epoch_prefix(self._container.number, self._container.log.epoch)
         if len(pieces) > 1:

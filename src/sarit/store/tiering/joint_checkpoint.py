@@ -46,7 +46,7 @@ class Participant(Protocol):
         """Take the snapshot."""
 
     async def checkpoint(self) -> bool:
-        """Commit it."""
+        """Commit the checkpoint."""
 
 
 class JointCheckpoint:

@@ -85,7 +85,7 @@ class OrphanSweep:
         return swept
 
     async def _orphans(self, epoch: int) -> list[str]:
-        """The chunks of an older epoch that nothing references."""
+        """Return the chunks of an older epoch that nothing references."""
         resolved, failed = await self._resolved(epoch), await self._failed_writes(epoch)
         orphans = []
         async for name, _ in self._container.storage.list(epoch_prefix(self._container.number, epoch)):
@@ -119,7 +119,7 @@ class OrphanSweep:
             at = keys.after(rows[-1][0])
 
     async def _resolved(self, epoch: int) -> int:
-        """The highest chunk number that commits of an older epoch resolved; 0 when it committed nothing."""
+        """Return the highest chunk number that commits of an older epoch resolved; 0 when it committed nothing."""
         (row,) = await self._container.index.get([resolved_key(epoch)])
         if row is not None:
             return keys.parse_attribute_value(row)
@@ -129,7 +129,7 @@ class OrphanSweep:
         return 0 if since is not None and epoch >= since else self._checkpoint.chunk_sequence
 
     async def _failed_writes(self, epoch: int) -> set[int]:
-        """The chunk numbers of an older epoch whose writes were reported as failed."""
+        """Return the chunk numbers of an older epoch whose writes were reported as failed."""
         numbers: set[int] = set()
         at, end = failed_write_key(epoch, 0), failed_write_key(epoch + 1, 0)
         # In pages: a long outage of storage leaves a row for each write that failed.

@@ -44,7 +44,7 @@ class PackReader:
         return f"<PackReader: {sum(map(len, self._spans.values()))} spans of {len(self._spans)} packs>"
 
     async def read(self, extent: Extent) -> Buffer:
-        """The bytes of an extent in a chunk.  Raises DamagedChunk, NotFound, Unavailable."""
+        """Return the bytes of an extent in a chunk.  Raises DamagedChunk, NotFound, Unavailable."""
         checksums = extent.checksums
         assert checksums is not None, extent
         if not is_pack(extent.chunk):
@@ -65,7 +65,7 @@ class PackReader:
 
 
 def _spans(packs: dict[str, list[tuple[int, int]]], limit_bytes: int) -> dict[str, list[tuple[int, int]]]:
-    """Where to read the pieces of these packs (begin and length, ascending): from where to where."""
+    """Return where to read the pieces of these packs (begin and length, ascending): from where to where."""
     gaps = sorted(
         (gap, pack, begin)
         for pack, pieces in packs.items()

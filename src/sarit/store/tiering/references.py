@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def stored_key(segment: int, extent: Extent) -> bytes:
-    """The key of an extent, in a chunk or inlined."""
+    """Return the key of an extent, in a chunk or inlined."""
     return keys.extent_key(segment, extent.start) if extent.chunk else keys.inlined_key(segment, extent.start)
 
 

@@ -113,7 +113,7 @@ class ConditionalAppend(Command):
 
 
 def event_bytes(append: ConditionalAppend) -> bytes:
-    """What a ConditionalAppend stores: the event with its 8-byte header."""
+    """Return the bytes that a ConditionalAppend stores: the event with its 8-byte header."""
     return HEADER.pack(_EVENT, len(append.event)) + append.event
 
 

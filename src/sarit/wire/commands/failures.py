@@ -97,7 +97,7 @@ class ErrorMessage(Command):
 
 @command(80)
 class TableSegmentNotEmpty(Command):
-    """It was to be deleted only if empty."""
+    """A refusal to delete a table segment that is not empty."""
 
     request_id: Long
     segment: Text

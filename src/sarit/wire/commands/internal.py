@@ -127,7 +127,7 @@ class ConditionFailed(Command):
 
 @command(1_000_004)
 class CreateFreshSegment(Command):
-    """As CreateSegment, of a segment that never existed.  Answer: SegmentCreated.
+    """A CreateSegment of a segment that never existed.  Answer: SegmentCreated.
 
     Only controllers of earlier versions send it."""
 

@@ -222,7 +222,7 @@ def command(code: int) -> Callable[[type[C]], type[C]]:
 
 
 def decode(code: int, payload: Buffer) -> Command:
-    """The command in a frame.  Data fields are slices of `payload`.
+    """Return the command in a frame.  Data fields are slices of `payload`.
 
     Raises ProtocolError for an unknown code, and for a payload that does not hold the command's fields.
     """
@@ -243,12 +243,12 @@ def _pieces(command: Command) -> list[Buffer]:
 
 
 def encode(command: Command) -> bytes:
-    """The whole frame, header included.  Raises ProtocolError when a field does not fit."""
+    """Return the whole frame, header included.  Raises ProtocolError when a field does not fit."""
     return b"".join(_pieces(command))
 
 
 def encode_parts(command: Command) -> list[Buffer]:
-    """The whole frame in parts to be written one after the other; large data fields are not copied.
+    """Return the whole frame in parts to be written one after the other; large data fields are not copied.
 
     Raises ProtocolError when a field does not fit.
     """

@@ -55,7 +55,7 @@ class SegmentRead(Command):
 def segment_read_envelope(
     segment: str, offset: int, at_tail: bool, end_of_segment: bool, length: int, request_id: int
 ) -> tuple[bytes, bytes]:
-    """The bytes before and after `length` bytes of data that make a SegmentRead frame of them.
+    """Return the bytes before and after `length` bytes of data that make a SegmentRead frame of them.
 
     Raises ProtocolError when the frame would be too long.
     """
@@ -78,7 +78,7 @@ class GetStreamSegmentInfo(Command):
 
 @command(12)
 class StreamSegmentInfo(Command):
-    """What a segment is like; `last_modified` in ms since 1970, `write_offset` is its length."""
+    """The properties of a segment; `last_modified` in ms since 1970, `write_offset` is its length."""
 
     request_id: Long
     segment: Text

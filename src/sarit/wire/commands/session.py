@@ -72,7 +72,7 @@ OUR_HELLO: Final = Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)
 
 
 def negotiate(peer: Hello) -> bool:
-    """Whether both sides speak a common version.
+    """Return whether both sides speak a common version.
 
     A server answers OUR_HELLO always, first, and closes when this is false (wire.md par. 3): the Rust client
     fails without an answer, whatever the versions.

@@ -252,7 +252,7 @@ class TableEntriesRead(Command):
 
 @command(88)
 class ReadTableEntriesDelta(Command):
-    """What changed since a position.  Answer: TableEntriesDeltaRead."""
+    """A request for the entries that changed since a position.  Answer: TableEntriesDeltaRead."""
 
     request_id: Long
     segment: Name
