@@ -44,6 +44,12 @@ def test_map_of_the_architecture_is_what_the_code_has() -> None:
     assert len(architecture_page.PAGE.read_text().splitlines()) <= MAX_ARCHITECTURE_LINES
 
 
+def test_index_lists_every_decision_once() -> None:
+    decisions = ROOT / "docs" / "decisions"
+    listed = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", (decisions / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in decisions.glob("[0-9]*.md"))
+
+
 def test_named_paths_are_found_in_a_text() -> None:
     text = "See `store/container/state.py`, `tests/contract/` and `Segment.check`; not `a word` or `state.py`."
     assert named_paths(text) == ["store/container/state.py", "tests/contract/"]

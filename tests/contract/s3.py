@@ -1,7 +1,7 @@
 """A real S3 server for tests, on a free port of this machine: versitygw where it is found, else moto.
 
 versitygw keeps buckets as folders of a directory; it is found in PATH or `.cache/go/bin`
-(docs/decisions/0203 says how it gets there).  SARIT_S3_SERVER=moto, =versitygw or =minio decides.
+(docs/internals/test-environment.md says how it gets there).  SARIT_S3_SERVER=moto, =versitygw or =minio decides.
 """
 
 import os

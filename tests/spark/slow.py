@@ -8,4 +8,4 @@ SPARK_MAY_BE_SLOW = pytest.mark.flaky(reruns=5, only_rerun=["Python worker faile
 """Spark waits exactly 10 s for a Python worker that it has started, and no setting changes that.
 
 On a machine with load 20 the imports of a worker take longer.  Only this failure, which is Spark's own, is tried again:
-each test must work on streams of its own, as often as it runs.  See docs/decisions/0413."""
+each test must work on streams of its own, as often as it runs.  See docs/internals/test-environment.md."""

@@ -1,4 +1,9 @@
-"""`sarit top`: what processes do now."""
+"""`sarit top`: what processes do now.
+
+The lines (`top_view.py`, pure) are written to the alternate screen with four control sequences.  A library for screens
+(`rich`, `textual`) would be more to install on every node than all of the HTTP server, for one command.  It reads
+`/healthz` and `/metrics` alone, so it shows what Prometheus would, of any process that it can reach.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop: uvloop where it is installed, else asyncio's own (docs/decisions/0961)."""
+"""The event loop: uvloop where it is installed, else asyncio's own (docs/decisions/0801)."""
 
 from __future__ import annotations
 

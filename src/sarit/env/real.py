@@ -327,7 +327,7 @@ def real_env(
 
 def _files() -> Files:
     """Return the files of this machine.  Clients use none, and run where there is no such module
-    (docs/decisions/0961)."""
+    (docs/decisions/0801)."""
     try:
         from sarit.env.real_files import RealFiles
     except ImportError as error:

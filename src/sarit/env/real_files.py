@@ -133,7 +133,7 @@ class RealFile:
         return total
 
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
-        """`pwrite` and `datasync`, as one system call if they are not large or many (docs/decisions/0306)."""
+        """`pwrite` and `datasync`, as one system call if they are not large or many (docs/internals/tuning.md)."""
         size = self._checked_size(parts, offset)
         # More parts would take several calls, and each would sync.
         if self._syncs_writes and size < DIRECT_WRITE_BYTES and len(parts) <= _MAX_PARTS_PER_WRITE:

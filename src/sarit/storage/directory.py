@@ -7,8 +7,8 @@ not queue after a write.  Reader threads cache open files.
 
 Warnings.  (1) A large write followed by one fdatasync delays every other fdatasync of the disk, above all the log's:
 measured 16 to 21 ms at p95 for 32 MiB.  So a chunk is written in pieces that are synced one by one; the caller's
-`limiter` decides when and how large (docs/decisions/0201).  (2) After a failed write or sync the file is closed and
-removed, never retried: its content is undefined, and the caller writes another chunk.  (3) When the directory was
+`limiter` decides when and how large (docs/internals/tuning.md).  (2) After a failed write or sync the file is closed,
+and removed, never retried: its content is undefined, and the caller writes another chunk.  (3) When the directory was
 unmounted, chunks are missing but not deleted.  So the claim in `.incoming/` is checked before NotFound is raised, and
 nothing is written without it.
 """

@@ -34,7 +34,7 @@ AppendBlock of a fixed size, filled with whole events.  The rest at its end hold
 
 as slices of the payloads received, without parsing them.  A large payload is a memory view, and so are its slices:
 nothing is copied.  A small one is bytes, and so are its slices: a copy of a few KiB costs less than two views, which
-would live as long as the appended data and slow down garbage collection (docs/decisions/0307).
+would live as long as the appended data and slow down garbage collection (docs/internals/tuning.md).
 (A byte stream sends the same blocks without event headers.)  `sizeOfWholeEvents` means nothing when no block is open.
 
 The caller checks what needs more than the bytes: that the writer was set up on this connection, and that its event

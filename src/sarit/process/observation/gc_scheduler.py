@@ -8,7 +8,7 @@ are no garbage.  So the interpreter's own collections are off, and a timer does 
 * *Freeze.*  When it is much, or when a collection would take too large a share of the time, what was made is set
   aside in one step, unvisited.  Reference counts still free it.
 * *Collect all*, set aside or not, after enough growth.  A large node takes a second for that.  So it waits until the
-  event loop is idle, or until growth of the process's memory demands it (docs/decisions/0327).
+  event loop is idle, or until growth of the process's memory demands it (docs/internals/tuning.md).
 """
 
 from __future__ import annotations

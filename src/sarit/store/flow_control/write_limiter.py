@@ -1,7 +1,7 @@
 """Limits the rate at which a node writes chunks, so that a flush does not delay appends.
 
 A burst of chunk writes takes processor time, memory bandwidth and disk from the appends that arrive meanwhile.  Their
-acknowledgements took ten times as long without a limit (docs/decisions/0303).
+acknowledgements took ten times as long without a limit (docs/internals/tuning.md).
 
 The rate follows the dirty bytes: all of them are written within about FLUSH_DRAIN_SECONDS, so the rate converges to the
 rate of the appends.  Over the soft limit of the memory budget the rate is unlimited and the pieces are larger.
