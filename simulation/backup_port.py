@@ -6,17 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sarit.process.backup_source import BackupSource
-from sarit.store.backup_session import Backups
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env
-    from sarit.store.store import SegmentStore
+    from sarit.store.backup_session import Backups
 
 BACKUP_PORT: Final = 9091
 
 
-async def offer_backups(store: SegmentStore, host: str, env: Env) -> BackupSource:
+async def offer_backups(backups: Backups, host: str, env: Env) -> BackupSource:
     """Let a backup connect to a store.  Stop the source before the store."""
-    source = BackupSource(Backups(store), "/data", env)
+    source = BackupSource(backups, "/data", env)
     await asyncio.start_server(source._accept, host, BACKUP_PORT)
     return source

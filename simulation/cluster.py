@@ -21,7 +21,6 @@ from sarit.process.settings import NodeConfig
 from sarit.process.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
-from sarit.store.server.internal_handler import InternalHandler
 from simulation.actors.links import SECRET
 from simulation.backup_port import offer_backups
 from simulation.objects import ProcessChunks
@@ -192,13 +191,11 @@ class Cluster:
         options = self.options
         process.on_death(self.indexes.crash)
         claim, storage, logs = await self.claim(process)
-        node = Node(self.config(), process.env, logs, self.indexes, storage)
-        node.server.internal = InternalHandler(node.store, SECRET)
-        if not options.quotas:  # one request less in two seconds
-            node.controller.quotas.apply = None
+        # Without quotas there is one request less in two seconds.
+        node = Node(self.config(), process.env, logs, self.indexes, storage, secret=SECRET, quotas=options.quotas)
         await node.start(claim)
         if options.backups:
-            node.backups = await offer_backups(node.store, NODE, process.env)
+            await offer_backups(node.store_role.backups, NODE, process.env)
         if options.quotas:
             process.spawn(change_quotas(node.store, self.rng(f"quotas {process.number}")), "quotas")
         self.node = node

@@ -22,13 +22,13 @@ from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_
 from sarit.coordination.map_register import STORES
 from sarit.coordination.memory import CoordinationFaults
 from sarit.core.errors import Unavailable
+from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS
+from sarit.process.controller_role import ControllerSettings
+from sarit.process.security import Security, SecurityConfig
 from sarit.process.settings import NodeConfig
-from sarit.rpc.grpc_server import GrpcListener
+from sarit.process.store_role import Ownership, StoreParts, StoreRole, StoreSettings
 from sarit.store.hosting.health import HealthState
-from sarit.store.metering.load_meters import LoadMeters
-from sarit.store.server.internal_handler import InternalHandler
-from sarit.store.server.listener import StoreListener
-from sarit.store.store import SegmentStore, container_of
+from sarit.store.store import container_of
 from simulation.actors.links import SECRET
 from simulation.backup_port import offer_backups
 from simulation.checked_logs import CheckedLogs, LogHistories
@@ -41,6 +41,8 @@ from simulation.shared_parts import ProcessIndexes
 
 if TYPE_CHECKING:
     from sarit.process.backup_source import BackupSource
+    from sarit.store.server.listener import StoreListener
+    from sarit.store.store import SegmentStore
     from simulation.options import Options
     from simulation.services import Connected
     from simulation.world import Machine, Process, World
@@ -201,26 +203,22 @@ class Fleet(Cluster):
             store.name, address, connected.registers, connected.members(STORES), process.env, connected.lease_seconds
         )
         logs = ConfirmedLogs(CheckedLogs(connected.logs, self.histories, host), member)
-        segments = SegmentStore(process.env, logs, indexes, chunks, self.options.limits(), owned=frozenset())
-        segments.placement = member
-        segments.on_fenced, segments.on_released = member.fenced, member.released
-        segments.on_opening = member.opening_changed
-        await segments.start()
-        config = NodeConfig("/data", store.machine.address)
-        meters = LoadMeters(segments, process.env.clock, self.options.times().scaling)
-        internal = InternalHandler(segments, SECRET, meters)
-        meters.request_scaling = internal.request_scaling
+        settings = StoreSettings(self.options.limits(), self.options.times().scaling, MAX_CONNECTIONS, host, STORE_PORT)
+        role = StoreRole(
+            settings, process.env, StoreParts(logs, indexes, chunks), Security(SecurityConfig()),
+            Ownership(frozenset(), member, SECRET),
+        )  # fmt: skip
+        await role.open()
         if self.options.earlier_versions and self._versions.random() < _EARLIER:
             self.trace.note("fault", f"{store.name} is of an earlier version")
             self.trace.probe("store_of_earlier_version")
-            forget_newest_commands(internal)
-        listener = StoreListener(segments, max_connections=config.max_connections, internal=internal)
-        await listener.listen(store.machine.address, STORE_PORT)
+            assert role.listener.internal is not None
+            forget_newest_commands(role.listener.internal)
+        await role.serve()
         if self.options.backups:
-            store.backups = await offer_backups(segments, store.machine.address, process.env)
-        process.spawn(meters.run(), f"meters {store.name}")
-        member.start(segments)
-        store.store, store.member, store.listener = segments, member, listener
+            store.backups = await offer_backups(role.backups, host, process.env)
+        member.start(role.store)
+        store.store, store.member, store.listener = role.store, member, role.listener
 
     async def _run_controller(self, one: FleetController, process: Process) -> None:
         address, options = one.machine.address, self.options
@@ -234,16 +232,15 @@ class Fleet(Cluster):
         except Unavailable:  # ZooKeeper is away
             asyncio.get_running_loop().call_soon(end, context=self._context)
             return
+        settings = ControllerSettings(
+            NodeConfig("/data", address), CONTROLLER_PORT, MAX_API_CONNECTIONS, options.times(), quotas=options.quotas
+        )
         one.controller = made = ClusterController(
-            connected.registers, connected.members, process.env, SECRET, options.containers, options.stores,
-            options.times(), connected.lease_seconds,
+            settings, connected.registers, connected.members, process.env, SECRET, options.containers,
+            Security(SecurityConfig()), options.stores, connected.lease_seconds,
         )  # fmt: skip
-        if not options.quotas:
-            made.controller.quotas.apply = None
         await made.open()
-        listener = GrpcListener(made.services(), NodeConfig("/data", address).max_api_connections)
-        await asyncio.get_running_loop().create_server(listener.connection, address, CONTROLLER_PORT)
-        made.serves((address, CONTROLLER_PORT))
+        await made.serve()
 
     def all_serve(self) -> bool:
         """Whether every container serves, at the store that the map names."""

@@ -107,7 +107,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         {"os.open", "os.fsync"},
         "files that a user names, written by a command of its own process",
     ),
-    "sarit/process/standalone.py": ({"print"}, "the line that says the node is ready goes to standard output"),
+    "sarit/process/run.py": ({"print"}, "the line that says the node is ready goes to standard output"),
 }
 
 # Where bounds, intervals and sizes are written: what an operator chooses; those of a package, in its `limits.py`; and

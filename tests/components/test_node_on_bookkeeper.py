@@ -31,9 +31,10 @@ def read(node: RunningNode) -> list[str]:
         return [event.decode() for event in client.reader("s/events", end="tail")]
 
 
-def test_killed_node_reads_everything_from_its_log(bookkeeper, tmp_path):
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_killed_node_reads_everything_from_its_log(bookkeeper, tmp_path, processes):
     directory = tmp_path / "data"
-    node = RunningNode(directory, "--log", url(bookkeeper), "--containers", "2")
+    node = RunningNode(directory, "--log", url(bookkeeper), "--containers", "2", "--processes", processes)
     node.start()
     with sarit.connect(node.controller) as client:
         client.create_scope("s")

@@ -50,8 +50,7 @@ async def ports_of(kind: str) -> AsyncIterator[Ports]:
     env = store.env = replace(memory_env(), network=RealNetwork())
     meters = LoadMeters(store, env.clock, ScalingTimes())
     if kind == "in process":
-        segments = InProcessSegments(store, "127.0.0.1", meters)
-        segments.port = 12345
+        segments = InProcessSegments(store, lambda: ("127.0.0.1", 12345), meters)
         yield Ports(kind, InProcessTables(store), segments)
         await store.stop()
         return

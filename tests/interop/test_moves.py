@@ -22,6 +22,7 @@ from tests import secured
 from tests.interop.running import finish, start
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World
+from tests.unit.store.placements import RecordedPlacement
 
 MOVES = 20
 CONTAINERS = 4
@@ -44,7 +45,7 @@ class Cluster:
         self.released: set[int] = set()
         self.version = 1
         self.longest = 0.0
-        segments = [InProcessSegments(store, "127.0.0.1") for store in self.stores]
+        segments = [InProcessSegments(store, lambda: ("127.0.0.1", 0)) for store in self.stores]
         self.ports = [0, 0]
         tables: Any = Routed(self, [InProcessTables(store) for store in self.stores])
         self.routed: Any = Routed(self, segments)
@@ -52,7 +53,7 @@ class Cluster:
 
     async def start(self) -> str:
         for number, (store, listener) in enumerate(zip(self.stores, self.listeners, strict=True)):
-            store.on_released = self.released.add
+            store.placement = RecordedPlacement(released=self.released.add)
             await store.start()
             self.ports[number] = await listener.listen("127.0.0.1", 0)
         for number, owner in enumerate(self.owner):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import httpx
 
 from sarit.cli.dev_ca import make_certificates
-from sarit.process.admin import admin_port
+from sarit.process.admin import Admin
 from sarit.process.observation.console_view import StandaloneView
 from sarit.process.observation.health import Health
 from sarit.security.users import User, format_users, hash_password, parse_users
@@ -42,8 +42,12 @@ async def serving(directory, *, tls: bool = True, **options):
         config = replace(config, certificate=certificate, key=key, ca=ca)
     async with secured(directory, config, ca=ca if tls else None) as made:
         node, env = made.node, made.node.env
-        async with admin_port(Health("the node", env.clock), "127.0.0.1", 0, node.security, env) as admin:
+        admin = Admin(Health("the node", env.clock), node.config, 0, node.security, env)
+        await admin.open()
+        try:
             await admin.serve(f"127.0.0.1:{node.controller_port}", StandaloneView(node, admin.health))
             rules = [("user:alice", "READ"), ("user:bob", "READ_UPDATE")]
             await made.grant(*((who, f"prn::/scope:app{end}", what) for who, what in rules for end in ("", "/*")))
             yield Http(f"http{'s' * tls}://127.0.0.1:{admin.port}", ssl.create_default_context(cafile=ca), admin, made)
+        finally:
+            await admin.close()

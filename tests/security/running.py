@@ -11,8 +11,9 @@ from sarit.client import aio
 from sarit.client.core.login import Tls, UserPassword
 from sarit.client.core.rules import change_rules
 from sarit.env.real import real_env
+from sarit.process.addresses import Advertised
 from sarit.process.security import Security, SecurityConfig
-from sarit.process.settings import Advertised, NodeConfig
+from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from sarit.security.permissions import Rule
 from sarit.security.users import User, format_users, hash_password

@@ -22,9 +22,9 @@ from sarit.env.real import real_env
 from sarit.env.tls import ServerTls, TlsFiles
 from sarit.process import standalone
 from sarit.process import supervisor as processes
+from sarit.process.addresses import refuse_plain_passwords
 from sarit.process.security import Security, SecurityConfig
 from sarit.process.settings import NodeConfig
-from sarit.process.standalone import refuse_plain_passwords
 from sarit.security.oidc import OidcConfig
 from sarit.security.users import parse_users
 from tests.security.running import secured, write_files
@@ -127,9 +127,9 @@ def test_passwords_in_clear_text_beyond_loopback_refuse_the_start(host, change, 
     config = replace(SecurityConfig(users="users", token_keys="keys"), **change)
     if refused:
         with pytest.raises(Invalid, match=r"clear text; give --tls-cert and --tls-key, or --plain-passwords"):
-            refuse_plain_passwords(config, host)
+            refuse_plain_passwords(NodeConfig("/", host, security=config))
     else:
-        refuse_plain_passwords(config, host)
+        refuse_plain_passwords(NodeConfig("/", host, security=config))
 
 
 @pytest.mark.parametrize(

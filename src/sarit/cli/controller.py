@@ -24,8 +24,8 @@ from sarit.cli.trace_options import trace_options
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
+    from sarit.process.addresses import Advertised
     from sarit.process.security import SecurityConfig
-    from sarit.process.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -66,7 +66,8 @@ def controller(
 
     Prints a line with "sarit is ready" when it serves: it waits for the stores of its tables.
     """
-    from sarit.cluster.processes import ProcessConfig, run_controller
+    from sarit.cluster.controller import run_controller
+    from sarit.cluster.process_config import ProcessConfig
     from sarit.cluster.settings import parse_cluster
 
     config = ProcessConfig(

@@ -13,7 +13,7 @@ from sarit.core.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sarit.process.settings import Advertised
+    from sarit.process.addresses import Advertised
 
 
 class Memory(click.ParamType[int]):
@@ -93,7 +93,7 @@ class Advertise(click.ParamType["Advertised | None"]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Advertised | None:
         """Host and ports; None for an empty text; see `click.ParamType`."""
-        from sarit.process.settings import Advertised
+        from sarit.process.addresses import Advertised
 
         if isinstance(value, Advertised):
             return value

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sarit.cli.configured import config_option, parsed_again, unknown_variables
-from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Name
+from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Memory, Name
 from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
+from sarit.core.limits import SCRUB_BYTES_PER_SECOND
 
 __all__ = ["address_options", "cluster_option", "config_option", "log_in_at_zookeeper", "log_options", "machine_option",
-           "reload_of", "shown_options", "start_logs", "zookeeper_option"]  # fmt: skip
+           "reload_of", "scrub_option", "shown_options", "start_logs", "zookeeper_option"]  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +69,15 @@ def cluster_option(command: Command) -> Command:
     made: Any = option(zookeeper_option(command))
     result: Command = made
     return result
+
+
+scrub_option = click.option(
+    "--scrub",
+    type=Memory(),
+    metavar="SIZE",
+    default=SCRUB_BYTES_PER_SECOND,
+    help="Bytes of long-term storage to read in a second to find damage, as 8M; 0: none.  [default: 8M]",
+)
 
 
 machine_option = click.option(

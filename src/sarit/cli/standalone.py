@@ -11,7 +11,7 @@ import click
 from sarit.cli.configured import Configured, OneStart, config_option, is_check
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertise, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option
-from sarit.cli.process_options import log_options, reload_of, shown_options, start_logs, zookeeper_option
+from sarit.cli.process_options import log_options, reload_of, scrub_option, shown_options, start_logs, zookeeper_option
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.cli.trace_options import trace_options
@@ -19,8 +19,8 @@ from sarit.core import limits
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
+    from sarit.process.addresses import Advertised
     from sarit.process.security import SecurityConfig
-    from sarit.process.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -76,13 +76,7 @@ if TYPE_CHECKING:
     "metadata, connections, compaction.  Not in it: the program itself (about 80M), API calls, the kernel's page "
     "cache.  [default: a quarter of the machine's, at most 2G]",
 )
-@click.option(
-    "--scrub",
-    type=Memory(),
-    metavar="SIZE",
-    default=limits.SCRUB_BYTES_PER_SECOND,
-    help="Bytes of long-term storage to read in a second to find damage, as 8M; 0: none.  [default: 8M]",
-)
+@scrub_option
 @click.option(
     "--processes",
     type=Processes(),

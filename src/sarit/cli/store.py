@@ -16,6 +16,7 @@ from sarit.cli.process_options import (
     log_options,
     machine_option,
     reload_of,
+    scrub_option,
     shown_options,
     start_logs,
 )
@@ -26,8 +27,8 @@ from sarit.core import limits
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
+    from sarit.process.addresses import Advertised
     from sarit.process.security import SecurityConfig
-    from sarit.process.settings import Advertised
 
 
 @click.command(cls=Configured)
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     metavar="SIZE",
     help="Bound on its memory, as 512M, 2G or bytes.  [default: a quarter of the machine's, at most 2G]",
 )
+@scrub_option
 @scaling_options
 @security_options
 @click.option(
@@ -74,6 +76,7 @@ def store(
     machine: str,
     weight: int,
     memory: int | None,
+    scrub: int,
     scaling_windows: Windows,
     scaling_cool_down: float,
     containers: int | None,
@@ -90,8 +93,9 @@ def store(
     Prints a line with "sarit is ready" when it is a member.  SIGTERM and Ctrl-C move its containers to the other stores
     (a minute at most) and stop; a second one, at least a second later, stops at once.  kill -9 loses nothing.
     """
-    from sarit.cluster.processes import ProcessConfig, run_store
+    from sarit.cluster.process_config import ProcessConfig
     from sarit.cluster.settings import parse_cluster
+    from sarit.cluster.store import run_store
 
     config = ProcessConfig(
         parse_cluster(cluster),
@@ -102,6 +106,7 @@ def store(
         advertise,
         weight,
         memory,
+        scrub_bytes_per_second=scrub,
         http_port=http_port_of(http_port),
         times=times_of(scaling_windows, scaling_cool_down),
         given={"containers": containers, "log": log, "index": index, "storage": storage},

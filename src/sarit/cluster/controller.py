@@ -1,4 +1,4 @@
-"""A controller of a cluster: a leader, and the controller's services on stores that come and go.
+"""A controller of a cluster: a leader, and the controller role on stores that come and go.
 
 It holds nothing: its tables are segments of the stores, which it reaches over connections, where the container map says
 they are.  Any number of them run at the same time; each answers every call, and does the background work of its share
@@ -7,36 +7,42 @@ of the streams (`controller/assignment.py`).
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sarit.cluster.connection import ClusterConnection
 from sarit.cluster.controller_members import CONTROLLERS, ControllerMembers
 from sarit.cluster.map_watch import MapWatch
+from sarit.cluster.own_health import map_samples, reasons_of_session
 from sarit.cluster.report_watch import ReportWatch
 from sarit.cluster.verdict import FAILED
-from sarit.controller.assembly import DEFAULT_TIMES, Controller
 from sarit.coordination.leader import Leader
 from sarit.coordination.map_register import STORES
 from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import STORE_LEASE_SECONDS
-from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
-from sarit.process.limits import STORES_RETRY_SECONDS
+from sarit.env.passed_sockets import check_passed_sockets
+from sarit.process.addresses import bound_address, internal_address, warn_of_addresses
+from sarit.process.controller_role import ControllerRole, ControllerSettings
+from sarit.process.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.process.observation.placed_view import ContainerStates, ControllerParts, PlacedView, mapped
-from sarit.process.store_calls.remote import RemoteSegments, RemoteTables, ScaleRequestWatch, StoreConnections
-from sarit.rpc.grpc_server import client_is_known
+from sarit.process.observation.start_line import StartLine
+from sarit.process.run import run_process, say
+from sarit.process.store_calls.remote import RemoteStores, StoreConnections
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from sarit.cluster.process_config import ProcessConfig
     from sarit.cluster.settings import ClusterMeta
-    from sarit.controller.access import Access
-    from sarit.controller.times import Times
     from sarit.coordination.port import Members, Registers
     from sarit.env.ports import Env
+    from sarit.process.admin import Admin
     from sarit.process.observation.health import Health
+    from sarit.process.reload import LiveSettings, Reload
+    from sarit.process.security import Security
 
 _log = logging.getLogger("sarit.node")
 
@@ -45,63 +51,48 @@ class ClusterController:
     """See the head of the module.
 
     `members(kind)`: the members of the coordination service of one kind.  `secret`: what the stores of this
-    installation know, too.  `containers`, `expected`, `lease_seconds`: see `Leader`."""
+    installation know, too.  `containers`, `expected`, `lease_seconds`: see `Leader`.  `on_failure` is called when it
+    cannot go on."""
 
     def __init__(
-        self, registers: Registers, members: Callable[[str], Members], env: Env, secret: bytes, containers: int,
-        expected: int | None = None, times: Times = DEFAULT_TIMES, lease_seconds: float = STORE_LEASE_SECONDS,
-        access: Access | None = None,
+        self, settings: ControllerSettings, registers: Registers, members: Callable[[str], Members], env: Env,
+        secret: bytes, containers: int, security: Security, expected: int | None = None,
+        lease_seconds: float = STORE_LEASE_SECONDS, on_failure: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        self._env = env
         self.leader = Leader(registers, members(STORES), env.clock, containers, expected, lease_seconds)
         self.watch = MapWatch(registers, env.clock)
         self.reports = ReportWatch(registers, self.watch, env.clock)
         self.members = ControllerMembers(members(CONTROLLERS), env)
         self.stores = StoreConnections(env, self.watch, secret)
-        self.controller = Controller(
-            RemoteTables(self.stores), RemoteSegments(self.stores), env, ("", 0), times, self.members.addresses,
-            access,
-        )  # fmt: skip
-        self.controller.quotas.apply = self.stores.use_quotas
-        self._scaling = ScaleRequestWatch(self.stores, env, self.controller.autoscale.request)
+        self.failure: SaritError | None = None  # why it cannot go on
+        self._on_failure = on_failure
         self._background = Background(self._on_failed)
-        # Why it cannot go on; `on_failure` is called then.
-        self.failure: SaritError | None = None
-        self.on_failure: Callable[[], None] = lambda: None
+        self.role = ControllerRole(
+            settings, env, RemoteStores(self.stores, env), security, self.members.addresses,
+            background=self._background,
+        )  # fmt: skip
+        self.controller = self.role.controller
 
     def __repr__(self) -> str:
         return f"<ClusterController {self.controller!r}, {self.watch!r}>"
 
     async def open(self) -> None:
         """Lead, and start the controller as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""
-        self._background.spawn(self.leader.run())
-        self._background.spawn(self.watch.run())
-        self._background.spawn(self.reports.run())
-        repeated = RepeatedLog(_log, self._env.clock.monotonic)
-        while True:
-            try:
-                await self.controller.start()
-                break
-            except Unavailable as error:
-                repeated.warning("", f"the controller waits for the stores: {error}")
-                await asyncio.sleep(STORES_RETRY_SECONDS)
-        self._background.spawn(self._scaling.run())
+        for work in (self.leader.run(), self.watch.run(), self.reports.run()):
+            self._background.spawn(work)
+        await self.role.open()
 
-    def services(self) -> list[Any]:
-        """The services for the listener."""
-        return self.controller.services(client_is_known)
-
-    def serves(self, address: tuple[str, int]) -> None:
-        """Clients reach it at `address` from now on: become known."""
-        self.controller.advertised = address
-        self.members.start(address)
+    async def serve(self) -> int:
+        """Listen, and become known to other controllers; return the port.  Raises Unavailable, OSError."""
+        port = await self.role.serve()
+        self.members.start(self.role.address)
+        return port
 
     async def stop(self) -> None:
-        """Stop the background work, and close everything."""
+        """Answer the calls under way, send the clients to other controllers, and close everything."""
+        await self.role.drain()
         await self.members.stop()
-        await self._background.close()
-        await self.controller.stop()
-        await self.stores.close()
+        await self.role.stop()
 
     def view(self, meta: ClusterMeta, config: ProcessConfig, health: Health) -> PlacedView:
         """Return what the console shows of this controller."""
@@ -122,4 +113,84 @@ class ClusterController:
         """Its background work runs until it is cancelled: others would rely on a controller that does none."""
         _log.critical("background work of the controller failed: internal error", exc_info=error)
         self.failure = self.failure or Unavailable("background work of the controller failed: internal error")
-        self.on_failure()
+        self._on_failure()
+
+
+class ControllerProcess:
+    """A process with a controller of a cluster."""
+
+    farewell = "sarit stopped; everything acknowledged is in the log"
+
+    def __init__(self, config: ProcessConfig, env: Env, security: Security) -> None:
+        self._config = config
+        self._env = env
+        self._security = security
+        self._connection: ClusterConnection | None = None
+        self._controller: ClusterController | None = None
+
+    def __repr__(self) -> str:
+        return f"<ControllerProcess {self._controller!r}>"
+
+    @property
+    def failure(self) -> SaritError | None:
+        """See `Process`: background work that others rely on has ended."""
+        return None if self._controller is None else self._controller.failure
+
+    async def start(self, admin: Admin, end: Callable[[], None]) -> None:
+        """Serve when this returns."""
+        config, env, health = self._config, self._env, admin.health
+        line = StartLine(env.clock, config.options)
+        health.starting("it connects to ZooKeeper")
+        connection = self._connection = await ClusterConnection.open(config, env)
+        meta = connection.meta
+        health.add(partial(reasons_of_session, connection.zookeeper))
+        settings = ControllerSettings(
+            config, config.port, config.max_api_connections, config.times, "--port", CONTROLLER_DRAIN_SECONDS
+        )
+        controller = self._controller = ClusterController(
+            settings, connection.registers, connection.members, env, bytes.fromhex(meta.secret), meta.containers,
+            self._security, config.expected, connection.zookeeper.session_seconds, end,
+        )  # fmt: skip
+        self._security.start(env)
+        warn_of_addresses(config)
+        health.starting("it waits for the stores of its tables")
+        await controller.open()
+        port = await controller.serve()
+        controller.role.show_in(admin)
+        admin.metrics.add(partial(map_samples, controller.watch, env.clock))
+        controller.reports.show_in(health)
+        await admin.serve(f"{internal_address(config)}:{port}", controller.view(meta, config, health))
+        _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
+        host, advertised = controller.role.address
+        say(f"sarit is ready: controller at {host}:{advertised}, cluster {config.cluster}{admin.where()}")
+
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings, and with the files of security as they are now."""
+        self._security.follow()
+        if self._controller is not None:
+            self._controller.role.take_over(live)
+
+    def skip_flush(self) -> None:
+        """Let `stop` end calls under way without an answer."""
+        if self._controller is not None:
+            self._controller.role.skip_flush()
+
+    async def stop(self) -> None:
+        """Stop serving and close everything."""
+        if self._controller is not None:
+            await self._controller.stop()
+        if self._connection is not None:
+            await self._connection.close()
+        await self._security.stop()
+
+    def release(self) -> None:
+        """Release nothing: its membership has ended."""
+
+
+def run_controller(config: ProcessConfig, reload: Reload | None = None) -> None:
+    """Run a controller until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
+    from sarit.env.real_limits import raise_descriptor_limit
+
+    check_passed_sockets([(bound_address(config.host), config.port)])
+    raise_descriptor_limit()
+    run_process(partial(ControllerProcess, config), config, "the controller", "controller", reload)

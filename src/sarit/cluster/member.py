@@ -75,18 +75,17 @@ _LEASE_PROBES = {
 class Member:
     """A store that follows the container map; the store's `Placement`.
 
-    `lease_seconds`: that of the coordination service.
-    The store's `on_fenced` and `on_released` are to call `fenced` and `released`."""
+    `lease_seconds`: that of the coordination service.  `on_failure` is called when it cannot be a member any more."""
 
     def __init__(self, name: str, address: StoreAddress, registers: Registers, members: Members, env: Env,
-        lease_seconds: float = STORE_LEASE_SECONDS,
+        lease_seconds: float = STORE_LEASE_SECONDS, on_failure: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.name = name
         # Set from the first join on.
         self.joined = asyncio.Event()
-        # Why this store cannot be a member any more, for good; `on_failure` is called then.
+        # Why this store cannot be a member any more, for good.
         self.failure: SaritError | None = None
-        self.on_failure: Callable[[], None] = lambda: None
+        self._on_failure = on_failure
         self.watch = MapWatch(registers, env.clock, self._follow)
         self._address = address
         self._registers = registers
@@ -189,10 +188,10 @@ class Member:
             return 0.0
         return membership.valid_until - self._env.clock.monotonic()
 
-    def fenced(self, number: int, opened_version: int) -> None:
+    def fenced(self, number: int, map_version: int) -> None:
         """Another store has opened a container that was given to this one under this map version."""
         self.fences += 1
-        self._fenced[number] = max(opened_version, self._fenced.get(number, opened_version))
+        self._fenced[number] = max(map_version, self._fenced.get(number, map_version))
         self._wake.set()
 
     def opening_changed(self) -> None:
@@ -340,7 +339,7 @@ class Member:
             _log.critical("the membership of this store failed: internal error", exc_info=error)
         if self._hosting is not None:
             self._hosting.lost()
-        self.on_failure()
+        self._on_failure()
 
     # -- the map ----------------------------------------------------------------------------------
 

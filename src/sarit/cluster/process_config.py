@@ -14,7 +14,7 @@ from sarit.process.settings import DEFAULT_STORE_PORT, NodeConfig
 if TYPE_CHECKING:
     from sarit.cluster.settings import ClusterAddress, ClusterMeta
     from sarit.env.traces import TraceSettings
-    from sarit.process.settings import Advertised
+    from sarit.process.addresses import Advertised
     from sarit.process.shown_option import ShownOption
 
 
@@ -44,11 +44,6 @@ class ProcessConfig:
     options: tuple[ShownOption, ...] = ()
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
-
-    @property
-    def advertised_host(self) -> str | None:
-        """The name or address that clients get; None is `host`."""
-        return self.advertised.host if self.advertised is not None else None
 
     def check(self) -> ProcessConfig:
         """Check the configuration, and return it.  Raises Invalid: options contradict each other."""

@@ -83,8 +83,7 @@ class ReportWatch:
 
     def show_in(self, health: Health) -> None:
         """Have the health of the controller's process say how the cluster is."""
-        health.others.append(self.reasons)
-        health.more = self.details
+        health.add(self.reasons, self.details)
 
     def reasons(self) -> list[Reason]:
         """Return what is wrong with the cluster.  None of it takes a controller out of service: all others say so, too,

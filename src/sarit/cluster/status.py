@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sarit.cluster.controller_members import CONTROLLERS, decode
 from sarit.cluster.creation import read_meta
 from sarit.cluster.object_requests import on_object_store, read_report
-from sarit.cluster.processes import DRAINED
+from sarit.cluster.store import DRAINED
 from sarit.cluster.store_report import read_store_report
 from sarit.cluster.verdict import Received, judge
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store

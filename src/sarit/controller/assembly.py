@@ -43,13 +43,14 @@ from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.statistics import CallStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sarit.controller.access import Access
     from sarit.controller.assignment import Address
     from sarit.controller.ports import Segments, Tables
     from sarit.controller.statistics import ControllerStatistics
     from sarit.env.ports import Env
+    from sarit.security.quotas import Quotas
 
 
 _log = logging.getLogger("sarit.controller")
@@ -65,8 +66,11 @@ class Controller:
     def __init__(
         self, tables: Tables, segments: Segments, env: Env, advertised: Address, times: Times = DEFAULT_TIMES,
         members: Callable[[], Sequence[Address]] | None = None, access: Access | None = None,
+        use_quotas: Callable[[Quotas], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         """`members`: the addresses of all controllers on these tables as known now; None: there is this one.
+
+        `use_quotas`: gives quotas to the stores; None: quotas are not followed.
 
         `access`: checks every call; None: everybody may do everything."""
         self._access = access
@@ -78,8 +82,7 @@ class Controller:
         runner = EffectRunner(segments)
         self.catalog = Catalog(tables)
         self.streams = Streams(self.catalog, runner, env)
-        # `quotas.apply` is set by who runs it: without it quotas are not followed.
-        self.quotas = QuotaTable(tables, self.catalog, segments, env, assignment)
+        self.quotas = QuotaTable(tables, self.catalog, segments, env, assignment, use_quotas)
         self.streams.admit = self.quotas.admit
         self.groups = Groups(self.catalog, self.streams, env)
         self.tables = KeyValueTables(self.catalog, runner, env)
@@ -121,7 +124,7 @@ class Controller:
         if self._rules is not None:
             await self._rules.start()
             self._background.spawn(self._rules.run())
-        if self.quotas.apply is not None:
+        if self.quotas.followed:
             self._background.spawn(self.quotas.run())
         work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run(), self.timeline.run())
         for each in work:

@@ -54,12 +54,16 @@ class Use:
 
 
 class QuotaTable:
-    """The table of quotas, and the counts that it bounds.  `apply` gives quotas to the stores; None: nobody follows
-    them."""
+    """The table of quotas, and the counts that it bounds."""
 
-    def __init__(self, tables: Tables, catalog: Catalog, segments: Segments, env: Env, assignment: Assignment) -> None:
+    def __init__(
+        self, tables: Tables, catalog: Catalog, segments: Segments, env: Env, assignment: Assignment,
+        apply: Callable[[Quotas], Awaitable[None]] | None = None,
+    ) -> None:  # fmt: skip
+        """`apply`: gives quotas to the stores; None: nobody follows them."""
         self.quotas = Quotas()
-        self.apply: Callable[[Quotas], Awaitable[None]] | None = None
+        self.followed = apply is not None
+        self._apply = apply
         self._tables = tables
         self._catalog = catalog
         self._segments = segments
@@ -97,8 +101,8 @@ class QuotaTable:
                 self._repeated.warning("full", f"the bytes of scopes with a storage quota are not counted: {error}")
             else:
                 self._repeated.ended("full")
-        if self.apply is not None:
-            await self.apply(self.quotas)
+        if self._apply is not None:
+            await self._apply(self.quotas)
 
     async def refresh(self) -> bool:
         """Read the quotas if they have changed; whether there is a table of them.  Raises SaritError."""
@@ -149,9 +153,9 @@ class QuotaTable:
             await self._tables.update(QUOTAS_TABLE, updates)
             self._measure_at = 0.0
             await self.refresh()
-            if self.apply is not None:
+            if self._apply is not None:
                 with suppress(SaritError):  # the next round does it
-                    await self.apply(self.quotas)
+                    await self._apply(self.quotas)
         return len(updates)
 
     # -- counts -------------------------------------------------------------------------------------

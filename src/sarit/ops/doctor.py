@@ -23,6 +23,7 @@ from sarit.cluster.bookie_settings import ask_settings, bookies_with
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import MIB
 from sarit.env.own_directory import require_own_directory
+from sarit.process.addresses import EVERY_ADDRESS, bound_address, is_loopback, refuse_plain_passwords
 from sarit.process.limits import (
     CLOCK_WARNING_SECONDS,
     DOCTOR_SECONDS,
@@ -31,7 +32,6 @@ from sarit.process.limits import (
     USUAL_DESCRIPTORS,
 )
 from sarit.process.ownership.directory_content import is_data_directory
-from sarit.process.standalone import EVERY_ADDRESS, bound_address, is_loopback, refuse_plain_passwords
 from sarit.store.flow_control.free_space import log_file_bytes, require_space, reserve_bytes
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ async def examine(plan: Plan, env: Env) -> AsyncIterator[Finding]:
             yield finding
     for port in plan.ports:
         yield check_port(config.host, port, plan.tls)
-    yield check_advertised(config.host, config.advertised_host)
+    yield check_advertised(config.host, config.advertised.host if config.advertised is not None else None)
     yield check_log_ins(config)
     storage, index, log = (
         (config.storage_url, config.index_url, config.log_url)
@@ -330,7 +330,7 @@ def check_log_ins(config: NodeConfig) -> Finding:
     check, security = "log-ins", config.security
     try:
         here = is_loopback(config.host)
-        refuse_plain_passwords(security, config.host)
+        refuse_plain_passwords(config)
     except Invalid as error:
         return Finding(check, FAIL, str(error), "choose another --host, or give --tls-cert and --tls-key")
     if here:

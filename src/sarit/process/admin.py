@@ -7,20 +7,17 @@ which tests start hundreds, does not pay for it."""
 from __future__ import annotations
 
 import socket
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sarit.process.addresses import naming_port
 from sarit.process.limits import HTTP_RETRY_SECONDS
-from sarit.process.listening import naming_port
 from sarit.process.observation.health import reasons_of_bookies
 from sarit.process.observation.logs import LEVELS, change_log_level, current_logs
 from sarit.process.observation.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from sarit.admin.callers import Callers, Gate
     from sarit.admin.console import Console
     from sarit.admin.console.view import NodeView
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from sarit.client.aio import Client
     from sarit.client.core.login import Credentials
     from sarit.env.ports import Env
+    from sarit.process.addresses import Addressed
     from sarit.process.observation.health import Health
     from sarit.process.security import Security
 
@@ -35,14 +33,13 @@ if TYPE_CHECKING:
 class Admin:
     """The HTTP port of one process; without a port it does nothing."""
 
-    def __init__(
-        self, health: Health, host: str, port: int | None, security: Security, env: Env, advertised: str | None = None
-    ) -> None:
-        """`port`: 0 picks a free one; None: no HTTP.  `advertised`: the name that clients get, if it is another one."""
+    def __init__(self, health: Health, addressed: Addressed, port: int | None, security: Security, env: Env) -> None:
+        """`port`: 0 picks a free one; None: no HTTP."""
         self.health = health
         self.metrics = Metrics(health.clock)
-        health.others.append(partial(reasons_of_bookies, self.metrics.log))
-        self._host = host
+        health.add(partial(reasons_of_bookies, self.metrics.log))
+        self._host = host = addressed.host
+        advertised = addressed.advertised.host if addressed.advertised is not None else None
         self._names = host_names(host, advertised, *security.config.http_names)
         self._port = port
         self._security = security
@@ -144,16 +141,3 @@ class Admin:
 def host_names(*hosts: str | None) -> frozenset[str]:
     """Return the names under which the HTTP port may be asked: these hosts, and the names of this machine."""
     return frozenset(name.lower().rstrip(".") for name in (*hosts, socket.gethostname(), socket.getfqdn()) if name)
-
-
-@asynccontextmanager
-async def admin_port(
-    health: Health, host: str, port: int | None, security: Security, env: Env, advertised: str | None = None
-) -> AsyncIterator[Admin]:
-    """The HTTP port of a process, as long as the block lasts.  Raises as `Admin.open`."""
-    admin = Admin(health, host, port, security, env, advertised)
-    try:
-        await admin.open()
-        yield admin
-    finally:
-        await admin.close()

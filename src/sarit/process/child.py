@@ -27,41 +27,38 @@ import select
 import signal
 import sys
 import threading
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from sarit.core.errors import Invalid, SaritError, Unavailable
+from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import KIB, SWITCH_INTERVAL_SECONDS
-from sarit.core.repeated_log import RepeatedLog
 from sarit.env.ending import end_process
 from sarit.env.standard_files import open_standard_files
-from sarit.process.admin import Admin, admin_port
+from sarit.process.addresses import advertised_address, internal_address
+from sarit.process.admin import Admin
 from sarit.process.backup_source import BackupSource
-from sarit.process.limits import CHILD_HEARTBEAT_SECONDS, HEALTH_POLL_SECONDS, STORES_RETRY_SECONDS
-from sarit.process.listening import naming_port
+from sarit.process.limits import CHILD_HEARTBEAT_SECONDS, HEALTH_POLL_SECONDS
 from sarit.process.observation.gc_scheduler import GcScheduler
 from sarit.process.observation.health import Health
 from sarit.process.observation.logs import LogSettings, set_up_logs
 from sarit.process.observation.process_health import StoresReport, encode_reasons
-from sarit.process.places.volume import storage_directory
 from sarit.process.reload import LiveSettings, decode_live, take_logs
 from sarit.process.security import Security
 from sarit.process.signals import serve_until_stopped
-from sarit.process.standalone import advertised_address, internal_address, serve_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sarit.admin.console.view import NodeView
     from sarit.env.ports import Env
-    from sarit.env.tls_server import TlsServer
+    from sarit.log.port import LogProvider
+    from sarit.process.observation.metrics import Metrics
     from sarit.process.settings import NodeConfig
     from sarit.process.store_calls.remote import Address
-    from sarit.store.metering.load_meters import LoadMeters
-    from sarit.store.store import SegmentStore
+    from sarit.process.store_role import StoreRole
 
 _log = logging.getLogger("sarit.node")
 
@@ -74,7 +71,7 @@ class ChildSpec:
     """What one process does.
 
     `number`: of the store; None: the controller.  `damaged`: as for `StartPolicy`.  `version`: of the parent's
-    program."""
+    program.  `node`: its id, for logs on BookKeeper."""
 
     name: str
     number: int | None
@@ -84,6 +81,7 @@ class ChildSpec:
     version: str
     log: LogSettings
     damaged: dict[int, str] = field(default_factory=dict)
+    node: str = ""
 
     @property
     def owned(self) -> frozenset[int]:
@@ -101,16 +99,16 @@ def owned_by(number: int, processes: int, containers: int) -> frozenset[int]:
 
 
 class Part(Protocol):
-    """What a child runs."""
+    """What a child runs: a role of the node."""
 
     async def open(self) -> None:
         """Recover.  Raises SaritError, OSError."""
 
     async def serve(self) -> int:
-        """Listen; the port.  Raises SaritError, OSError."""
+        """Listen, and return the port.  Raises SaritError, OSError."""
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, and with the files of security as they are now."""
+        """Go on with other settings."""
 
     def skip_flush(self) -> None:
         """Let `stop` end its flush."""
@@ -120,172 +118,110 @@ class Part(Protocol):
 
 
 class StorePart:
-    """A store that serves some containers."""
+    """The store role on some containers, with what it needs of the data directory."""
 
     def __init__(self, spec: ChildSpec, env: Env, admin: Admin, security: Security) -> None:
         self._spec = spec
         self._env = env
         self._admin = admin
         self._security = security
-        self._store: SegmentStore | None = None
-        self._server: Any = None
-        self._meters: LoadMeters | None = None
-        self._metering: asyncio.Task[None] | None = None
+        self._role: StoreRole | None = None
         self._backups: BackupSource | None = None
+        self._closing = AsyncExitStack()
 
     async def open(self) -> None:
         """Recover the containers."""
-        from sarit.log.local import LocalLogProvider
         from sarit.process.ownership.claims import own_token
         from sarit.process.ownership.guarded_storage import GuardedStorage
         from sarit.process.places.indexes import open_indexes
+        from sarit.process.store_role import Ownership, StoreParts, StoreRole, store_settings
         from sarit.storage.open import open_storage
-        from sarit.store.store import SegmentStore, StartPolicy
 
-        config, env, directory = self._spec.config, self._env, self._spec.config.data_dir
-        opened = await open_storage(config.chunks_url, env)
-        storage = GuardedStorage(self._admin.metrics.metered(opened), env.clock)
-        storage.guard(own_token(env.files, directory))  # the parent ends the node
-        self._store = SegmentStore(
-            env,
-            LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, self._admin.metrics.log),
-            open_indexes(config, env, statistics=self._admin.metrics.index),
-            storage,
-            config.limits,
-            directory,
-            StartPolicy(config.accept_data_loss, config.allow_damaged, self._spec.damaged),
-            storage_directory(config),
-            self._spec.owned,
-        )
-        self._admin.health.store = self._admin.metrics.store = self._store
+        spec, config, env, metrics = self._spec, self._spec.config, self._env, self._admin.metrics
+        logs = await self._open_logs(metrics)
+        storage = GuardedStorage(metrics.metered(await open_storage(config.chunks_url, env)), env.clock)
+        storage.guard(own_token(env.files, config.data_dir))  # the parent ends the node
+        parts = StoreParts(logs, open_indexes(config, env, statistics=metrics.index), storage)
+        ownership = Ownership(spec.owned, secret=spec.secret)
+        role = self._role = StoreRole(store_settings(config, spec.damaged), env, parts, self._security, ownership)
+        role.show_in(self._admin)
         self._admin.health.starting("it recovers")
-        await self._store.start()
+        await role.open()
         self._admin.health.starting("it waits for the other stores of the node")
+
+    async def _open_logs(self, metrics: Metrics) -> LogProvider:
+        config, env = self._spec.config, self._env
+        if config.log_url is None:
+            from sarit.log.local import LocalLogProvider
+
+            return LocalLogProvider(env, f"{config.data_dir}/log", config.limits.log_file_bytes, metrics.log)
+        from sarit.process.places.bookkeeper_logs import open_bookkeeper_logs
+
+        opening = open_bookkeeper_logs(config.log_url, env, self._spec.node, metrics.log)
+        return await self._closing.enter_async_context(opening)
 
     async def serve(self) -> int:
         """Listen on the store's port."""
-        from sarit.store.backup_session import Backups
-        from sarit.store.metering.load_meters import LoadMeters
-        from sarit.store.server.internal_handler import InternalHandler
-        from sarit.store.server.listener import StoreListener
-
-        assert self._store is not None
-        config = self._spec.config
-        meters = self._meters = LoadMeters(self._store, self._env.clock, config.times.scaling)
-        backups = Backups(self._store)
-        internal = InternalHandler(self._store, self._spec.secret, meters, backups)
-        meters.request_scaling = internal.request_scaling
-        self._security.start(self._env)
-        self._server = StoreListener(
-            self._store,
-            max_connections=config.max_connections,
-            internal=internal,
-            checks=self._security.checks(self._env),
-        )
-        with naming_port("--store-port", config.host, config.store_port):
-            port: int = await self._server.listen(config.host, config.store_port)
-        self._metering = asyncio.ensure_future(meters.run())
-        self._admin.metrics.listener, self._admin.metrics.meters = self._server, meters
-        self._backups = BackupSource(backups, config.data_dir, self._env, self._spec.number)
+        assert self._role is not None
+        port = await self._role.serve()
+        self._backups = BackupSource(self._role.backups, self._spec.config.data_dir, self._env, self._spec.number)
         await self._backups.start()
         await self._admin.serve()
         return port
 
     def take_over(self, live: LiveSettings) -> None:
-        """See `Part`."""
-        self._security.follow()
-        if self._store is not None and live.scrub_bytes_per_second is not None:
-            self._store.change_scrub(live.scrub_bytes_per_second)
-        if self._meters is not None:
-            self._meters.change_times(live.times.scaling)
+        """Go on with other settings, once it is open."""
+        if self._role is not None:
+            self._role.take_over(live)
 
     def skip_flush(self) -> None:
         """Let `stop` end its flush."""
-        if self._store is not None:
-            self._store.skip_flush()
+        if self._role is not None:
+            self._role.skip_flush()
 
     async def stop(self) -> None:
         """Flush to long-term storage and close everything."""
-        if self._metering is not None:
-            self._metering.cancel()
-            await asyncio.gather(self._metering, return_exceptions=True)
         if self._backups is not None:
             await self._backups.stop()
-        if self._server is not None:
-            await self._server.close()
-        if self._store is not None:
-            await self._store.stop()
-        await self._security.stop()
+        if self._role is not None:
+            await self._role.stop()
+        await self._closing.aclose()
 
 
 class ControllerPart:
-    """The controller, on the stores of other processes."""
+    """The controller role on the stores of other processes."""
 
     def __init__(self, spec: ChildSpec, env: Env, admin: Admin, security: Security, node_stores: StoresReport) -> None:
-        from sarit.controller.assembly import Controller
-        from sarit.process.store_calls.remote import (
-            FixedRouter,
-            RemoteSegments,
-            RemoteTables,
-            ScaleRequestWatch,
-            StoreConnections,
-        )
+        from sarit.process.controller_role import ControllerRole, ControllerSettings
+        from sarit.process.store_calls.remote import FixedRouter, RemoteStores, StoreConnections
 
-        self._env = env
         self._admin = admin
-        self._security = security
         self._config = config = spec.config
         self._node_stores = node_stores
-        admin.health.others.append(node_stores.reasons)
+        admin.health.add(node_stores.reasons)
         self._router = FixedRouter(config.containers, ())
         self._stores = StoreConnections(env, self._router, spec.secret)
-        self._host = host = advertised_address(config)
-        self._controller = Controller(
-            RemoteTables(self._stores), RemoteSegments(self._stores, self._advertised), env,
-            (host, config.controller_port), config.times, access=security.access(env),
-        )  # fmt: skip
-        self._controller.quotas.apply = self._stores.use_quotas
-        self._watch = ScaleRequestWatch(self._stores, env, self._controller.autoscale.request)
-        self._watching: asyncio.Task[None] | None = None
-        self._api: asyncio.Server | TlsServer | None = None
+        self._host = advertised_address(config)
+        settings = ControllerSettings(config, config.controller_port, config.max_api_connections, config.times)
+        stores = RemoteStores(self._stores, env, self._advertised)
+        self._role = ControllerRole(settings, env, stores, security)
 
     async def open(self) -> None:
         """Start the controller, as soon as the stores of its tables serve."""
-        repeated = RepeatedLog(_log, self._env.clock.monotonic)
         self._admin.health.starting("it waits for the stores of the node")
         host = internal_address(self._config)
         self._router.stores = [(host, port) for port in await self._node_stores.ports()]
-        while True:
-            try:
-                await self._controller.start()
-                break
-            except Unavailable as error:
-                repeated.warning("", f"the controller waits for the stores: {error}")
-                await asyncio.sleep(STORES_RETRY_SECONDS)
-        self._watching = asyncio.ensure_future(self._watch.run())
+        await self._role.open()
 
     async def serve(self) -> int:
         """Listen on the controller's port."""
-        from sarit.rpc.grpc_server import GrpcListener, client_is_known
-
-        config = self._config
-        self._security.start(self._env)
-        listener = GrpcListener(self._controller.services(client_is_known), config.max_api_connections)
-        self._admin.metrics.has_controller(self._controller, listener)
-        with naming_port("--controller-port", config.host, config.controller_port):
-            self._api = await serve_api(listener.connection, config, self._security)
-        port: int = self._api.sockets[0].getsockname()[1]
-        self._controller.advertised = (self._host, config.advertised_port(port))
-        await self._admin.serve(f"{internal_address(config)}:{port}", self._view(port))
+        self._role.show_in(self._admin)
+        port = await self._role.serve()
+        await self._admin.serve(f"{internal_address(self._config)}:{port}", self._view(port))
         return port
 
     def _advertised(self, store: Address) -> Address:
         return self._host, self._config.advertised_store(store[1], self._router.stores.index(store))
-
-    def take_over(self, live: LiveSettings) -> None:
-        """See `Part`."""
-        self._security.follow()
-        self._controller.change_times(live.times)
 
     def _view(self, port: int) -> NodeView:
         from sarit.process.observation.console_view import tiers_of
@@ -293,25 +229,22 @@ class ControllerPart:
 
         config, stores = self._config, self._stores.addresses()
         parts = ControllerParts(
-            "processes", self._controller, self._stores, lambda: fixed(config.containers, stores),
+            "processes", self._role.controller, self._stores, lambda: fixed(config.containers, stores),
             lambda: {"controller": f"{config.host}:{port}"}, {tier.name: tier.place for tier in tiers_of(config)},
             config.options,
         )  # fmt: skip
         return PlacedView(parts, self._admin.health)
 
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings."""
+        self._role.take_over(live)
+
     def skip_flush(self) -> None:
-        """Nothing is flushed."""
+        """Flush nothing."""
 
     async def stop(self) -> None:
         """Stop the background work and close everything."""
-        if self._api is not None:
-            self._api.close()
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        await self._controller.stop()
-        await self._stores.close()
-        await self._security.stop()
+        await self._role.stop()
 
 
 class Parent:
@@ -326,20 +259,25 @@ class Parent:
         self.again = asyncio.Event()
         self.end = asyncio.Event()
         self.node_stores = StoresReport()
-        self.on_live: Callable[[LiveSettings], None] = lambda live: None
+        self._on_live: list[Callable[[LiveSettings], None]] = []
         self._loop = asyncio.get_running_loop()
 
     def listen(self) -> None:
         """Take commands from now on, on a thread: the end of the parent counts even while the event loop is busy."""
         threading.Thread(target=self._read, name="parent", daemon=True).start()
 
+    def follow(self, take_over: Callable[[LiveSettings], None]) -> None:
+        """Have `take_over` called with the settings that the parent sends from now on."""
+        self._on_live.append(take_over)
+
     def noticed(self, *, ready: bool) -> None:
-        """See `Stops`: the parent says it."""
+        """Log nothing: the parent does."""
 
     def _take_over(self, line: bytes) -> None:
         live = decode_live(line)
         take_logs(live.log)
-        self.on_live(live)
+        for take_over in self._on_live:
+            take_over(live)
 
     def report(self, kind: str, **values: object) -> None:
         """Report one event."""
@@ -408,8 +346,8 @@ async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
         parent.report("ready", port=await part.serve(), http=admin.port)
         admin.metrics.gc = GcScheduler().start()
 
-    parent.on_live = part.take_over
-    admin.health.on_change = lambda: parent.beat(admin.health)
+    parent.follow(part.take_over)
+    admin.health.watch(lambda: parent.beat(admin.health))
     alive = asyncio.ensure_future(parent.keep_alive(admin.health))
     try:
         await serve_until_stopped(part, start(), parent, admin.health.stopping)
@@ -428,14 +366,20 @@ async def _run(spec: ChildSpec, reports: int) -> int:
     try:
         security = Security(spec.config.security)
         env = real_env(security.server_tls, security.client_tls(), spec.config.traces, f"sarit-{spec.name}")
-        health, config = Health(spec.name, env.clock), spec.config
-        async with admin_port(health, config.host, config.http_port, security, env, config.advertised_host) as admin:
+        admin = Admin(Health(spec.name, env.clock), spec.config, spec.config.http_port, security, env)
+        parent.follow(lambda _: security.follow())
+        try:
+            await admin.open()
+            security.start(env)
             part: Part
             if spec.number is None:
                 part = ControllerPart(spec, env, admin, security, parent.node_stores)
             else:
                 part = StorePart(spec, env, admin, security)
             await run_part(part, parent, admin)
+        finally:
+            await security.stop()
+            await admin.close()
     except (SaritError, OSError) as error:
         parent.report("failed", error=type(error).__name__, text=str(error))
         return 1
@@ -444,13 +388,12 @@ async def _run(spec: ChildSpec, reports: int) -> int:
 
 def _load() -> None:
     """Load what a store and a controller need, before it is known which of them this is."""
-    import sarit.controller.assembly
     import sarit.index.sqlite
     import sarit.log.local
+    import sarit.process.controller_role
     import sarit.process.store_calls.remote
-    import sarit.rpc.grpc_server
-    import sarit.storage.open
-    import sarit.store.server.listener  # noqa: F401
+    import sarit.process.store_role
+    import sarit.storage.open  # noqa: F401
 
 
 def main() -> None:

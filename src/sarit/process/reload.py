@@ -93,20 +93,23 @@ def compare_options(running: Sequence[ShownOption], found: Sequence[ShownOption]
 
 
 class Reload:
-    """`apply`: takes new settings over; None while the process starts, which then begins with the old ones."""
+    """Until `use` is called, the process starts, and begins with the old settings."""
 
     def __init__(self, running: Sequence[ShownOption], read: Callable[[], ReadOptions]) -> None:
         """`running`: the options of this process.  `read`: raises SaritError, OSError with what is wrong."""
         self.options = tuple(running)
-        self.apply: Callable[[LiveSettings], None] | None = None
+        self._apply: Callable[[LiveSettings], None] | None = None
         self._read = read
 
     def __repr__(self) -> str:
         return f"<Reload of {len(self.options)} options>"
 
-    def listen(self, apply: Callable[[LiveSettings], None] | None = None) -> None:
+    def use(self, apply: Callable[[LiveSettings], None]) -> None:
+        """Have `apply` take new settings over from now on."""
+        self._apply = apply
+
+    def listen(self) -> None:
         """Reload at each SIGHUP, on the running loop."""
-        self.apply = apply
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
 
     def reload(self) -> None:
@@ -123,8 +126,8 @@ class Reload:
         if quieter:
             _log.warning("the options are reloaded: %s", changes)
         take_logs(found.live.log)
-        if self.apply is not None:
-            self.apply(found.live)
+        if self._apply is not None:
+            self._apply(found.live)
         if not quieter:
             _log.warning("the options are reloaded: %s", changes)
 

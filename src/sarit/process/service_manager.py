@@ -50,7 +50,7 @@ class ServiceManager:
             return
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
-        self._health.on_change = self.changed
+        self._health.watch(self.changed)
         self.changed()
 
     def changed(self) -> None:

@@ -21,6 +21,7 @@ from sarit.core.limits import (
     SMALL_EXTENT_BYTES,
 )
 from sarit.index.limits import INDEX_CACHE_BYTES
+from sarit.process.addresses import Advertised, advertised_port
 from sarit.process.limits import OBJECT_STORE_FLUSH_INTERVAL_SECONDS, PACKED_SEGMENTS
 from sarit.process.places.bookkeeper_logs import parse_log_url
 from sarit.process.security import SecurityConfig
@@ -53,23 +54,6 @@ _MIN_MEMORY_PER_CONTAINER_BYTES = 64 * MIB
 
 _MAX_DEFAULT_PROCESSES = 8
 _NO_BOUND = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class Advertised:
-    """The address that clients connect to instead of the address and the ports that a process listens on; None: the
-    same port.
-
-    `port`: of the controller, or the one of a process of a cluster.  `store_port`: with `processes` of the first one;
-    store k has the one k above it."""
-
-    host: str
-    port: int | None = None
-    store_port: int | None = None
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host and self.port is not None else self.host
-        return ":".join([host, *(str(port) for port in (self.port, self.store_port) if port is not None)])
 
 
 def min_memory(containers: int) -> int:
@@ -207,20 +191,10 @@ class NodeConfig:
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
 
-    @property
-    def advertised_host(self) -> str | None:
-        """The name or address that clients get; None is `host`."""
-        return self.advertised.host if self.advertised is not None else None
-
-    def advertised_port(self, port: int) -> int:
-        """Return the port of the controller, or of a process of a cluster, that clients get; `port`: where it
-        listens."""
-        return (self.advertised.port if self.advertised is not None else None) or port
-
     def advertised_store(self, port: int, number: int = 0) -> int:
         """Return the port of store `number` that clients get; `port`: where it listens."""
         if self.one_port:
-            return self.advertised_port(port)
+            return advertised_port(self, port)
         first = self.advertised.store_port if self.advertised is not None else None
         return port if first is None else first + number
 
@@ -261,8 +235,6 @@ class NodeConfig:
             parse_s3(self.index_url)
         if self.log_url is not None:
             parse_log_url(self.log_url)
-            if self.processes > 1:
-                raise Invalid("--log is for one process: with --processes each store keeps its logs in --data-dir")
             if self.accept_data_loss:
                 raise Invalid("--accept-data-loss cannot be given with --log: put back what is missing in --data-dir")
         if not 1 <= self.processes <= self.containers:

@@ -17,7 +17,7 @@ import asyncio
 import json
 import logging
 import sys
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
 from sarit.env.background import gather
 from sarit.env.passed_sockets import check_passed_sockets
+from sarit.process.addresses import warn_of_addresses
 from sarit.process.child import LIVE_COMMAND, STORES_COMMAND, ChildSpec
 from sarit.process.limits import (
     CHILD_HEARTBEAT_SECONDS,
@@ -36,7 +37,6 @@ from sarit.process.limits import (
     CHILD_STOP_SECONDS,
     MAX_CHILD_RESTART_SECONDS,
 )
-from sarit.process.observation.health import Health
 from sarit.process.observation.logs import current_logs
 from sarit.process.observation.process_health import ProcessHealth, StoresReport, describe_exit
 from sarit.process.observation.start_line import StartLine, limit_fact
@@ -44,18 +44,18 @@ from sarit.process.ownership.claims import claim_directory, claim_long_term_stor
 from sarit.process.ownership.guarded_storage import GuardedStorage
 from sarit.process.places.indexes import claim_index_storage
 from sarit.process.places.volume import fit_to_volume
-from sarit.process.security import Security
-from sarit.process.service_manager import service_manager
-from sarit.process.signals import StopSignals, serve_until_stopped
-from sarit.process.standalone import end_for_copy, refuse_plain_passwords, say, warn_of_addresses, warn_of_readers
+from sarit.process.run import run_process, say
+from sarit.process.standalone import end_for_copy, warn_of_readers
 from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from sarit.env.ports import Env
+    from sarit.process.admin import Admin
     from sarit.process.ownership.claims import DirectoryClaim
     from sarit.process.reload import LiveSettings, Reload
+    from sarit.process.security import Security
     from sarit.process.settings import NodeConfig
 
 _log = logging.getLogger("sarit.node")
@@ -108,9 +108,13 @@ async def _spawn() -> asyncio.subprocess.Process:
 class Child:
     """One process, restarted as long as the node runs.
 
-    `make`: its description for the next start, since ports and permissions change after the first one."""
+    `make`: its description for the next start, since ports and permissions change after the first one.  `on_health` is
+    called when its health may have changed, `on_start` when a process has got its description."""
 
-    def __init__(self, name: str, what: str, env: Env, spare: Spare, make: Callable[[], ChildSpec]) -> None:
+    def __init__(
+        self, name: str, what: str, env: Env, spare: Spare, make: Callable[[], ChildSpec],
+        on_health: Callable[[], None] = lambda: None, on_start: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         self.name = name
         self._spare = spare
         self.port = 0
@@ -123,8 +127,8 @@ class Child:
         self._ending = asyncio.Event()
         self._stopped = asyncio.Event()
         self.health = ProcessHealth(name)
-        self.on_health: Callable[[], None] = lambda: None
-        self.on_start: Callable[[], None] = lambda: None
+        self._on_health = on_health
+        self._on_start = on_start
         self._may_serve = asyncio.Event()
         self.opened = asyncio.Event()
         self.ready = asyncio.Event()
@@ -224,7 +228,7 @@ class Child:
                 how = f"{describe_exit(code, self.failure)}; it starts again in {pause:g} s"
                 _log.error("%s %s", self._what, how)
                 self.health.away(f"it {how}")
-                self.on_health()
+                self._on_health()
                 self.ready.clear()
                 self.opened.clear()
                 with suppress(TimeoutError):
@@ -242,7 +246,7 @@ class Child:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(self._make().encode())
-            self.on_start()
+            self._on_start()
             if self._stopping.is_set():
                 self.tell(b"stop")
             if self._ending.is_set():
@@ -273,7 +277,7 @@ class Child:
             self._reported = False
             if silent:
                 self.health.silent(silent)
-                self.on_health()
+                self._on_health()
             # How long a stop may take is bounded by `stop`.
             if silent >= CHILD_SILENT_SECONDS and not self._stopping.is_set():
                 _log.error("%s stands still: no heartbeat for %g s; it is killed", self._what, silent)
@@ -285,7 +289,7 @@ class Child:
         if report["kind"] == "alive":
             self._beats = True
             self.health.said(report.get("reasons", ()))
-            self.on_health()
+            self._on_health()
         elif report["kind"] == "opened":
             self.opened.set()
             if self._may_serve.is_set():
@@ -313,11 +317,10 @@ class ProcessNode:
         self._live: LiveSettings | None = None
         self._spare = Spare()
         self.stores = [self._store(number, part) for number, part in enumerate(parts)]
-        self.controller = Child(_CONTROLLER, "the controller", env, self._spare, self._controller_spec)
+        self.controller = Child(
+            _CONTROLLER, "the controller", env, self._spare, self._controller_spec, on_start=self._controller_started
+        )
         self._sent = b""  # to the controller that runs, of the stores
-        self.controller.on_start = self._controller_started
-        for store in self.stores:
-            store.on_health = self._send_health
 
     def __repr__(self) -> str:
         return f"<ProcessNode {self.addresses()}>"
@@ -335,7 +338,8 @@ class ProcessNode:
             return self._spec(f"store-{number}", number, config)
 
         owned = ", ".join(map(str, range(number, self._config.containers, self._config.processes)))
-        return Child(f"store-{number}", f"store-{number} (containers {owned})", self._env, self._spare, make)
+        what = f"store-{number} (containers {owned})"
+        return Child(f"store-{number}", what, self._env, self._spare, make, self._send_health)
 
     def _controller_spec(self) -> ChildSpec:
         port = self.controller.port or self._config.controller_port
@@ -350,7 +354,7 @@ class ProcessNode:
                 config = replace(config, limits=replace(config.limits, scrub_bytes_per_second=rate))
         return ChildSpec(
             name, number, config.processes, config, self._secret, version("sarit"), current_logs(),
-            damaged=self._claim.damaged,
+            self._claim.damaged, self._claim.node,
         )  # fmt: skip
 
     def _controller_started(self) -> None:
@@ -442,59 +446,68 @@ async def gather_first_error(work: Any) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _serve(config: NodeConfig, machine_bytes: int, descriptors: int, env: Env, reload: Reload | None) -> None:
-    signals = StopSignals(env.clock)
-    signals.listen()
-    if reload is not None:
-        reload.listen()
-    config = fit_to_volume(config, env.files)
-    parts = config.divided(machine_bytes, descriptors)
-    claim = claim_directory(config, env)
-    try:
-        node = ProcessNode(config, parts, env, claim)
-        if reload is not None:
-            reload.apply = node.take_over
-        health = Health("the node", env.clock)
-        storage = GuardedStorage(await open_storage(config.chunks_url, env), env.clock)
-        async with service_manager(health, env.clock), AsyncExitStack() as closing:
-            closing.push_async_callback(storage.close)
-            start = _start(config, env, claim, node, health, storage, partial(end_for_copy, node, signals))
-            await serve_until_stopped(node, start, signals, health.stopping)
-        storage.raise_failure()
-    finally:
-        # Last: another node may start on the directory from here on.
-        claim.lock.close()
-    say("sarit stopped; everything acknowledged is on disk")
+class SupervisorProcess:
+    """The parent of a node's processes, with its claim of the data directory."""
 
+    farewell = "sarit stopped; everything acknowledged is on disk"
 
-async def _start(
-    config: NodeConfig, env: Env, claim: DirectoryClaim, node: ProcessNode, health: Health, storage: GuardedStorage,
-    on_copy: Callable[[], None],
-) -> None:  # fmt: skip
-    line = StartLine(env.clock, config.options)
-    await claim_long_term_storage(config, env, storage, claim)
-    storage.guard(own_token(env.files, config.data_dir), on_copy)
-    await claim_index_storage(config, env, claim)
-    health.starting("its processes start")
-    await node.start()
-    divided = f"{config.containers} containers in {config.processes} store processes"
-    _log.info("%s", line.text("standalone", divided, limit_fact(config)))
-    health.ready()
-    say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
+    def __init__(self, config: NodeConfig, machine_bytes: int, descriptors: int, env: Env, _: Security) -> None:
+        self._config = config = fit_to_volume(config, env.files)
+        self._env = env
+        parts = config.divided(machine_bytes, descriptors)
+        self._claim = claim_directory(config, env)
+        self._node = ProcessNode(config, parts, env, self._claim)
+        self._storage: GuardedStorage | None = None
+
+    def __repr__(self) -> str:
+        return f"<SupervisorProcess {self._node!r}>"
+
+    @property
+    def failure(self) -> SaritError | None:
+        """See `Process`: a copy of the directory has started."""
+        return None if self._storage is None else self._storage.failure
+
+    async def start(self, admin: Admin, end: Callable[[], None]) -> None:
+        """Start all processes; all serve when this returns."""
+        config, env, node = self._config, self._env, self._node
+        line = StartLine(env.clock, config.options)
+        storage = self._storage = GuardedStorage(await open_storage(config.chunks_url, env), env.clock)
+        await claim_long_term_storage(config, env, storage, self._claim)
+        storage.guard(own_token(env.files, config.data_dir), partial(end_for_copy, node.skip_flush, end))
+        await claim_index_storage(config, env, self._claim)
+        admin.health.starting("its processes start")
+        await node.start()
+        divided = f"{config.containers} containers in {config.processes} store processes"
+        _log.info("%s", line.text("standalone", divided, limit_fact(config)))
+        await admin.serve()
+        say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
+
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings, in all processes."""
+        self._node.take_over(live)
+
+    def skip_flush(self) -> None:
+        """Let the stores end their flushes."""
+        self._node.skip_flush()
+
+    async def stop(self) -> None:
+        """Stop all processes; the stores flush."""
+        await self._node.stop()
+        if self._storage is not None:
+            await self._storage.close()
+
+    def release(self) -> None:
+        """Let another node start on the directory."""
+        self._claim.lock.close()
 
 
 def run(config: NodeConfig, reload: Reload | None = None) -> None:
     """Run a node of several processes until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
-    import uvloop
-
-    from sarit.env.real import real_env
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
-    refuse_plain_passwords(config.security, config.host)
     warn_of_addresses(config)
     warn_of_readers(config.data_dir)
     check_passed_sockets(())
-    Security(config.security)  # the children read the files again: what is wrong with one is said once, here
-    # Children inherit the limit.
-    descriptors = raise_descriptor_limit()
-    uvloop.run(_serve(config.validated(), machine_memory(), descriptors, real_env(), reload))
+    make = partial(SupervisorProcess, config.validated(), machine_memory(), raise_descriptor_limit())
+    # The children have its HTTP port, and inherit the limit of descriptors.
+    run_process(make, config, "the node", "standalone", reload, http=False)

@@ -120,8 +120,9 @@ class SegmentStore:
         policy: StartPolicy = StartPolicy(),
         storage_dir: str | None = None,
         owned: frozenset[int] | None = None,
+        placement: Placement | None = None,
     ) -> None:
-        """`owned`: the containers that `start` opens; None: all of them."""
+        """`owned`: the containers that `start` opens; None: all of them.  `placement`: who gives it others later."""
         self.env = env
         self.limits = limits
         self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
@@ -129,7 +130,7 @@ class SegmentStore:
         self.statistics = statistics = StoreStatistics()
         self.quotas = TenantQuotas(env.clock, TablesOfClients(self))
         self.budget.on_below_append_limit = lambda: statistics.release(env.clock.monotonic())
-        self.on_failure: Callable[[Container], None] | None = None
+        self._failure_watchers: list[Callable[[Container], None]] = []
         rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
         # Only a full disk of the first one, DATA, lets appends wait.
         self._disks: list[tuple[str, FreeSpace]] = []
@@ -148,7 +149,7 @@ class SegmentStore:
             limits.container, limits.flush, limits.late_writes_seconds, limits.scrub_interval_seconds, statistics,
         )  # fmt: skip
         self.placed = owned is not None
-        self.placement: Placement | None = None
+        self.placement = placement
         self.open_slots = OpenSlots()
         # Opened before all others: those of tables that controllers wait for.
         self.opened_first: frozenset[int] = frozenset()
@@ -156,13 +157,6 @@ class SegmentStore:
         self._hosted = [
             HostedContainer(number, self, owned=number in self._owned) for number in range(limits.containers)
         ]
-        # Called for a container that another store has opened: its number, and the newest map version under which it
-        # was given to this store.
-        self.on_fenced: Callable[[int, int], None] = lambda number, map_version: None
-        # Called when nothing of a container is open here any more, whatever the reason.
-        self.on_released: Callable[[int], asyncio.Event | None] = lambda number: None
-        # Called when `count_opening` may have changed.
-        self.on_opening: Callable[[], None] = lambda: None
         self._background = Background.critical(_log, "a background task of the store")
         self.stopping = False
         self._flush_skipped = asyncio.Event()
@@ -206,6 +200,15 @@ class SegmentStore:
     def health(self) -> list[ContainerHealth]:
         """Return the state of every container, by number."""
         return [hosted.health for hosted in self._hosted]
+
+    def watch_failures(self, failed: Callable[[Container], None]) -> None:
+        """Call `failed` with each container that ends by a failure, once requests do not find it any more."""
+        self._failure_watchers.append(failed)
+
+    def report_failure(self, container: Container) -> None:
+        """Tell those who watch that a container has ended."""
+        for failed in self._failure_watchers:
+            failed(container)
 
     def change_scrub(self, bytes_per_second: int) -> None:
         """Scrub at another rate; 0: not at all."""
@@ -295,7 +298,7 @@ class SegmentStore:
         self._hosted[number].own(map_version)
 
     def release(self, number: int, *, graceful: bool) -> None:
-        """Close a container, in the background, and call `on_released`, also when it is closed already.
+        """Close a container, in the background, and tell the placement, also when it is closed already.
 
         `graceful`: flush it first, let what is in flight become durable, and let later requests wait until it is
         closed.  Otherwise at once, without a checkpoint."""

@@ -177,8 +177,8 @@ def test_check_counts_variables_and_proposes_the_one_that_was_meant(tmp_path):
 
 def test_nothing_runs_for_a_check(monkeypatch, tmp_path):
     for place in (
-        "process.standalone.run", "process.supervisor.run", "cluster.processes.run_store",
-        "cluster.processes.run_controller",
+        "process.standalone.run", "process.supervisor.run", "cluster.store.run_store",
+        "cluster.controller.run_controller",
     ):  # fmt: skip
         monkeypatch.setattr(f"sarit.{place}", lambda *_: pytest.fail("it runs"))
     path = write(tmp_path, 'cluster = "zookeeper://zk:2181/first"\n[standalone]\ncontainers = 2\n')

@@ -15,9 +15,11 @@ from sarit.cli import configured
 from sarit.cli.configured import Configured, allowed_values, key_of, settable, unknown_variables, variable_of
 from sarit.cli.main import cli
 from sarit.cli.option_types import Memory, Text
-from sarit.cluster import processes as cluster
+from sarit.cluster import controller as cluster_controller
+from sarit.cluster import store as cluster_store
 from sarit.process import standalone
 from sarit.process import supervisor as processes
+from sarit.process.addresses import advertised_port
 
 CLUSTER = "zookeeper://127.0.0.1:1/c"
 COMMANDS = ("standalone", "store", "controller")
@@ -34,7 +36,8 @@ WRONG = "\x01?"
 def run_configs(monkeypatch, tmp_path):
     """The configurations with which processes would run.  No variable and no file of this machine counts."""
     found = []
-    for module, name in ((standalone, "run"), (processes, "run"), (cluster, "run_store"), (cluster, "run_controller")):
+    runs = (standalone, "run"), (processes, "run"), (cluster_store, "run_store"), (cluster_controller, "run_controller")
+    for module, name in runs:
         monkeypatch.setattr(module, name, lambda config, reload: found.append(config))
     for _, option in (param.values for param in OPTIONS):
         monkeypatch.delenv(variable_of(option), raising=False)
@@ -172,7 +175,7 @@ def test_whole_node_is_configured_by_file_and_environment(run_configs, tmp_path)
     )
     env = {"SARIT_STORAGE": "s3://bucket/p", "SARIT_ALLOW_DAMAGED": "true", "SARIT_SCALING_COOL_DOWN": "9"}
     found = config_of(run_configs, "--config", str(path), env=env)
-    assert (found.data_dir, found.host, found.advertised_host, found.containers) == ("/srv/data", "0.0.0.0", "n1", 8)
+    assert (found.data_dir, found.host, found.advertised.host, found.containers) == ("/srv/data", "0.0.0.0", "n1", 8)
     assert (found.memory_bytes, found.scrub_bytes_per_second, found.storage_url) == (1 << 30, 0, "s3://bucket/p")
     assert (found.allow_damaged, found.http_port) == (True, 7)
     assert (found.times.scaling.windows, found.times.scaling.cool_down) == ((1.0, 2.0, 3.0, 4.5), 9.0)
@@ -193,7 +196,7 @@ def test_whole_node_is_configured_by_file_and_environment(run_configs, tmp_path)
 def test_advertised_address_may_name_the_ports_that_are_mapped(text, host, port, store_port, run_configs):
     found = config_of(run_configs, "--advertise", text, "--processes", "3")
     assert (found.advertised.host, found.advertised.port, found.advertised.store_port) == (host, port, store_port)
-    assert found.advertised_port(1) == (port or 1)
+    assert advertised_port(found, 1) == (port or 1)
     assert [found.advertised_store(100 + k, k) for k in (0, 2)] == [(store_port or 100) + k for k in (0, 2)]
     shown = next(option for option in found.options if option.option == "advertise")
     assert shown.value.strip("'\"") in (text, host)

@@ -33,7 +33,6 @@ OF_SOME = [
     ("standalone", ("processes = 2", "one-port = true"), ("processes", "one-port")),
     ("standalone", ("processes = 9", "containers = 3"), ("processes", "containers")),
     ("standalone", ("processes = 2", "store-port = 9", "controller-port = 10"), ("store-port", "controller-port")),
-    ("standalone", ("processes = 2", "log = 'bookkeeper://zk:2181/l'"), ("processes", "log")),
     ("standalone", ("one-port = true", "advertise = 'n1:1:2'"), ("one-port", "advertise")),
     ("standalone", ("processes = 2", "advertise = 'n1:1:65535'"), ("processes", "advertise")),
     ("standalone", ("memory = '64M'", "containers = 9"), ("memory",)),

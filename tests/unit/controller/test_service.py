@@ -22,8 +22,7 @@ STREAM = pb.StreamInfo(scope="s", stream="t")
 @asynccontextmanager
 async def controller(world=None):
     store = await (world or World()).start()
-    segments = InProcessSegments(store, "127.0.0.1")
-    segments.port = 12345
+    segments = InProcessSegments(store, lambda: ("127.0.0.1", 12345))
     subject = Controller(InProcessTables(store), segments, memory_env(), ("127.0.0.1", 9090))
     await subject.start()
     async with ChannelFor(subject.services(lambda stream: None)) as channel:

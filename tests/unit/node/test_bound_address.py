@@ -6,9 +6,10 @@ import socket
 import pytest
 
 from sarit.env.real import real_env
+from sarit.process.addresses import Advertised, warn_of_addresses
 from sarit.process.security import SecurityConfig
-from sarit.process.settings import Advertised, NodeConfig
-from sarit.process.standalone import open_node, warn_of_addresses
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
 
 
 @pytest.mark.parametrize("order", [(socket.AF_INET6, socket.AF_INET), (socket.AF_INET, socket.AF_INET6)])
@@ -29,8 +30,8 @@ def test_localhost_resolves_to_one_address(order, tmp_path, monkeypatch) -> None
         node = await open_node(config.validated(), real_env())
         await node.start()
         try:
-            assert [listener.getsockname()[0] for listener in node._api.sockets] == ["127.0.0.1"]
-            assert node.controller.advertised[0] == node.segments.endpoint("s/t/0")[0] == "127.0.0.1"
+            assert [listener.getsockname()[0] for listener in node.controller_role._server.sockets] == ["127.0.0.1"]
+            assert node.controller.advertised[0] == node.stores.segments.endpoint("s/t/0")[0] == "127.0.0.1"
         finally:
             await node.stop()
 

@@ -11,14 +11,16 @@ import pytest
 from sarit.cluster.controller import ClusterController
 from sarit.cluster.controller_members import CONTROLLERS, ControllerMembers, decode
 from sarit.cluster.member import ConfirmedLogs, Member
+from sarit.controller.times import ScalingTimes, Times
 from sarit.coordination.container_map import StoreAddress
 from sarit.coordination.map_register import STORES, change_map
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Exists, Invalid
 from sarit.env.real import RealNetwork
-from sarit.store.server.internal_handler import InternalHandler
-from sarit.store.server.listener import StoreListener
-from sarit.store.store import SegmentStore
+from sarit.process.controller_role import ControllerSettings
+from sarit.process.security import Security, SecurityConfig
+from sarit.process.settings import NodeConfig
+from sarit.process.store_role import Ownership, StoreParts, StoreRole, StoreSettings
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, memory_env
 
@@ -36,25 +38,22 @@ class Fleet:
 
     async def store(self, name) -> Member:
         client = self.service.client(name, self.env.clock)
-        store = SegmentStore(
-            self.env, self.world.logs, self.world.indexes, self.world.storage, SMALL, owned=frozenset()
-        )
-        listener = StoreListener(store, internal=InternalHandler(store, SECRET))
-        port = await listener.listen("127.0.0.1", 0)
-        address = StoreAddress("127.0.0.1", port, name, 0)
-        member = Member(name, address, client, client.members(STORES), self.env)
-        store.parts.logs = ConfirmedLogs(self.world.logs, member)
-        store.placement, store.on_fenced, store.on_released = member, member.fenced, member.released
-        store.on_opening = member.opening_changed
-        await store.start()
-        member.start(store)
-        for stop in (store.stop, listener.close, member.stop):
+        member = Member(name, StoreAddress("127.0.0.1", 0, name, 0), client, client.members(STORES), self.env)
+        parts = StoreParts(ConfirmedLogs(self.world.logs, member), self.world.indexes, self.world.storage)
+        settings = StoreSettings(SMALL, ScalingTimes(), 100, "127.0.0.1", 0)
+        owner = Ownership(frozenset(), member, SECRET)
+        role = StoreRole(settings, self.env, parts, Security(SecurityConfig()), owner)
+        await role.open()
+        member.start(role.store, await role.serve())
+        for stop in (role.stop, member.stop):
             self.stack.push_async_callback(stop)
         return member
 
     def controller(self, name) -> ClusterController:
         client = self.service.client(name, self.env.clock)
-        made = ClusterController(client, client.members, self.env, SECRET, SMALL.containers, expected=1)
+        settings = ControllerSettings(NodeConfig("/"), 0, 100, Times())
+        security = Security(SecurityConfig())
+        made = ClusterController(settings, client, client.members, self.env, SECRET, SMALL.containers, security, 1)
         self.stack.push_async_callback(made.stop)
         return made
 
@@ -78,11 +77,9 @@ def test_controllers_share_the_tables_and_know_each_other():
             opening = [asyncio.ensure_future(each.open()) for each in (first, second)]  # before there is a store
             await fleet.store("a")
             await asyncio.gather(*opening)
-            for port, each in enumerate((first, second), 9090):
-                each.serves(("127.0.0.1", port))
-            both = (("127.0.0.1", 9090), ("127.0.0.1", 9091))
-            await until(lambda: first.members.addresses() == second.members.addresses() == both)
-            assert first.controller.assignment.members() == both
+            both = [("127.0.0.1", await each.serve()) for each in (first, second)]
+            await until(lambda: set(first.members.addresses()) == set(second.members.addresses()) == set(both))
+            assert set(first.controller.assignment.members()) == set(both)
             names = [f"s/t{number}" for number in range(100)]
             mine = [[each.controller.assignment.is_mine(name) for name in names] for each in (first, second)]
             assert all(one != other for one, other in zip(*mine, strict=True))
@@ -90,7 +87,7 @@ def test_controllers_share_the_tables_and_know_each_other():
             with pytest.raises(Exists):
                 await second.controller.scopes.create("s")
             await first.members.stop()
-            await until(lambda: second.members.addresses() == both[1:])
+            await until(lambda: list(second.members.addresses()) == both[1:])
 
     asyncio.run(main())
 

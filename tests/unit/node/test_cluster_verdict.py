@@ -202,7 +202,7 @@ class _Fleet:
         self.health = Health("store", self.clock)
         self.health.ready()
         self.reasons: list[Reason] = []
-        self.health.others.append(lambda: self.reasons)
+        self.health.add(lambda: self.reasons)
         self.log = LogStatistics()
         self.away = False
         member = SimpleNamespace(name="a", incarnation=7)

@@ -43,11 +43,6 @@ def test_wrong_place_is_refused_with_the_reason(url, reason):
         NodeConfig("data", log_url=url).validated()
 
 
-def test_several_processes_are_refused():
-    with pytest.raises(Invalid, match="--log is for one process"):
-        NodeConfig("data", log_url=URL, processes=2).validated()
-
-
 def test_loss_cannot_be_accepted():
     with pytest.raises(Invalid, match="cannot be given with --log"):
         NodeConfig("data", log_url=URL, accept_data_loss=True).validated()

@@ -69,7 +69,10 @@ class Cluster:
         self.hosting = Hosting()
         client = self.service.client("a", real_env().clock)
         address = StoreAddress("10.0.0.1", 1, "m", 0)
-        self.member = Member("a", address, client, client.members(STORES), real_env(), LEASE_SECONDS)
+        self.ended = lambda: None
+        self.member = Member(
+            "a", address, client, client.members(STORES), real_env(), LEASE_SECONDS, lambda: self.ended()
+        )
         self.hosting.member = self.member
 
     def hold_the_answer_to_the_join(self) -> None:
@@ -274,7 +277,7 @@ def test_map_that_comes_before_the_answer_to_the_join_is_followed():
 def test_store_ends_when_another_process_has_its_name():
     async def main(cluster):
         ended = asyncio.Event()
-        cluster.member.on_failure = ended.set
+        cluster.ended = ended.set
         await cluster.own_all_validly()
         other = cluster.service.client("other", real_env().clock)
         rival = Member("a", StoreAddress("10.0.0.2", 1, "m", 0), other, other.members(STORES), real_env())
@@ -343,7 +346,7 @@ def test_announcement_whose_outcome_is_unknown_is_made_again():
 def test_store_ends_when_its_membership_fails_by_a_bug():
     async def main(cluster):
         ended = asyncio.Event()
-        cluster.member.on_failure = ended.set
+        cluster.ended = ended.set
         await cluster.own_all_validly()
 
         async def broken() -> None:

@@ -61,7 +61,7 @@ def test_file_that_is_wrong_changes_nothing_and_is_named(caplog, log_settings):
 
     applied = []
     reload = Reload(options(memory="1G"), read)
-    reload.apply = applied.append
+    reload.use(applied.append)
     reload.reload()
     assert not applied
     assert log_settings == [LogSettings()]
@@ -73,7 +73,7 @@ def test_file_that_is_wrong_changes_nothing_and_is_named(caplog, log_settings):
 def test_new_settings_are_applied_and_reported_in_one_line(caplog, log_settings):
     reload = Reload(options(log_level="info"), lambda: ReadOptions(tuple(options(log_level="debug")), LIVE))
     applied = []
-    reload.apply = applied.append
+    reload.use(applied.append)
     reload.reload()
     assert applied == [LIVE]
     assert log_settings[-1] == LIVE.log
@@ -114,7 +114,7 @@ def test_child_takes_over_what_its_parent_sends(monkeypatch, log_settings):
         commands, speak = os.pipe()
         found: asyncio.Future[LiveSettings] = asyncio.get_running_loop().create_future()
         parent = Parent(commands, 2)
-        parent.on_live = found.set_result
+        parent.follow(found.set_result)
         ended = threading.Event()
         monkeypatch.setattr(os, "_exit", lambda code: ended.set())  # when the pipe ends
         parent.listen()

@@ -19,23 +19,11 @@ from sarit.store.store import SegmentStore, container_of
 from sarit.wire import commands as wire
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer, memory_env, read_all
+from tests.unit.store.placements import RecordedPlacement
 from tests.unit.store.server.test_connection import SECRET, WRITER, Client, append_end
 
 NAME = "scope/stream/0.#epoch.0"
 NUMBER = container_of(NAME, 2)
-
-
-class Lease:
-    """A `Placement` that a test sets."""
-
-    def __init__(self, *, mine=True, valid=True):
-        self.mine, self.runs = mine, valid
-
-    def is_mine(self, number):
-        return self.mine
-
-    def valid(self):
-        return self.runs
 
 
 class Peer:
@@ -43,11 +31,11 @@ class Peer:
 
     def __init__(self, world, lease=None):
         env = replace(memory_env(), network=RealNetwork())
-        self.store = SegmentStore(env, world.logs, world.indexes, world.storage, world.limits, owned=frozenset())
-        self.store.placement = lease
-        self.released, self.fenced = [], []
-        self.store.on_released = self.released.append
-        self.store.on_fenced = lambda number, version: self.fenced.append((number, version))
+        self.placement = lease or RecordedPlacement()
+        self.released, self.fenced = self.placement.releases, self.placement.fences
+        self.store = SegmentStore(
+            env, world.logs, world.indexes, world.storage, world.limits, owned=frozenset(), placement=self.placement
+        )
         self.listener = StoreListener(self.store, internal=InternalHandler(self.store, SECRET))
 
     async def start(self):
@@ -141,7 +129,7 @@ def test_writers_wait_until_the_map_names_the_next_owner():
             await a.own()
             client = await writer_at(a)
             named = asyncio.Event()
-            a.store.on_released = lambda number: named
+            a.placement.on_released = lambda number: named
             a.store.release(NUMBER, graceful=True)
             await a.reaches(HealthState.ABSENT)
             a.store.release(NUMBER, graceful=True)  # by the next map, in which another container has moved
@@ -165,7 +153,7 @@ def test_writers_are_sent_away_when_the_map_cannot_be_changed(monkeypatch):
         async with peers(1) as (a,):
             await a.own()
             client = await writer_at(a)
-            a.store.on_released = lambda number: asyncio.Event()
+            a.placement.on_released = lambda number: asyncio.Event()
             a.store.release(NUMBER, graceful=True)
             await a.reaches(HealthState.ABSENT)
             assert await client.ask(append_end(b"x", 1, 1, request=9)) == wire.WrongHost(9, NAME, "")
@@ -260,7 +248,7 @@ def test_requests_that_waited_too_long_end_their_connection(command, monkeypatch
     monkeypatch.setattr(held_requests, "OPENING_WAIT_SECONDS", 0.05)
 
     async def main():
-        async with peers(1, lease_0=Lease(mine=False)) as (a,):
+        async with peers(1, lease_0=RecordedPlacement(mine=False)) as (a,):
             a.store.own(NUMBER, 1)  # and the newest map gives it to another store: no attempt begins
             client = await a.client()
             client.send(command)
@@ -404,7 +392,7 @@ def test_change_that_becomes_durable_as_its_container_leaves_is_answered_as_made
     async def main():
         world = World()
         # Without a lease an answer that rests on a read waits for a proof, and the container leaves meanwhile.
-        async with peers(1, world=world, lease_0=Lease(valid=False)) as (a,):
+        async with peers(1, world=world, lease_0=RecordedPlacement(valid=False)) as (a,):
             await a.own()
             await writer_at(a)
             client = await a.controller()
@@ -440,7 +428,7 @@ def test_release_reports_after_log_and_index_are_closed():
                     closed.append(part)
 
                 getattr(container, part).close = close
-            a.store.on_released = lambda number: closed.append(number)
+            a.placement.on_released = lambda number: closed.append(number)
             a.store.release(NUMBER, graceful=True)
             await a.reaches(HealthState.ABSENT)
             assert closed == ["log", "index", NUMBER]

@@ -13,6 +13,7 @@ from sarit.store.hosting.open_slots import OpenSlots
 from sarit.store.hosting.states import SERVES, TRANSITIONS, WORK, Effect, Event, Hosting, State, Work
 from tests.limits import HANG_SECONDS, examples
 from tests.unit.store.harness import World
+from tests.unit.store.placements import RecordedPlacement
 from tests.unit.store.test_ownership import store_of
 
 COMMANDS = (Event.OWN, Event.RELEASE, Event.DROP)
@@ -148,7 +149,7 @@ def test_container_is_never_opened_twice_at_once_and_ends_where_the_newest_comma
         store = store_of(World())
         await store.start()
         released, wanted = [], False
-        store.on_released = released.append
+        store.placement = RecordedPlacement(released=released.append)
         for version, (step, turns) in enumerate(steps, 1):
             if step == "own":
                 store.own(0, version)
@@ -258,7 +259,7 @@ def test_release_interrupts_an_opening_that_does_not_end(graceful):
         store.own(0, 1)
         await claiming.wait()
         released = []
-        store.on_released = released.append
+        store.placement = RecordedPlacement(released=released.append)
         store.release(0, graceful=graceful)
         async with asyncio.timeout(HANG_SECONDS):
             while not released:

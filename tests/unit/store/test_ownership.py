@@ -10,6 +10,7 @@ from sarit.store.store import SegmentStore, container_of
 from sarit.wire import commands as wire
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, memory_env
+from tests.unit.store.placements import RecordedPlacement
 from tests.unit.store.server.test_connection import WRITER, serving
 
 NAME = "scope/stream/0.#epoch.0"
@@ -45,7 +46,7 @@ def test_container_serves_after_own_and_moves_after_release():
         store = store_of(World())
         await store.start()
         released = []
-        store.on_released = released.append
+        store.placement = RecordedPlacement(released=released.append)
         store.own(NUMBER, 1)
         await reaches(store, NUMBER, HealthState.SERVING)
         await store.container(NAME).create(NAME)

@@ -8,6 +8,7 @@ import pytest
 from sarit.store.hosting.phases import Phases
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World
+from tests.unit.store.placements import RecordedPlacement
 from tests.unit.store.test_ownership import store_of
 
 
@@ -42,7 +43,7 @@ def test_a_line_in_the_log_says_how_long_each_phase_of_an_opening_and_of_a_closi
         store = store_of(World())
         await store.start()
         released = asyncio.Event()
-        store.on_released = lambda number: released.set()
+        store.placement = RecordedPlacement(released=lambda number: released.set())
         store.own(0, 1)
         async with asyncio.timeout(HANG_SECONDS):
             while not store.serving():

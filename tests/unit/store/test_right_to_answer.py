@@ -11,8 +11,9 @@ from sarit.store.container.operations import FRAME_HEADER
 from sarit.store.hosting.health import HealthState
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, World, Writer
+from tests.unit.store.placements import RecordedPlacement
 from tests.unit.store.server.test_connection import WRITER
-from tests.unit.store.test_hand_over import NAME, NUMBER, Lease, peers, run, until
+from tests.unit.store.test_hand_over import NAME, NUMBER, peers, run, until
 
 
 async def fenced_owner(a, b):
@@ -25,7 +26,7 @@ async def fenced_owner(a, b):
     await until(lambda: opened.flusher.checkpoint_frame == opened.container.state.applied_frame)
     await b.own(2)
     await b.store.container(NAME).update_attribute(NAME, b"k" * 16, 5, NULL_ATTRIBUTE_VALUE)
-    a.store.placement.runs = False
+    a.placement.runs = False
     return client
 
 
@@ -43,7 +44,7 @@ ANSWERS = [
 @pytest.mark.parametrize("command", ANSWERS, ids=lambda command: type(command).__name__)
 def test_fenced_owner_without_a_lease_answers_nothing(command):
     async def main():
-        async with peers(lease_0=Lease(), lease_1=Lease()) as (a, b):
+        async with peers(lease_0=RecordedPlacement(), lease_1=RecordedPlacement()) as (a, b):
             client = await fenced_owner(a, b)
             client.send(command)
             with pytest.raises(ConnectionError):
@@ -56,7 +57,7 @@ def test_fenced_owner_without_a_lease_answers_nothing(command):
 @pytest.mark.parametrize("command", ANSWERS[:5], ids=lambda command: type(command).__name__)
 def test_owner_without_a_lease_answers_after_a_proof(command):
     async def main():
-        async with peers(1, lease_0=Lease(valid=False)) as (a,):
+        async with peers(1, lease_0=RecordedPlacement(valid=False)) as (a,):
             await a.own()
             await a.store.container(NAME).create(NAME)
             frames = frames_of(a)
@@ -81,7 +82,7 @@ def frames_of(peer):
 
 def test_owner_with_a_lease_answers_without_a_frame():
     async def main():
-        async with peers(1, lease_0=Lease()) as (a,):
+        async with peers(1, lease_0=RecordedPlacement()) as (a,):
             await a.own()
             await a.store.container(NAME).create(NAME)
             frames, client = frames_of(a), await a.client()
@@ -95,7 +96,7 @@ def test_owner_with_a_lease_answers_without_a_frame():
 def test_questions_share_proofs_of_which_one_is_in_flight():
     async def main():
         world = World()
-        async with peers(1, world=world, lease_0=Lease(valid=False)) as (a,):
+        async with peers(1, world=world, lease_0=RecordedPlacement(valid=False)) as (a,):
             await a.own()
             container = a.store.container(NAME)
             await container.create(NAME)
@@ -117,7 +118,7 @@ def test_questions_share_proofs_of_which_one_is_in_flight():
 
 def test_proof_that_was_sent_before_the_question_does_not_count():
     async def main():
-        async with peers(lease_0=Lease(valid=False)) as (a, b):
+        async with peers(lease_0=RecordedPlacement(valid=False)) as (a, b):
             await a.own(1)
             container = a.store.container(NAME)
             log, reports = container.log.append, []
@@ -139,7 +140,7 @@ def test_proof_that_was_sent_before_the_question_does_not_count():
 
 def test_refused_append_of_a_fenced_owner_is_not_answered():
     async def main():
-        async with peers(lease_0=Lease(valid=False), lease_1=Lease()) as (a, b):
+        async with peers(lease_0=RecordedPlacement(valid=False), lease_1=RecordedPlacement()) as (a, b):
             await a.own(1)
             await a.store.container(NAME).create(NAME)
             writer = Writer(a.store, NAME)
@@ -158,7 +159,7 @@ def test_frames_without_a_change_are_truncated_in_time(monkeypatch):
 
     async def main():
         world = World()
-        async with peers(1, world=world, lease_0=Lease(valid=False)) as (a,):
+        async with peers(1, world=world, lease_0=RecordedPlacement(valid=False)) as (a,):
             await a.own()
             opened = a.store.opened()[0]
             before = opened.flusher.checkpoint_frame
@@ -178,7 +179,8 @@ def test_fenced_owner_without_a_lease_writes_no_chunk():
 
     async def main():
         limits = replace(SMALL, flush=replace(SMALL.flush, interval_seconds=1000))
-        async with peers(world=World(limits=limits), lease_0=Lease(), lease_1=Lease()) as (a, b):
+        world = World(limits=limits)
+        async with peers(world=world, lease_0=RecordedPlacement(), lease_1=RecordedPlacement()) as (a, b):
             await a.own(1)
             await a.store.container(NAME).create(NAME)
             writer = Writer(a.store, NAME)
@@ -187,7 +189,7 @@ def test_fenced_owner_without_a_lease_writes_no_chunk():
             await writer.wait_for_replies()
             (opened,) = a.store.opened()
             await b.own(2)
-            a.store.placement.runs = False
+            a.placement.runs = False
             with pytest.raises(Unavailable):
                 await opened.flusher.checkpoint()
             await a.reaches(HealthState.ABSENT)

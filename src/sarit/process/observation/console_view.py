@@ -142,8 +142,12 @@ class Node(Protocol):
     controller: Controller
     meters: LoadMeters
     server: StoreListener
-    controller_port: int
-    store_port: int
+
+    @property
+    def controller_port(self) -> int: ...
+
+    @property
+    def store_port(self) -> int: ...
 
 
 class StandaloneView:

@@ -50,11 +50,9 @@ class Health:
     def __init__(self, name: str, clock: Clock) -> None:
         """`name`: of the process, for people."""
         self.store: SegmentStore | None = None
-        # What other parts say: of a cluster, of other processes.
-        self.others: list[Callable[[], list[Reason]]] = []
-        # What `details` has beside: of the cluster.
-        self.more: Callable[[], dict[str, Any]] = dict
-        self.on_change: Callable[[], None] = lambda: None
+        self._others: list[Callable[[], list[Reason]]] = []
+        self._details: list[Callable[[], dict[str, Any]]] = []
+        self._watchers: list[Callable[[], None]] = []
         self._name = name
         self.clock = clock
         self._began = clock.monotonic()
@@ -64,20 +62,33 @@ class Health:
     def __repr__(self) -> str:
         return f"<Health {self._name} {self._state}>"
 
+    def add(self, reasons: Callable[[], list[Reason]], details: Callable[[], dict[str, Any]] = dict) -> None:
+        """Add what another part says, of a cluster or of other processes: its reasons, and values for `details`."""
+        self._others.append(reasons)
+        self._details.append(details)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when the state has changed."""
+        self._watchers.append(changed)
+
+    def _changed(self) -> None:
+        for changed in self._watchers:
+            changed()
+
     def starting(self, step: str) -> None:
         """Note what the start of the process does now."""
         self.step = step
-        self.on_change()
+        self._changed()
 
     def ready(self) -> None:
         """Note that the process serves."""
         self._state = READY
-        self.on_change()
+        self._changed()
 
     def stopping(self) -> None:
         """Note that the process stops."""
         self._state = STOPPING
-        self.on_change()
+        self._changed()
 
     def state(self) -> str:
         return self._state
@@ -90,7 +101,7 @@ class Health:
             reasons.append(Reason("stopping", self._name, "it flushes and stops"))
         if self.store is not None:
             reasons += reasons_of_store(self.store)
-        for other in self.others:
+        for other in self._others:
             reasons += other()
         return reasons
 
@@ -109,7 +120,9 @@ class Health:
             ]  # fmt: skip
             found["dirty_bytes"], found["max_dirty_bytes"] = store.budget.charged_bytes, store.budget.max_dirty_bytes
             found["appends_wait"] = store.budget.over_append_limit
-        return found | self.more()
+        for more in self._details:
+            found |= more()
+        return found
 
 
 def reasons_of_store(store: SegmentStore) -> list[Reason]:

@@ -58,6 +58,10 @@ class Metrics:
             return "controller"
         return "store" if self.controller is None else "node"
 
+    def has_store(self, store: SegmentStore, listener: StoreListener, meters: LoadMeters) -> None:
+        """Add the metrics of the store that this process has."""
+        self.store, self.listener, self.meters = store, listener, meters
+
     def has_controller(self, controller: Controller, api: GrpcListener) -> None:
         """Add the metrics of the controller that this process has."""
         self.controller, self.api = controller, api

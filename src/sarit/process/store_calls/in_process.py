@@ -13,10 +13,12 @@ from sarit.store.server.control_handler import merge_batch
 from sarit.store.server.internal_handler import append_at, create_fresh, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from sarit.core.metering import Rates
+    from sarit.core.metering import Rates, ScaleAdvice
+    from sarit.security.quotas import Quotas
     from sarit.store.metering.load_meters import LoadMeters
+    from sarit.store.metering.scale_requests import ScaleRequests
     from sarit.store.store import SegmentStore
 
 
@@ -58,12 +60,14 @@ class InProcessTables:
 class InProcessSegments:
     """`controller.ports.Segments`."""
 
-    def __init__(self, store: SegmentStore, host: str, meters: LoadMeters | None = None) -> None:
+    def __init__(
+        self, store: SegmentStore, address: Callable[[], tuple[str, int]], meters: LoadMeters | None = None
+    ) -> None:
+        """`address`: that clients get, of the store."""
         self._store = store
-        self._host = host
+        self._address = address
         self._meters = meters
         self._growth = GrowthMonitor(store, store.env.clock)
-        self.port = 0
 
     async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
         """Create an empty segment; Exists when it exists."""
@@ -148,7 +152,33 @@ class InProcessSegments:
 
     def endpoint(self, segment: str) -> tuple[str, int]:
         """Host and port of this node's store."""
-        return self._host, self.port
+        return self._address()
 
 
-__all__ = ["InProcessSegments", "InProcessTables", "NotFound"]
+class InProcessStores:
+    """The one store of a node in one process, for the controller in it."""
+
+    def __init__(
+        self, store: SegmentStore, meters: LoadMeters, requests: ScaleRequests, address: Callable[[], tuple[str, int]]
+    ) -> None:
+        self.tables = InProcessTables(store)
+        self.segments = InProcessSegments(store, address, meters)
+        self._store = store
+        self._requests = requests
+
+    def __repr__(self) -> str:
+        return f"<InProcessStores {self._store!r}>"
+
+    async def use_quotas(self, quotas: Quotas) -> None:
+        """Have the store charge by these quotas."""
+        self._store.quotas.use(quotas, 1)
+
+    async def follow_scaling(self, report: Callable[[str, ScaleAdvice], None]) -> None:
+        """Pass the requests of the store on from now on."""
+        self._requests.listen(report)
+
+    async def close(self) -> None:
+        """Close nothing: the store has an end of its own."""
+
+
+__all__ = ["InProcessSegments", "InProcessStores", "InProcessTables", "NotFound"]

@@ -485,3 +485,31 @@ class ScaleRequestWatch:
                 # Stores repeat what is lost.
                 self._repeated.info(str(address), f"no requests to scale come from {address[0]}:{address[1]}: {error}")
                 await asyncio.sleep(STORES_POLL_SECONDS)
+
+
+class RemoteStores:
+    """The stores of other processes, for a controller."""
+
+    def __init__(
+        self, connections: StoreConnections, env: Env, advertised: Callable[[Address], Address] = lambda own: own
+    ) -> None:
+        """`advertised`: the address of a store that clients get."""
+        self.connections = connections
+        self.tables = RemoteTables(connections)
+        self.segments = RemoteSegments(connections, advertised)
+        self._env = env
+
+    def __repr__(self) -> str:
+        return f"<RemoteStores {self.connections!r}>"
+
+    async def use_quotas(self, quotas: Quotas) -> None:
+        """Have all stores charge by these quotas.  Raises Unavailable."""
+        await self.connections.use_quotas(quotas)
+
+    async def follow_scaling(self, report: Callable[[str, ScaleAdvice], None]) -> None:
+        """Pass the requests of all stores on, until cancelled."""
+        await ScaleRequestWatch(self.connections, self._env, report).run()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.connections.close()

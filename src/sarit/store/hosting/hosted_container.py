@@ -64,6 +64,17 @@ class Placement(Protocol):
     def valid(self) -> bool:
         """Return whether nobody else can own this store's containers now: its lease runs."""
 
+    def fenced(self, number: int, map_version: int) -> None:
+        """Another store has opened a container; `map_version`: the newest under which this one was given it."""
+
+    def released(self, number: int) -> asyncio.Event | None:
+        """Nothing of a container is open here any more, whatever the reason.
+
+        The event is set when clients who ask are sent to the next owner; None: they are."""
+
+    def opening_changed(self) -> None:
+        """Containers that this store opens may be others than before."""
+
 
 @dataclass(slots=True)
 class SharedParts:
@@ -94,11 +105,9 @@ class Store(Protocol):
     placed: bool
     open_slots: OpenSlots
     opened_first: frozenset[int]
-    on_failure: Callable[[Container], None] | None
-    on_fenced: Callable[[int, int], None]
-    # The event that it gives is set when clients who ask are sent to the next owner; None: they are.
-    on_released: Callable[[int], asyncio.Event | None]
-    on_opening: Callable[[], None]
+
+    def report_failure(self, container: Container) -> None:
+        """Tell those who watch that a container has ended, and that requests do not find it any more."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a background task that ends with the store."""
@@ -190,19 +199,22 @@ class HostedContainer:
         else:
             self._decided.set()
         self._set_to_work()
-        self._store.on_opening()
+        placement = self._store.placement
+        if placement is not None:
+            placement.opening_changed()
         # Last: if one of them raises, the container goes its way all the same.
         if Effect.REPORT_FENCED in effects:
             _log.warning("container %d was opened by another store", self.number)
             coverage_probe("container_fenced_by_another_store")
-            self._store.on_fenced(self.number, self.hosting.fenced_version)
-        if Effect.REPORT_RELEASED in effects:
-            away = self._store.on_released(self.number)
+            if placement is not None:
+                placement.fenced(self.number, self.hosting.fenced_version)
+        if Effect.REPORT_RELEASED in effects and placement is not None:
+            away = placement.released(self.number)
             if away is not None and self._departed is not None:
                 self._away = away
                 self._decided.clear()
-        if withdrawn is not None and self._store.on_failure is not None:
-            self._store.on_failure(withdrawn)
+        if withdrawn is not None:
+            self._store.report_failure(withdrawn)
         if Effect.SERVE in effects and self.opened is not None:
             container = self.opened.container
             if container.failure is not None:  # between its opening and this turn of the loop
@@ -357,7 +369,8 @@ class HostedContainer:
                 health.recover(f"internal error: {error}")
                 repeated.critical("", f"container {self.number} cannot recover: internal error")
             store.parts.statistics.recovery_failures += 1
-            store.on_opening()
+            if store.placement is not None:
+                store.placement.opening_changed()
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_REOPEN_SECONDS)
 

@@ -25,10 +25,11 @@ from sarit.core.limits import MAX_METRIC_SCOPES, MAX_METRIC_STREAMS
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice, scale_advice
 from sarit.core.names import is_transaction, is_transient
 from sarit.core.policies import ScaleType, ScalingPolicy
+from sarit.store.metering.scale_requests import ScaleRequests
 from sarit.store.metering.stream_rates import Busiest, add_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sarit.core.metering import ScalingTimes
     from sarit.env.ports import Clock
@@ -127,7 +128,10 @@ class LoadMeter:
 class LoadMeters:
     """Meters of all segments of a store that are in memory."""
 
-    def __init__(self, store: MeteredStore, clock: Clock, times: ScalingTimes) -> None:
+    def __init__(
+        self, store: MeteredStore, clock: Clock, times: ScalingTimes, requests: ScaleRequests | None = None
+    ) -> None:
+        """`requests`: takes those to scale a segment."""
         self._store = store
         self._clock = clock
         self._times = times
@@ -136,7 +140,7 @@ class LoadMeters:
         # Of the whole store, between the last two measurements; events and bytes per second.
         self.event_rate = self.byte_rate = 0.0
         self._new_events = self._new_bytes = 0
-        self.request_scaling: Callable[[str, ScaleAdvice], None] = _no_controller
+        self._requests = requests or ScaleRequests()
         # Of the last measurement.
         self.busiest_streams, self.busiest_scopes = Busiest(MAX_METRIC_STREAMS), Busiest(MAX_METRIC_SCOPES)
 
@@ -223,7 +227,7 @@ class LoadMeters:
                 # Whether or not a controller acts on it: the request is repeated after the mute time, if it is due
                 # then.
                 meter.requested_at = now
-                self.request_scaling(segment.name, advice)
+                self._requests.request(segment.name, advice)
 
     def rates(self, name: str) -> Rates:
         """Return the rates of a segment of this store; 0 since the store started for one that is not in memory."""
@@ -256,7 +260,3 @@ class LoadMeters:
 def _is_merged_later(name: str) -> bool:
     """Return whether a segment exists to be merged into another: its load counts when that happens."""
     return is_transaction(name) or is_transient(name)
-
-
-def _no_controller(segment: str, advice: ScaleAdvice) -> None:
-    """No controller is bound."""

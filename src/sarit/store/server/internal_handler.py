@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sarit.core.metering import Rates
     from sarit.store.backup_session import BackupSession
     from sarit.store.metering.load_meters import LoadMeters
+    from sarit.store.metering.scale_requests import ScaleRequests
     from sarit.store.server.held_requests import Handler
     from sarit.store.store import SegmentStore
 
@@ -50,13 +51,16 @@ class InternalHandler:
     """Answers internal commands on behalf of a store."""
 
     def __init__(
-        self, store: SegmentStore, secret: bytes, meters: LoadMeters | None = None, backups: Backups | None = None
-    ) -> None:
-        """`secret`: what the controllers of this installation know, too; not empty."""
+        self, store: SegmentStore, secret: bytes, meters: LoadMeters | None = None, backups: Backups | None = None,
+        scale_requests: ScaleRequests | None = None,
+    ) -> None:  # fmt: skip
+        """`secret`: what the controllers of this installation know, too; not empty.  `scale_requests`: to pass on."""
         if not secret:
             raise Invalid("the secret of an installation is not empty")
         self.store = store
         self.backups = backups or Backups(store)
+        if scale_requests is not None:
+            scale_requests.listen(self.request_scaling)
         self._secret = secret
         self._meters = meters
         self._sessions: dict[InternalSession, None] = {}

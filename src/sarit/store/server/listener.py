@@ -77,7 +77,7 @@ class StoreListener:
         self.floods = RepeatedLog(_log, store.env.clock.monotonic)
         self._accepting = 0  # admitted, not open yet: a burst is admitted before its first connection opens
         self._memory_limits = self._limits_of_one(1)
-        store.on_failure = self._container_failed
+        store.watch_failures(self._container_failed)
 
     def __repr__(self) -> str:
         return f"<StoreListener {len(self._connections)} connections>"

@@ -54,7 +54,7 @@ async def test_cut_at_has_every_later_event_behind_it(made) -> None:
 async def test_growth_is_found_in_memory_and_after_a_restart_of_the_controller(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     await made.client.create_stream("s/idle")
-    segments = made.node.segments
+    segments = made.node.stores.segments
     assert "s/t/0.#epoch.0" not in await segments.grown()
     async with made.client.writer("s/t") as writer:
         for number in range(100):

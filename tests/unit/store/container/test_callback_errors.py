@@ -95,7 +95,7 @@ def test_failure_callback_that_raises_does_not_stop_others_or_recovery():
         store, container, first, second, woken = await two_of_whom_one_raises()
         other = container.state.names[SOURCE].waiters
         other.append(waiting(container, woken))
-        store.on_failure = lambda _: first.replies.refused(None, None, None)
+        store.watch_failures(lambda _: first.replies.refused(None, None, None))
         first.append(b"unknown", 1)
         second.append(b"unknown", 1)
         error = Unavailable("the test says so")

@@ -10,6 +10,7 @@ import pytest
 from sarit.core.metering import ScaleAdvice, ScalingTimes
 from sarit.core.names import transaction_segment
 from sarit.store.metering.load_meters import LoadMeters
+from sarit.store.metering.scale_requests import ScaleRequests
 from sarit.wire.frames import Append
 from tests.unit.store.harness import World, Writer
 
@@ -36,8 +37,9 @@ class Rig:
         self.store = store
         self.clock = Clock()
         self.asked: list[tuple[str, ScaleAdvice]] = []
-        self.meters = LoadMeters(store, self.clock, TIMES)
-        self.meters.request_scaling = lambda segment, advice: self.asked.append((segment, advice))
+        requests = ScaleRequests()
+        requests.listen(lambda segment, advice: self.asked.append((segment, advice)))
+        self.meters = LoadMeters(store, self.clock, TIMES, requests)
         self.numbers: dict[str, int] = {}
         self.writers: dict[str, Writer] = {}
 

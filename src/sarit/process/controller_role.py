@@ -1,0 +1,181 @@
+"""The controller role of a process: a controller on some stores, and the port that clients reach it by.
+
+The stores are in the same process, in other processes of a node, or in a cluster (`Stores`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sarit.controller.assembly import Controller
+from sarit.core.errors import Unavailable
+from sarit.core.repeated_log import RepeatedLog
+from sarit.env.background import Background
+from sarit.env.passed_sockets import passed_socket
+from sarit.process.addresses import advertised_address, advertised_port, bound_address, naming_port
+from sarit.process.limits import STORES_RETRY_SECONDS
+from sarit.process.signals import run_unless
+from sarit.rpc.grpc_server import GrpcListener, client_is_known
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.controller.assignment import Address
+    from sarit.controller.ports import Segments, Tables
+    from sarit.controller.times import Times
+    from sarit.core.metering import ScaleAdvice
+    from sarit.env.ports import Env
+    from sarit.env.tls_server import TlsServer
+    from sarit.process.addresses import Addressed
+    from sarit.process.admin import Admin
+    from sarit.process.reload import LiveSettings
+    from sarit.process.security import Security
+    from sarit.security.quotas import Quotas
+
+    Factory = Callable[[], asyncio.Protocol]
+
+_log = logging.getLogger("sarit.node")
+
+BACKLOG = 4096
+
+
+class Stores(Protocol):
+    """The stores that a controller keeps its tables in, and sends clients to."""
+
+    @property
+    def tables(self) -> Tables:
+        """Return the tables of the controller."""
+
+    @property
+    def segments(self) -> Segments:
+        """Return the segments of streams."""
+
+    async def use_quotas(self, quotas: Quotas) -> None:
+        """Have all stores charge by these quotas.  Raises Unavailable."""
+
+    async def follow_scaling(self, report: Callable[[str, ScaleAdvice], None]) -> None:
+        """Pass the requests of stores to scale a segment on, until cancelled."""
+
+    async def close(self) -> None:
+        """Close the connections to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """What an operator chooses for a controller.  Port 0 picks a free one.
+
+    `port_option`: the option that chose the port, for errors.  `drain_seconds`: how long calls under way may take when
+    it stops.  `quotas`: follow the table of quotas."""
+
+    addressed: Addressed
+    port: int
+    max_api_connections: int
+    times: Times
+    port_option: str = "--controller-port"
+    drain_seconds: float = 0.0
+    quotas: bool = True
+
+
+class ControllerRole:
+    """A controller from its opening to its end."""
+
+    def __init__(
+        self, settings: ControllerSettings, env: Env, stores: Stores, security: Security,
+        members: Callable[[], Sequence[Address]] | None = None, share: Callable[[Factory], Factory] | None = None,
+        background: Background | None = None,
+    ) -> None:  # fmt: skip
+        """`members`: see `Controller`.  `share`: makes the connections of a port that something else shares.
+
+        `background`: for tasks whose failure somebody handles; None: it is logged."""
+        self.port = settings.port  # once it listens: of its listener
+        address = advertised_address(settings.addressed), settings.port
+        self.controller = Controller(
+            stores.tables, stores.segments, env, address, settings.times, members, access=security.access(env),
+            use_quotas=stores.use_quotas if settings.quotas else None,
+        )  # fmt: skip
+        self.listener = GrpcListener(self.controller.services(client_is_known), settings.max_api_connections)
+        self._settings = settings
+        self._env = env
+        self._stores = stores
+        self._security = security
+        self._share = share
+        self._server: asyncio.Server | TlsServer | None = None
+        self._background = background or Background.critical(_log, "background work of the controller")
+        self._skipped = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<ControllerRole {self.controller!r}>"
+
+    def show_in(self, admin: Admin) -> None:
+        """Have the HTTP port of the process show the controller's metrics."""
+        admin.metrics.has_controller(self.controller, self.listener)
+
+    async def open(self) -> None:
+        """Start the controller, as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""
+        repeated = RepeatedLog(_log, self._env.clock.monotonic)
+        while True:
+            try:
+                await self.controller.start()
+                break
+            except Unavailable as error:
+                repeated.warning("", f"the controller waits for the stores: {error}")
+                await asyncio.sleep(STORES_RETRY_SECONDS)
+        self._background.spawn(self._stores.follow_scaling(self.controller.autoscale.request))
+
+    async def serve(self) -> int:
+        """Listen, and tell clients this address; return the port.  Raises Unavailable, OSError: it is taken."""
+        settings, factory = self._settings, self.listener.connection
+        if self._share is not None:
+            factory = self._share(factory)
+        host, port = settings.addressed.host, settings.port
+        with naming_port(settings.port_option, host, port):
+            self._server = await _listen(factory, bound_address(host), port, self._security)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        self.controller.advertised = self.address
+        return self.port
+
+    @property
+    def address(self) -> Address:
+        """The address that clients get."""
+        return advertised_address(self._settings.addressed), advertised_port(self._settings.addressed, self.port)
+
+    def take_over(self, live: LiveSettings) -> None:
+        """Go on with other settings."""
+        self.controller.change_times(live.times)
+
+    def skip_flush(self) -> None:
+        """Let `stop` end calls under way without an answer."""
+        self._skipped.set()
+
+    async def drain(self) -> None:
+        """Accept no connection any more, and answer the calls under way, within `drain_seconds`."""
+        if self._server is None:
+            return
+        self._server.close()
+        if self._settings.drain_seconds:
+            await run_unless(self._skipped, self.listener.drain(self._settings.drain_seconds))
+
+    async def stop(self) -> None:
+        """Drain, stop the background work, and close the connections to the stores."""
+        await self.drain()
+        self._server = None
+        await self._background.close()
+        await self.controller.stop()
+        await self._stores.close()
+
+
+async def _listen(factory: Factory, host: str, port: int, security: Security) -> asyncio.Server | TlsServer:
+    passed, loop = passed_socket(host, port), asyncio.get_running_loop()
+    if security.server_tls is None:
+        if passed is not None:
+            return await loop.create_server(factory, sock=passed, backlog=BACKLOG)
+        return await loop.create_server(factory, host, port, backlog=BACKLOG)
+    from sarit.env.tls_server import Handshakes, TlsServer, serve_tls
+
+    handshakes = Handshakes(security.server_tls)
+    if passed is not None:
+        return TlsServer(factory, handshakes, [passed], BACKLOG)
+    return await serve_tls(factory, handshakes, host, port, BACKLOG)
