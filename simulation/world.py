@@ -8,7 +8,7 @@ Sources of nondeterminism, and how each is handled:
 
 - sets of tasks and futures are ordered by address: tasks and futures of this loop hash by their number instead
   (`simulation/loop.py`);
-- `time.*` called by libraries (grpclib's deadlines): patched to virtual time while steps run;
+- `time.*` called by libraries: patched to virtual time while steps run;
 - garbage collection runs finalizers at any time: it is disabled during a run, after one collection before it;
 - the hash seed orders sets of str and bytes: a test runs seeds twice with different hash seeds and finds such sets.
 

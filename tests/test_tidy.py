@@ -11,7 +11,9 @@ import functools
 import gc
 import io
 import re
+import sys
 import tokenize
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +65,9 @@ BANNED: dict[str, str] = {
     "asyncio.start_server": "env.network.serve",
     "print": "logging, or click.echo in cli/",
 }
+
+# Name of an import -> the distribution that gives it, where that is named otherwise.
+DISTRIBUTIONS = {"argon2": "argon2-cffi", "google": "protobuf", "jwt": "pyjwt", "opentelemetry": "opentelemetry-sdk"}
 
 # Path under src/ (or a folder, with a slash at the end) -> banned names it may use, and why.
 ALLOWED: dict[str, tuple[set[str], str]] = {
@@ -252,6 +257,33 @@ def test_asyncio_is_used_where_it_is_safe() -> None:
         (1, "gather"),
         (3, "shielded"),
     ]
+
+
+def test_each_distribution_that_the_source_imports_is_declared_with_an_upper_bound() -> None:
+    """h2 was imported, and came with another package; a new version of that one would have ended the gRPC port."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {
+        re.split(r"[^A-Za-z0-9-]", line)[0].lower(): line
+        for lines in (project["dependencies"], *project["optional-dependencies"].values())
+        for line in lines
+    }
+    imported = (
+        {
+            name.partition(".")[0]
+            for path in _modules("src")
+            for node in _nodes(path.read_text())
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            )
+        }
+        - sys.stdlib_module_names
+        - {"sarit", "pyspark_sarit"}
+    )
+    needed = {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in imported}
+    assert "h2" in needed
+    wrong = sorted(name for name in needed if "<" not in declared.get(name, ""))
+    assert not wrong, "declare in pyproject.toml, with an upper bound: " + ", ".join(wrong)
 
 
 def test_modules_are_short() -> None:

@@ -15,6 +15,7 @@ from sarit.controller.model.records import NO_WORK, WorkKind
 from sarit.controller.streams import Streams
 from sarit.core.errors import Unavailable
 from sarit.core.names import SegmentId
+from sarit.rpc.channel import CallLost
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 @mutant("liveness")
 @contextmanager
 def lost_connection_not_mapped() -> Iterator[None]:
-    """What grpclib raises on a connection that is lost between connect and first use comes out of the client."""
+    """What a channel raises for a connection that is lost during a call comes out of the client."""
     right = ControllerClient.call
 
     async def wrong(self: Any, method: Any, request: Any, seconds: Any = None) -> Any:
         try:
             return await right(self, method, request, seconds)
         except Unavailable as error:
-            if isinstance(error.__context__, AttributeError):
+            if isinstance(error.__context__, CallLost):
                 raise error.__context__ from None
             raise
 

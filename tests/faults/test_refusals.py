@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from grpclib.client import Channel
-from grpclib.exceptions import GRPCError
 
 from sarit.client.aio import connect
 from sarit.core.errors import SaritError
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.rpc.channel import Channel
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.generated.controller_grpc import ControllerServiceStub
+from sarit.rpc.status import CallFailed
 from sarit.wire import commands as wire
 from tests.faults.many_connections import address_of, bare, ends
 from tests.faults.wrong_calls import CALLS, DEEP, LEASE, STREAM, begin, cut, group, note
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
+from tests.rpc_calls import Stub
 from tests.unit.store.server.test_connection import append_end, raw
 
 SEGMENT = "s/t/0.#epoch.0"
@@ -62,7 +62,7 @@ class Snapshot:
     async def __aenter__(self) -> Snapshot:
         self._client = await connect(self._node.controller)
         self._channel = Channel(*address_of(self._node.controller))
-        self.stub = ControllerServiceStub(self._channel)
+        self.stub = Stub(self._channel)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -95,7 +95,7 @@ class Snapshot:
 async def status_of(stub, rpc, request):
     try:
         reply = await getattr(stub, rpc)(request)
-    except GRPCError as error:
+    except CallFailed as error:
         return error.status
     field = next(field for field in ("status", "result", "state") if hasattr(reply, field))
     return getattr(reply, field)

@@ -5,9 +5,8 @@ There are the streams `s/t`, two segments truncated at 100, and `s/sealed`; and 
 
 from __future__ import annotations
 
-from grpclib.const import Status
-
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.status import Status
 
 STREAM = pb.StreamInfo(scope="s", stream="t")
 SEALED = pb.StreamInfo(scope="s", stream="sealed")

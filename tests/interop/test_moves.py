@@ -12,7 +12,7 @@ from sarit.controller.assembly import Controller
 from sarit.core.errors import Moved
 from sarit.env.real import real_env
 from sarit.process.store_calls.in_process import InProcessSegments, InProcessTables
-from sarit.rpc.grpc_server import GrpcListener, client_is_known
+from sarit.rpc.grpc_server import GrpcListener
 from sarit.store.hosting.health import HealthState, Opening
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
@@ -59,7 +59,7 @@ class Cluster:
         for number, owner in enumerate(self.owner):
             self.stores[owner].own(number, self.version)
         await self.controller.start()
-        api = GrpcListener(self.controller.services(client_is_known), 100)
+        api = GrpcListener(self.controller.services(), 100)
         self.server = await asyncio.get_running_loop().create_server(api.connection, "127.0.0.1", 0)
         port = self.server.sockets[0].getsockname()[1]
         self.controller.advertised = ("127.0.0.1", port)

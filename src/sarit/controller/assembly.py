@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sarit.controller.assignment import Assignment
 from sarit.controller.background.autoscale import AutoScale
@@ -30,7 +30,7 @@ from sarit.controller.quotas import QuotaTable
 from sarit.controller.rules import RuleTable
 from sarit.controller.runner import EffectRunner
 from sarit.controller.scopes import Scopes
-from sarit.controller.service import PRAVEGA, SARIT, Service
+from sarit.controller.service import handlers
 from sarit.controller.steady_clock import SteadyClock
 from sarit.controller.streams import Streams
 from sarit.controller.times import Times
@@ -39,6 +39,7 @@ from sarit.controller.writers import Writers
 from sarit.core.errors import Corrupt, Exists
 from sarit.core.names import SYSTEM_SCOPE
 from sarit.env.background import Background
+from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.statistics import CallStatistics
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from sarit.controller.ports import Segments, Tables
     from sarit.controller.statistics import ControllerStatistics
     from sarit.env.ports import Env
+    from sarit.rpc.handlers import Handler
     from sarit.security.quotas import Quotas
 
 
@@ -142,8 +144,8 @@ class Controller:
         # Last: the sweeper schedules completions.
         await self.transactions.stop()
 
-    def services(self, on_known: Callable[[Any], None]) -> list[Any]:
-        """Return the services for a grpclib server; `on_known`: as of `RequestLimiter`."""
+    def services(self) -> dict[str, Handler]:
+        """Return the handlers of its calls, by path."""
         groups = GroupCalls(self.groups)
         families = (
             ScopeCalls(self.catalog, self.scopes, self.assignment.members),
@@ -154,7 +156,7 @@ class Controller:
             TableCalls(self.catalog, self.tables),
         )
         # One for both services: what a caller may have in progress is bounded for the controller as a whole.
-        limiter = RequestLimiter(statistics=self.calls, on_known=on_known)
+        limiter = RequestLimiter(statistics=self.calls)
         own = (
             CutCalls(self.timeline),
             InspectionCalls(self.catalog),
@@ -164,4 +166,4 @@ class Controller:
             groups,
             PropertyCalls(self.catalog),
         )
-        return [Service(PRAVEGA, families, limiter, self._access), Service(SARIT, own, limiter, self._access)]
+        return handlers(PRAVEGA, families, limiter, self._access) | handlers(SARIT, own, limiter, self._access)

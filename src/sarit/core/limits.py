@@ -340,8 +340,7 @@ DEAD_AFTER_KEEP_ALIVES: Final = 3  # without a byte either way
 CLIENT_WRITE_BUFFER_BYTES: Final = 4 * MIB  # what asyncio holds for the socket before it reports it as full
 CONTROLLER_CALL_SECONDS: Final = 60.0  # the longest attempt
 CONTROLLER_PING_SECONDS: Final = 5.0  # of an attempt to connect
-# At once on one connection.  Servers announce a limit, often 100, and a call beyond that waits in grpclib until another
-# ends: for ever when the connection is lost.
+# At once on one connection, as Pravega's servers allow; more wait for one of them to end.
 MAX_CONTROLLER_CALLS: Final = 100
 MAX_CACHED_ENDPOINTS: Final = 10_000
 

@@ -18,7 +18,7 @@ from sarit.env.passed_sockets import passed_socket
 from sarit.process.addresses import advertised_address, advertised_port, bound_address, naming_port
 from sarit.process.limits import STORES_RETRY_SECONDS
 from sarit.process.signals import run_unless
-from sarit.rpc.grpc_server import GrpcListener, client_is_known
+from sarit.rpc.grpc_server import GrpcListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +96,7 @@ class ControllerRole:
             stores.tables, stores.segments, env, address, settings.times, members, access=security.access(env),
             use_quotas=stores.use_quotas if settings.quotas else None,
         )  # fmt: skip
-        self.listener = GrpcListener(self.controller.services(client_is_known), settings.max_api_connections)
+        self.listener = GrpcListener(self.controller.services(), settings.max_api_connections)
         self._settings = settings
         self._env = env
         self._stores = stores

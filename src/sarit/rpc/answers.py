@@ -13,9 +13,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from grpclib.const import Status
-from grpclib.exceptions import GRPCError
-
 from sarit.core.errors import (
     Conflict,
     Corrupt,
@@ -32,6 +29,7 @@ from sarit.core.errors import (
 )
 from sarit.core.texts import cut_text
 from sarit.rpc.limits import MAX_GRPC_MESSAGE_BYTES
+from sarit.rpc.status import CallFailed, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,18 +52,18 @@ _STATUS: dict[type[SaritError], Status] = {
 
 
 async def answer(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
-    """The reply of a method of the API.  Raises GRPCError for whatever it raises."""
+    """The reply of a method of the API.  Raises CallFailed for whatever it raises."""
     try:
         reply = await method(request)
     except SaritError as error:
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s is answered with %s: %s", _name_of(method), type(error).__name__, error)
-        raise GRPCError(status_of(error), grpc_message(str(error))) from None
+        raise CallFailed(status_of(error), grpc_message(str(error))) from None
     except NotImplementedError as error:
-        raise GRPCError(Status.UNIMPLEMENTED, grpc_message(str(error))) from None
+        raise CallFailed(Status.UNIMPLEMENTED, grpc_message(str(error))) from None
     except Exception:
         _log.exception("%s failed with an unexpected error", _name_of(method))
-        raise GRPCError(Status.INTERNAL, "internal error of the controller; see its log") from None
+        raise CallFailed(Status.INTERNAL, "internal error of the controller; see its log") from None
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug("%s is answered", _name_of(method))
     return reply

@@ -1,6 +1,6 @@
 """The frames in the bytes of an HTTP/2 client, counted and cut at their ends before h2 reads them.  Pure.
 
-A frame costs h2 and grpclib about the same whatever is in it, and one read of a socket may hold 29,000 of them.  So a
+A frame costs h2 about the same whatever is in it, and one read of a socket may hold 29,000 of them.  So a
 connection hands h2 a few whole frames in one turn of the event loop, and counts what they cost (`rpc/frame_budget.py`).
 Only the head of a frame is read here: its length, kind and flags.  All else is h2's to check.
 """

@@ -1,14 +1,12 @@
 """The gRPC server of the controller API: connections, requests and replies in bounded memory and time, errors.
 
-grpclib speaks HTTP/2 and gRPC, but it bounds neither connections nor requests, passes on whatever its HTTP/2 library
-raises, and reports nothing about a client that breaks the protocol.  This module adds that.  It is the only one that
-uses private parts of grpclib and of h2.
+All calls are unary: a request, a reply.  h2 reads and writes the frames (`rpc/http2.py`).
 
-*Connections.*  Each is a `_GrpcConnection`, which forwards bytes to grpclib's protocol and ends the connection, with
-one line in the log, when the client
+*Connections.*  Each is a `_GrpcConnection`, which begins a task for each call and ends the connection, with one line in
+the log, when the client
 
-- sends something other than HTTP/2, or a request that grpclib cannot handle; a request of HTTP/1 is answered with where
-  to send it, and therefore the server's first frame waits for the client's first bytes;
+- sends something other than HTTP/2, or a request without path or method; a request of HTTP/1 is answered with where to
+  send it, and therefore the server's first frame waits for the client's first bytes;
 - takes no replies for GRPC_STALL_SECONDS;
 - has not begun to speak HTTP/2 within GRPC_FIRST_BYTES_SECONDS, or is not known within GRPC_FIRST_CALL_SECONDS;
 - sends a part of a frame, or of the headers of a request, and not the rest within GRPC_MESSAGE_SECONDS;
@@ -29,9 +27,9 @@ and one that is not known yet waits.  A client is known once it has logged in, o
 *Places.*  When all are taken, a new connection takes the place of one whose client is not known: of the host (IPv6: of
 the /64) with the most of these, the oldest.
 
-*Calls.*  `rpc/request_limiter.py` bounds requests and replies.  A client may send any number of calls before it knows
-of the limit per connection.  h2 ends the connection then.  So h2 knows no limit here: a call beyond ours is refused by
-itself (REFUSED_STREAM, which clients may always repeat).
+*Calls.*  `rpc/calls.py` has those of a connection, `rpc/request_limiter.py` bounds requests and replies.  A client may
+send any number of calls before it knows of the limit per connection: a call beyond it is refused by itself
+(REFUSED_STREAM, which clients may always repeat).
 
 *Errors.*  `rpc/answers.py` maps each kind of `core.errors` to a gRPC status.
 """
@@ -41,14 +39,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from grpclib.config import Configuration
-from grpclib.metadata import decode_metadata
-from grpclib.server import Server
 from h2.errors import ErrorCodes
-from h2.events import RemoteSettingsChanged, RequestReceived, StreamReset
-from h2.settings import SettingCodes
+from h2.events import (
+    ConnectionTerminated,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamReset,
+)
 
 from sarit.core.admission import Admission
 from sarit.core.bucket import HostBuckets
@@ -63,8 +62,10 @@ from sarit.core.limits import (
 from sarit.core.networks import network_of
 from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
+from sarit.rpc.calls import ConnectionCalls
 from sarit.rpc.frame_budget import FrameBudget
 from sarit.rpc.frames import FrameScanner
+from sarit.rpc.http2 import Http2End
 from sarit.rpc.limits import (
     GRPC_AWAY_SECONDS,
     GRPC_CLOSE_SECONDS,
@@ -81,24 +82,23 @@ from sarit.rpc.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Mapping
+
+    from sarit.rpc.handlers import Handler
+    from sarit.rpc.http2 import Headers
 
 _log = logging.getLogger("sarit.controller.connection")
 
 _PING: Final = b"anybody?"
 _HTTP1_ANSWER: Final = http_answer("gRPC, over HTTP/2, to clients of streams")
-_NO_LIMIT: Final = (1 << 31) - 1
 
 
 class GrpcListener:
     """Makes the protocol of each new connection; at most `most` connections are open at once."""
 
-    def __init__(self, services: Collection[Any], most: int) -> None:
-        windows = Configuration(
-            http2_connection_window_size=HTTP2_WINDOW_BYTES, http2_stream_window_size=HTTP2_WINDOW_BYTES
-        )
-        server: Any = Server(services, config=windows)
-        self._http = server._protocol_factory
+    def __init__(self, handlers: Mapping[str, Handler], most: int) -> None:
+        """`handlers`: of the calls, by path."""
+        self._handlers = handlers
         self._admission = Admission(most)
         self._open: dict[_GrpcConnection, None] = {}  # in the order of their begin
         self._unknown: PlacesByHost[_GrpcConnection] = PlacesByHost()  # who have not logged in
@@ -123,7 +123,7 @@ class GrpcListener:
                     _log.error("%d API connections are open, which is the limit: new ones are closed", len(self._open))
                 return ClosedAtOnce()
             oldest[1].give_way(len(self._open))
-        made = _GrpcConnection(self, self._http)
+        made = _GrpcConnection(self, self._handlers)
         self._open[made] = None
         return made
 
@@ -156,7 +156,7 @@ class GrpcListener:
         end = clock() + seconds
         # A list: each answer says whether the connection was sent away, and all must be asked.
         while not all([connection.send_away(busy_too=clock() >= end) for connection in self._open]):  # noqa: ASYNC110
-            await asyncio.sleep(GRPC_DRAIN_POLL_SECONDS)  # grpclib has no event for the end of a call
+            await asyncio.sleep(GRPC_DRAIN_POLL_SECONDS)
         # For the clients to read that: the end of the process may overtake it.
         self._none_open = asyncio.Event()
         if self._open:
@@ -167,10 +167,12 @@ class GrpcListener:
 class _GrpcConnection(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, listener: GrpcListener, make_inner: Callable[[], Any]) -> None:
+    def __init__(self, listener: GrpcListener, handlers: Mapping[str, Handler]) -> None:
         self._listener = listener
-        self._make_inner = make_inner
-        self._inner: Any = None  # a grpclib.protocol.H2Protocol, once the client has begun to speak
+        self._handlers = handlers
+        # Once the client has begun to speak:
+        self._http: Http2End | None = None
+        self._calls: ConnectionCalls
         self._transport: asyncio.Transport
         self._budget: FrameBudget
         self._frames = FrameScanner()
@@ -201,7 +203,7 @@ class _GrpcConnection(asyncio.Protocol):
             return
         # Any bytes prove that the client lives, not only the answer to the ping.
         self._received, self._pinged = True, False
-        if self._inner is None:
+        if self._http is None:
             data = self._first_bytes = self._first_bytes + data
             if len(data) < METHOD_PREFIX:
                 return
@@ -209,7 +211,10 @@ class _GrpcConnection(asyncio.Protocol):
                 self._answer_http1()
                 return
             self._first_bytes = b""
-            self._begin()
+            self._http = Http2End(self._transport, window_bytes=HTTP2_WINDOW_BYTES, most_calls=MAX_CALLS_PER_CONNECTION)
+            self._calls = ConnectionCalls(
+                self._http, self._transport, self._peer, self._handlers, MAX_CALLS_PER_CONNECTION, self.become_known
+            )
         self._frames.add(data)
         # One turn in a turn of the loop, however often the transport reads in it.
         if self._turn_timer is None:
@@ -234,15 +239,8 @@ class _GrpcConnection(asyncio.Protocol):
         self._ended = True
         self._transport.abort()
 
-    def _begin(self) -> None:
-        # grpclib sees the coalescer as its transport; the timers here act on the real one.
-        self._inner = self._make_inner()
-        self._inner.connection_made(_WriteCoalescer(self._transport, self.become_known))
-        _limit_calls(self._inner.connection._connection, MAX_CALLS_PER_CONNECTION)
-        self._inner.connection.flush()
-
     def _is_over(self) -> bool:
-        return self._ended or (self._inner is not None and self._inner.connection.is_closing())
+        return self._ended or self._transport.is_closing()
 
     def _pause(self, stop: bool) -> None:
         if stop != self._paused and not self._transport.is_closing():
@@ -279,69 +277,70 @@ class _GrpcConnection(asyncio.Protocol):
         self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
 
     def _handle(self, data: bytes) -> int:
-        """Have whole frames read by h2, and what they say done by grpclib; how many calls were begun."""
-        connection, processor = self._inner.connection, self._inner.processor
+        """Do what whole frames say; how many calls were begun."""
+        assert self._http is not None
         try:
-            events = connection.feed(data)
+            events = self._http.receive(data)
         except Exception as error:  # ProtocolError, and anything else that invalid bytes make the parsers raise
             self._end(f"broke the protocol: {_one_line(error)}")
             return 0
-        connection.flush()
         begun = 0
-        # A handler that is cancelled before it runs would never give back its place: such a call is not begun.
+        # A client that takes its calls back at once is charged for them: they are not begun.
         reset = {event.stream_id for event in events if type(event) is StreamReset}
-        # Each request is checked before grpclib gets it: its handler would raise on what `_rejection_reason` finds.
         for event in events:
             if type(event) is RequestReceived:
                 self._called = True
-                if (wrong := _rejection_reason(event.headers)) is not None:
-                    self._end(wrong)
-                    return begun
-                if event.stream_id in reset:
-                    continue
-                if len(processor.streams) >= MAX_CALLS_PER_CONNECTION:
-                    connection._connection.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
-                    continue
-                begun += 1
-            if type(event) is RemoteSettingsChanged:
+                headers = dict(cast("Headers", event.headers))
+                for name in (":method", ":path"):
+                    if name not in headers:
+                        self._end(f"sent a request without {name}")
+                if not self._ended and event.stream_id not in reset:
+                    begun += self._calls.begin(event.stream_id, headers)
+            elif type(event) is RemoteSettingsChanged:
                 # SETTINGS is the first frame that every HTTP/2 client sends (RFC 9113 par. 3.4).
                 self._speaks_http2 = True
-            if type(event) in getattr(processor, "processors", ()):  # grpclib drops its processors when it closes
-                processor.process(event)
-        if not connection.is_closing():
-            connection.flush()
+            elif type(event) is ConnectionTerminated:
+                self._ended = True
+                self._calls.drop()
+                self._transport.close()
+            else:
+                self._calls.note(event)
+            if self._ended:
+                break
         return begun
 
     def pause_writing(self) -> None:
-        # grpclib holds its replies back; the timer bounds how long the client may leave them.
-        if self._inner is not None:
-            self._inner.pause_writing()
+        # Replies wait; the timer bounds how long the client may leave them.
+        if self._http is not None:
+            self._http.pause_writing()
         self._stall_timer = asyncio.get_running_loop().call_later(GRPC_STALL_SECONDS, self._stall)
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
-        if self._inner is not None:
-            self._inner.resume_writing()
+        if self._http is not None and not self._is_over():
+            self._http.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._turn_timer, self._stall_timer, self._close_timer, self._liveness_timer):
             if timer is not None:
                 timer.cancel()
         self._listener.closed(self, self._network)
-        if self._inner is not None:
-            self._inner.connection_lost(exc)
+        self._ended = True
+        if self._http is not None:
+            self._calls.drop()
+            self._http = None
 
     def send_away(self, *, busy_too: bool) -> bool:
         """Send GOAWAY, once, after which the client closes; `busy_too`: also during a call.  Whether it was sent."""
         if self._is_over():
             return True
-        if self._inner is None:  # it has not said a word
+        if self._http is None:  # it has not said a word
             self._ended = True
             self._transport.close()
             return True
-        if self._inner.processor.streams and not busy_too:
+        if self._calls.under_way and not busy_too:
             return False
         self._go_away(ErrorCodes.NO_ERROR)
         # Not at once: bytes of the client that nobody reads would make the kernel drop what it has not read.
@@ -356,10 +355,10 @@ class _GrpcConnection(asyncio.Protocol):
         self._close_timer = asyncio.get_running_loop().call_later(GRPC_AWAY_SECONDS, self._transport.abort)
 
     def _go_away(self, code: ErrorCodes) -> None:
+        assert self._http is not None
         self._ended = True
-        self._inner.connection._connection.close_connection(code)
-        self._inner.connection.flush()
-        self._inner.handler.close()  # its calls cannot be answered any more
+        self._http.go_away(code)
+        self._calls.drop()  # they cannot be answered any more
 
     def _check_liveness_in(self, seconds: float) -> None:
         self._liveness_timer = asyncio.get_running_loop().call_later(seconds, self._check_liveness)
@@ -388,8 +387,8 @@ class _GrpcConnection(asyncio.Protocol):
             # The answer, or any other bytes, resets this in `data_received`.
             self._pinged = True
             self._check_liveness_in(GRPC_PING_SECONDS)
-            self._inner.connection._connection.ping(_PING)
-            self._inner.connection.flush()
+            assert self._http is not None
+            self._http.ping(_PING)
         else:
             self._end(f"did not answer a ping for {GRPC_PING_SECONDS:.0f} s")
 
@@ -403,11 +402,10 @@ class _GrpcConnection(asyncio.Protocol):
     def _end(self, reason: str) -> None:
         self._ended = True
         self._report(reason)
-        if self._inner is None:
-            self._transport.close()
-        else:
-            self._inner.connection.flush()  # GOAWAY
-            self._inner.processor.close(reason)
+        if self._http is not None:
+            self._http.flush()  # GOAWAY, where the protocol was broken
+            self._calls.drop()
+        self._transport.close()
         # Without this the transport waits until the client has taken all bytes, perhaps for ever.
         self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.abort)
 
@@ -421,73 +419,11 @@ class _GrpcConnection(asyncio.Protocol):
         )
 
 
-class _WriteCoalescer:
-    """A transport that joins the writes of one turn of the event loop.
-
-    grpclib writes a reply in three parts, and one turn may produce many replies.  Each separate write would be a
-    system call and would wake the client again.  `become_known`: called by `client_is_known`, as a call knows no more
-    of its connection than the transport."""
-
-    def __init__(self, transport: asyncio.Transport, become_known: Callable[[], None]) -> None:
-        self._transport = transport
-        self._parts: list[bytes] = []
-        self.become_known = become_known
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not data:
-            return
-        if not self._parts:
-            # The first write of a turn schedules the flush of all.
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._parts:
-            data = b"".join(self._parts)
-            self._parts.clear()
-            if not self._transport.is_closing():
-                self._transport.write(data)
-
-
-def client_is_known(stream: Any) -> None:
-    """Let the client of a call of a `GrpcListener` do more; `stream` is the call's grpclib server stream."""
-    stream._stream._transport.become_known()
-
-
 class ClosedAtOnce(asyncio.Protocol):
     """Closes a connection that exceeds the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
-
-
-def _limit_calls(http: Any, calls: int) -> None:
-    """Announce a limit on concurrent calls to the client, and lift h2's own."""
-    http.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: calls})
-    http.local_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = _NO_LIMIT
-    # h2 queues both, and begins to use one with each acknowledgement.
-    http.local_settings.acknowledge()
-    http.local_settings.acknowledge()
-
-
-def _rejection_reason(headers: Sequence[tuple[Any, Any]]) -> str | None:
-    """Why grpclib could not handle a request; None when it can."""
-    names = {name for name, _ in headers}
-    for name in (":method", ":path"):
-        if name not in names:
-            return f"sent a request without {name}"
-    try:
-        decode_metadata(headers)
-    except ValueError as error:
-        return f"sent metadata that cannot be read: {_one_line(error)}"
-    return None
 
 
 def _one_line(error: BaseException) -> str:

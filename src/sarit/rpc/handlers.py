@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from grpclib.const import Status
-from grpclib.exceptions import GRPCError
-
 from sarit.core.request_ids import clean_request_id, current_request_id
 from sarit.env.traces import CLIENT_CALL, CONTROLLER_CALL
 from sarit.rpc.answers import answer
+from sarit.rpc.status import CallFailed, Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+    from typing import TypeAlias
 
+    from sarit.rpc.call import Call
     from sarit.rpc.request_limiter import RequestLimiter
+
+    Handler: TypeAlias = Callable[[Call], Coroutine[Any, Any, None]]
 
 _REQUEST_ID: Final = "requestid"  # under which Pravega's clients send the id of a call
 
@@ -33,29 +35,30 @@ class AccessCheck(Protocol):
 
 
 def rpc_handler(
-    method: Callable[[Any], Awaitable[Any]], limiter: RequestLimiter, access: AccessCheck | None = None
-) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    """A grpclib handler for a method that takes a request and returns the reply.
+    method: Callable[[Any], Awaitable[Any]], request_type: Any, limiter: RequestLimiter,
+    access: AccessCheck | None = None,
+) -> Handler:  # fmt: skip
+    """Return the handler for a method that takes a request and returns the reply.
 
     `access`: None where everybody may do everything."""
 
     counted, name, now = limiter.statistics, getattr(method, "__name__", "?"), limiter.statistics.now
 
     @functools.wraps(method)
-    async def call(stream: Any) -> None:
+    async def handler(call: Call) -> None:
         began, status = now(), Status.CANCELLED  # unless it ends otherwise
         # Each call has a task, and so a context, of its own.
-        if request_id := (stream.metadata or {}).get(_REQUEST_ID):
-            current_request_id.set(clean_request_id(str(request_id)))
+        if request_id := call.metadata.get(_REQUEST_ID):
+            current_request_id.set(clean_request_id(request_id))
         try:
             with limiter.call():
                 if access is None:
-                    reply = await answer(method, await limiter.receive(stream))
+                    reply = await answer(method, await limiter.receive(call, request_type))
                 else:
-                    reply = await _checked(name, method, limiter, access, stream)
-                await limiter.deliver(stream, reply)
+                    reply = await _checked(name, method, request_type, limiter, access, call)
+                await limiter.deliver(call, reply)
             status = Status.OK
-        except GRPCError as error:
+        except CallFailed as error:
             status = error.status
             raise
         finally:
@@ -65,17 +68,17 @@ def rpc_handler(
                     trace, CONTROLLER_CALL, CLIENT_CALL, began, now(), method=name, status=status.name
                 )
 
-    return call
+    return handler
 
 
 async def _checked(
-    name: str, method: Callable[[Any], Awaitable[Any]], limiter: RequestLimiter, access: AccessCheck, stream: Any
-) -> Any:
-    address = stream.peer.addr()
-    peer = f"{address[0]}:{address[1]}" if address else "?"
+    name: str, method: Callable[[Any], Awaitable[Any]], request_type: Any, limiter: RequestLimiter,
+    access: AccessCheck, call: Call,
+) -> Any:  # fmt: skip
+    peer = call.peer
     # First: what an unknown client sends is not read.
-    caller = await answer(lambda header: access.caller(name, header, peer), stream.metadata.get("authorization"))
-    request = await limiter.receive(stream, known=caller is not None)
+    caller = await answer(lambda header: access.caller(name, header, peer), call.metadata.get("authorization"))
+    request = await limiter.receive(call, request_type, known=caller is not None)
     return await answer(
         functools.wraps(method)(lambda given: access.carry_out(name, method, given, caller, peer)), request
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sarit.core.limits import KIB
+from sarit.core.limits import KIB, MIB
 
 # A connection that has begun no call for so long after it opened is sent away: it holds a place.
 GRPC_FIRST_CALL_SECONDS: Final = 60.0
@@ -54,3 +54,7 @@ HEADER_BYTES_PER_WORK: Final = 32
 FLOOD_WORK: Final = 2_000  # for a client that is sent away: its next connections wait
 MIN_WORK_WAIT_SECONDS: Final = 0.25  # many connections of a host wait for one budget, and look at it that often
 MAX_HOSTS_COUNTED: Final = 10_000
+
+# Of a client: what a server may send before it is read, over a connection, and the longest reply.
+CLIENT_WINDOW_BYTES: Final = 4 * MIB
+MAX_API_REPLY_BYTES: Final = 64 * MIB

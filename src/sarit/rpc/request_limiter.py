@@ -1,7 +1,7 @@
 """Bounds on the calls of the controller API: requests and replies in bounded memory and time.
 
-grpclib takes any length that a client announces (four bytes: up to 4 GiB), waits for it without limit, and holds a
-reply until the client opens its window.  `RequestLimiter` sets bounds:
+A client may announce any length (four bytes: up to 4 GiB), send it as slowly as it likes, and leave its window closed
+to the reply.  `RequestLimiter` sets bounds:
 
 - a request has at most MAX_API_REQUEST_BYTES and must arrive whole within GRPC_MESSAGE_SECONDS;
 - each text and list in it is bounded (`rpc/request_texts.py`);
@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
-from grpclib.const import Status
-from grpclib.exceptions import GRPCError
 
 from sarit.core.limits import (
     GRPC_MESSAGE_SECONDS,
@@ -29,19 +26,21 @@ from sarit.core.limits import (
     MAX_CALLS,
     REQUEST_PIECE_BYTES,
 )
+from sarit.rpc.call import PREFIX
 from sarit.rpc.request_texts import request_excess
 from sarit.rpc.statistics import CallStatistics
+from sarit.rpc.status import CallFailed, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from sarit.rpc.call import Call
 
 _log = logging.getLogger("sarit.controller.connection")
 
-_HEAD: Final = struct.Struct(">BI")  # compressed or not, length
-
 
 class RequestLimiter:
-    """Bounds on the calls of a server; `stream` is a grpclib server stream."""
+    """Bounds on the calls of a server."""
 
     def __init__(
         self,
@@ -50,10 +49,7 @@ class RequestLimiter:
         max_calls: int = MAX_CALLS,
         timeout_seconds: float = GRPC_MESSAGE_SECONDS,
         statistics: CallStatistics | None = None,
-        on_known: Callable[[Any], None] | None = None,
     ) -> None:
-        """`on_known` is called with the stream of a call whose client counts as known from now on, not as anybody."""
-        self._on_known = on_known
         self._max_buffered_bytes = max_buffered_bytes
         self._max_calls = max_calls
         self._timeout_seconds = timeout_seconds
@@ -66,9 +62,9 @@ class RequestLimiter:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count one call as under way.  Raises GRPCError when there are too many."""
+        """Count one call as under way.  Raises CallFailed when there are too many."""
         if self._calls >= self._max_calls:
-            raise GRPCError(Status.RESOURCE_EXHAUSTED, f"{self._calls} calls are under way: try again")
+            raise CallFailed(Status.RESOURCE_EXHAUSTED, f"{self._calls} calls are under way: try again")
         # No await since the test: the bound holds exactly.
         self._calls += 1
         try:
@@ -76,73 +72,80 @@ class RequestLimiter:
         finally:
             self._calls -= 1
 
-    async def receive(self, stream: Any, *, known: bool = True) -> Any:
-        """The request of a call, whose client counts as `known`.
+    async def receive(self, call: Call, kind: Any, *, known: bool = True) -> Any:
+        """Return the request of a call, a message of a `kind`; its client counts as `known`.
 
-        Raises GRPCError when it is missing, invalid or too slow."""
+        Raises CallFailed when it is missing, invalid or too slow."""
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                # Not grpclib's `recv_message`: it takes any length that the client announces.
-                data = await self._receive(stream._stream)
+            if call.ended:
+                data = await self._receive(call)
+            else:
+                async with asyncio.timeout(self._timeout_seconds):
+                    data = await self._receive(call)
         except TimeoutError:
-            raise GRPCError(Status.DEADLINE_EXCEEDED, f"no whole request in {self._timeout_seconds:.0f} s") from None
-        except AssertionError:  # how grpclib reports an early end
-            raise GRPCError(Status.INVALID_ARGUMENT, "the request ends early") from None
+            raise CallFailed(Status.DEADLINE_EXCEEDED, f"no whole request in {self._timeout_seconds:.0f} s") from None
         try:
-            request = stream._recv_type.FromString(data)
+            request = kind.FromString(data)
         except DecodeError:
-            raise GRPCError(Status.INVALID_ARGUMENT, "the request is not a message of this API") from None
+            raise CallFailed(Status.INVALID_ARGUMENT, "the request is not a message of this API") from None
         if (excess := request_excess(request, len(data))) is not None:
-            raise GRPCError(Status.INVALID_ARGUMENT, excess)
-        if known and self._on_known is not None:
-            self._on_known(stream)
+            raise CallFailed(Status.INVALID_ARGUMENT, excess)
+        if known:
+            call.client_is_known()
         return request
 
-    async def deliver(self, stream: Any, reply: Any) -> None:
+    async def deliver(self, call: Call, reply: Any) -> None:
         """Send the reply."""
+        taken = call.reply(reply.SerializeToString())
+        if taken is None:
+            return
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                await stream.send_message(reply)
+                await taken
         except TimeoutError:
-            transport = stream._stream._transport
-            if not transport.is_closing():
-                peer = transport.get_extra_info("peername")
-                who = f"{peer[0]}:{peer[1]}" if peer else "?"
-                _log.warning("API connection %s closed: it did not take replies for %.0f s", who, self._timeout_seconds)
-                transport.abort()
-            raise GRPCError(Status.DEADLINE_EXCEEDED, "the reply was not taken") from None
+            if call.abort():
+                text = "API connection %s closed: it did not take replies for %.0f s"
+                _log.warning(text, call.peer, self._timeout_seconds)
+            raise CallFailed(Status.DEADLINE_EXCEEDED, "the reply was not taken") from None
 
-    async def _receive(self, stream: Any) -> bytes:
-        # gRPC's prefix of a message: a flag and the length, in bytes.
-        head = await stream.recv_data(_HEAD.size)
+    async def _receive(self, call: Call) -> bytes:
+        head = await call.read(PREFIX.size)
         if not head:
-            raise GRPCError(Status.INVALID_ARGUMENT, "the call has no request")
-        compressed, length = _HEAD.unpack(head)
+            raise CallFailed(Status.INVALID_ARGUMENT, "the call has no request")
+        if len(head) < PREFIX.size:
+            raise _ends_early()
+        compressed, length = PREFIX.unpack(head)
         if compressed:
-            raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not supported")
+            raise CallFailed(Status.UNIMPLEMENTED, "compressed requests are not supported")
         if length > MAX_API_REQUEST_BYTES:
-            raise GRPCError(
+            raise CallFailed(
                 Status.INVALID_ARGUMENT, f"a request of {length} bytes exceeds the limit of {MAX_API_REQUEST_BYTES}"
             )
-        if length <= REQUEST_PIECE_BYTES:
-            data = await stream.recv_data(length)
-            assert len(data) == length  # an empty piece is an early end, too
-            return bytes(data)
-        return await self._receive_pieces(stream, length)
+        if length > REQUEST_PIECE_BYTES:
+            return await self._receive_pieces(call, length)
+        data = await call.read(length)
+        if len(data) < length:
+            raise _ends_early()
+        return data
 
-    async def _receive_pieces(self, stream: Any, length: int) -> bytes:
+    async def _receive_pieces(self, call: Call, length: int) -> bytes:
         pieces: list[bytes] = []
         held = 0
         try:
             while held < length:
                 # Piece by piece, so that memory is counted when it is used, not when it is announced.
-                piece = await stream.recv_data(min(REQUEST_PIECE_BYTES, length - held))
-                assert piece
+                piece = await call.read(min(REQUEST_PIECE_BYTES, length - held))
+                if not piece:
+                    raise _ends_early()
                 pieces.append(piece)
                 held += len(piece)
                 self._buffered_bytes += len(piece)
                 if self._buffered_bytes > self._max_buffered_bytes:
-                    raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many large requests are arriving: try again")
+                    raise CallFailed(Status.RESOURCE_EXHAUSTED, "too many large requests are arriving: try again")
             return b"".join(pieces)
         finally:
             self._buffered_bytes -= held
+
+
+def _ends_early() -> CallFailed:
+    return CallFailed(Status.INVALID_ARGUMENT, "the request ends early")

@@ -1,19 +1,18 @@
-"""The controller API end to end: grpclib in memory, on a segment store of in-memory fakes."""
+"""The controller API end to end: called in process, on a segment store of in-memory fakes."""
 
 import asyncio
 from contextlib import asynccontextmanager
 from uuid import UUID
 
 import pytest
-from grpclib.const import Status
-from grpclib.exceptions import GRPCError
-from grpclib.testing import ChannelFor
 
 from sarit.controller.assembly import Controller
 from sarit.core.names import SegmentId
 from sarit.process.store_calls.in_process import InProcessSegments, InProcessTables
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.generated.controller_grpc import ControllerServiceStub
+from sarit.rpc.in_process import LocalChannel
+from sarit.rpc.status import CallFailed, Status
+from tests.rpc_calls import Stub
 from tests.unit.store.harness import World, Writer, memory_env
 
 STREAM = pb.StreamInfo(scope="s", stream="t")
@@ -25,11 +24,10 @@ async def controller(world=None):
     segments = InProcessSegments(store, lambda: ("127.0.0.1", 12345))
     subject = Controller(InProcessTables(store), segments, memory_env(), ("127.0.0.1", 9090))
     await subject.start()
-    async with ChannelFor(subject.services(lambda stream: None)) as channel:
-        stub = ControllerServiceStub(channel)
-        stub.store, stub.subject = store, subject
-        await stub.createScope(pb.ScopeInfo(scope="s"))
-        yield stub
+    stub = Stub(LocalChannel(subject.services(), "a test"))
+    stub.store, stub.subject = store, subject
+    await stub.createScope(pb.ScopeInfo(scope="s"))
+    yield stub
     await subject.stop()
     await store.stop()
 
@@ -46,7 +44,7 @@ def run(test):
 
 
 async def status_of(call):
-    with pytest.raises(GRPCError) as error:
+    with pytest.raises(CallFailed) as error:
         await call
     return error.value.status
 

@@ -107,9 +107,9 @@ def test_level_can_be_changed_while_it_runs(lines):
     read = lines("text", "debug")
     log.debug("two")
     assert [line.rpartition(": ")[2] for line in read()] == ["two"]
-    logging.getLogger("grpclib").debug("three")
+    logging.getLogger("sarit.client").debug("three")
     read = lines("text", "info")
-    logging.getLogger("grpclib").info("four")
+    logging.getLogger("sarit.client").info("four")
     assert [line.rpartition(": ")[2] for line in read()] == ["two", "three"]
 
 
@@ -171,8 +171,8 @@ def test_what_was_cut_is_said_at_the_next_line_and_at_the_end(lines):
 # -- request ids --------------------------------------------------------------------------------
 
 
-class FakeStream:
-    """What a handler needs of a grpclib stream."""
+class FakeCall:
+    """What a handler needs of a call."""
 
     def __init__(self, metadata):
         self.metadata = metadata
@@ -181,10 +181,10 @@ class FakeStream:
 class FakeLimiter(RequestLimiter):
     """Without bytes."""
 
-    async def receive(self, stream):
+    async def receive(self, call, kind):
         return "request"
 
-    async def deliver(self, stream, reply):
+    async def deliver(self, call, reply):
         """Nothing."""
 
 
@@ -193,7 +193,6 @@ class FakeLimiter(RequestLimiter):
     [
         ({"requestid": "4711", "requestdescriptor": "createStream-s-t"}, "4711"),
         ({}, None),
-        (None, None),
         ({"requestid": "1\n2\u2028" + "9" * 1000}, "12" + "9" * (MAX_REQUEST_ID_CHARACTERS - 4)),
     ],
 )  # fmt: skip
@@ -205,8 +204,8 @@ def test_lines_of_a_call_have_the_id_that_its_client_sent(lines, metadata, reque
         raise Unavailable("not now")
 
     async def main():
-        handler = rpc_handler(create_stream, FakeLimiter())
-        for stream in (FakeStream(metadata), FakeStream({"requestid": "other"})):
+        handler = rpc_handler(create_stream, None, FakeLimiter())
+        for stream in (FakeCall(metadata), FakeCall({"requestid": "other"})):
             task = asyncio.ensure_future(handler(stream))
             await asyncio.gather(task, return_exceptions=True)
         assert current_request_id.get() == ""  # outside a call

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from grpclib.const import Cardinality, Handler
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
@@ -13,7 +12,7 @@ from h2.events import ConnectionTerminated
 
 from sarit.core.errors import NotFound, Unauthenticated
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.grpc_server import GrpcListener, client_is_known
+from sarit.rpc.grpc_server import GrpcListener
 from sarit.rpc.handlers import rpc_handler
 from sarit.rpc.limits import HTTP2_FRAMES_PER_TURN, MAX_GRPC_MESSAGE_BYTES, MAX_UNREAD_BYTES
 from sarit.rpc.request_limiter import RequestLimiter
@@ -54,9 +53,8 @@ class _Service:
             raise NotFound(f"no scope {request.scope}" + "\u1234" * 80_000)
         return pb.ExistsResponse(exists=True)
 
-    def __mapping__(self):
-        handler = rpc_handler(self.exists, RequestLimiter(on_known=client_is_known), self._access)
-        return {PATH: Handler(handler, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
+    def handlers(self):
+        return {PATH: rpc_handler(self.exists, pb.ScopeInfo, RequestLimiter(), self._access)}
 
 
 class _Wire:
@@ -132,7 +130,7 @@ def test_client_that_floods_is_sent_away_and_is_not_read_from(flood, known, capl
 
     async def main() -> None:
         service = _Service()
-        wire = _Wire(GrpcListener([service], 10))
+        wire = _Wire(GrpcListener(service.handlers(), 10))
         wire.said(wire.calls(1, 1) if known else wire.client.data_to_send())
         await until(lambda: service.calls == known)
         wire.said(FLOODS[flood] * 20_000)
@@ -157,7 +155,7 @@ def test_calls_that_are_reset_at_once_are_not_begun_and_end_their_connection(cap
 
     async def main() -> None:
         service = _Service()
-        listener = GrpcListener([service], 10)
+        listener = GrpcListener(service.handlers(), 10)
         wire = _Wire(listener)
         wire.said(wire.client.data_to_send())
         said = b""
@@ -175,8 +173,8 @@ def test_calls_that_are_reset_at_once_are_not_begun_and_end_their_connection(cap
             wire.said(wire.client.data_to_send())
             wire.client.reset_stream(stream)
             wire.said(wire.client.data_to_send())
-        inner = wire.protocol._inner  # type: ignore[attr-defined]
-        await until(lambda: not wire.protocol._frames.held_bytes and not inner.processor.streams)  # type: ignore[attr-defined]
+        connection = wire.protocol
+        await until(lambda: not connection._frames.held_bytes and not connection._calls.under_way)  # type: ignore[attr-defined]
         wire.said(wire.calls(7, 1))
         await until(lambda: service.calls == 1)
 
@@ -190,7 +188,7 @@ def test_frames_of_one_connection_are_read_a_few_in_a_turn_and_other_calls_go_be
 
     async def main() -> None:
         service = _Service()
-        listener = GrpcListener([service], 10)
+        listener = GrpcListener(service.handlers(), 10)
         wire = _Wire(listener)
         wire.said(wire.calls(1, 1))
         await until(lambda: service.calls == 1)
@@ -212,7 +210,7 @@ def test_frames_of_one_connection_are_read_a_few_in_a_turn_and_other_calls_go_be
 def test_calls_before_a_log_in_wait_and_a_log_in_lets_them_go_on():
     async def main() -> None:
         service = _Service(_Access())
-        wire = _Wire(GrpcListener([service], 10))
+        wire = _Wire(GrpcListener(service.handlers(), 10))
         wire.said(wire.calls(1, 900))
         connection = wire.protocol
         await until(lambda: isinstance(connection._turn_timer, asyncio.TimerHandle))  # type: ignore[attr-defined]
@@ -237,9 +235,9 @@ def test_calls_before_a_log_in_wait_and_a_log_in_lets_them_go_on():
 )
 def test_client_is_known_when_it_has_logged_in_or_where_nobody_needs_to(access, more, known):
     async def main() -> None:
-        wire = _Wire(GrpcListener([_Service(access)], 10))
+        wire = _Wire(GrpcListener(_Service(access).handlers(), 10))
         wire.said(wire.calls(1, 1, *more))
-        await until(lambda: not wire.protocol._inner.processor.streams)  # type: ignore[attr-defined]
+        await until(lambda: not wire.protocol._calls.under_way)  # type: ignore[attr-defined]
         assert wire.protocol._known is known  # type: ignore[attr-defined]
 
     asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
@@ -250,7 +248,7 @@ def test_oldest_unknown_client_of_the_host_with_the_most_gives_way_when_all_plac
 
     async def main() -> None:
         service = _Service()
-        listener = GrpcListener([service], 6)
+        listener = GrpcListener(service.handlers(), 6)
         known = [_Wire(listener, "2001:db8::1", number) for number in range(3)]
         for wire in known:
             wire.said(wire.calls(1, 1))
@@ -267,7 +265,7 @@ def test_oldest_unknown_client_of_the_host_with_the_most_gives_way_when_all_plac
         honest.said(honest.calls(1, 1))
         await until(lambda: service.calls == 4)
         # Where all are known, a new one is refused.
-        listener = GrpcListener([service], 1)
+        listener = GrpcListener(service.handlers(), 1)
         wire = _Wire(listener)
         wire.said(wire.calls(1, 1))
         await until(lambda: service.calls == 5)
@@ -285,9 +283,9 @@ def test_text_of_an_error_is_cut_before_it_is_a_header():
     async def main() -> None:
         service = _Service()
         service.repeats = True
-        wire = _Wire(GrpcListener([service], 10))
+        wire = _Wire(GrpcListener(service.handlers(), 10))
         wire.said(wire.calls(1, 1))
-        await until(lambda: not wire.protocol._inner.processor.streams)  # type: ignore[attr-defined]
+        await until(lambda: not wire.protocol._calls.under_way)  # type: ignore[attr-defined]
         await asyncio.sleep(0)
         (headers,) = [event.headers for event in wire.events() if hasattr(event, "headers")]
         text = dict(headers)[b"grpc-message"]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
-from grpclib.client import Channel
-from grpclib.const import Cardinality, Handler
-from grpclib.exceptions import StreamTerminatedError
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, PingReceived
 
 from sarit.rpc import grpc_server as grpc_server
+from sarit.rpc.channel import CallLost, Channel
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.generated.controller_grpc import ControllerServiceStub
-from sarit.rpc.grpc_server import GrpcListener, _WriteCoalescer, client_is_known
+from sarit.rpc.grpc_server import GrpcListener
 from sarit.rpc.handlers import rpc_handler
+from sarit.rpc.http2 import Http2End
 from sarit.rpc.request_limiter import RequestLimiter
 from tests.limits import HANG_SECONDS
+from tests.rpc_calls import Stub
 from tests.unit.client.world import until
 
 
@@ -39,31 +39,65 @@ class _Transport:
         return self.closing
 
 
+ASKED = [(":method", "POST"), (":scheme", "http"), (":path", "/x"), (":authority", "x")]
+
+
 def test_writes_of_one_loop_turn_are_coalesced() -> None:
     async def main() -> None:
         transport = _Transport()
-        coalescer = _WriteCoalescer(transport, lambda: None)  # type: ignore[arg-type]
-        for data in (b"head", b"", b"body", b"tail"):
-            coalescer.write(data)
+        end = Http2End(transport, window_bytes=65_535, most_calls=10)  # type: ignore[arg-type]
+        client = H2Connection(H2Configuration(client_side=True))
+        client.initiate_connection()
+        for stream in (1, 3):
+            client.send_headers(stream, ASKED)
+        end.receive(client.data_to_send())
+        await asyncio.sleep(0)
+        transport.written.clear()
+        for stream in (1, 3):
+            assert end.send(stream, ((":status", "200"),), b"body", (("grpc-status", "0"),)) is None
         assert transport.written == []
         await asyncio.sleep(0)
-        coalescer.write(b"next")
+        assert len(transport.written) == 1
+        end.ping(b"anybody?")
+        transport.close()
         await asyncio.sleep(0)
-        assert transport.written == [b"headbodytail", b"next"]
+        assert transport.written[1:] == ["close"]
 
     asyncio.run(main())
 
 
-def test_coalesced_writes_are_flushed_on_close() -> None:
+def test_bodies_wait_for_windows_and_for_the_transport_and_then_arrive_whole() -> None:
     async def main() -> None:
         transport = _Transport()
-        coalescer = _WriteCoalescer(transport, lambda: None)  # type: ignore[arg-type]
-        coalescer.write(b"farewell")
-        coalescer.close()
-        coalescer.write(b"too late")
-        await asyncio.sleep(0)
-        assert transport.written == [b"farewell", "close"]
-        assert coalescer.is_closing()
+        end = Http2End(transport, window_bytes=65_535, most_calls=10)  # type: ignore[arg-type]
+        client = H2Connection(H2Configuration(client_side=True))
+        client.initiate_connection()
+        client.send_headers(1, ASKED)
+        client.send_headers(3, ASKED)
+        end.receive(client.data_to_send())
+        body = bytes(range(256)) * 600
+        end.pause_writing()
+        sent = end.send(1, ((":status", "200"),), body, (("grpc-status", "0"),))
+        assert sent is not None
+        given_up = end.send(3, ((":status", "200"),), body, None)
+        end.resume_writing()
+        got = b""
+        for _ in range(20):
+            await asyncio.sleep(0)
+            pieces, transport.written = transport.written, []
+            for event in client.receive_data(b"".join(pieces)):  # type: ignore[arg-type]
+                if getattr(event, "stream_id", 0) == 1 and hasattr(event, "data"):
+                    got += event.data
+                if hasattr(event, "flow_controlled_length"):
+                    client.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            if sent.done():
+                break
+            left = not given_up.done()
+            assert end.forget(3) == left
+            end.receive(client.data_to_send())
+        assert got == body
+        assert sent.done()
+        assert given_up.done()
 
     asyncio.run(main())
 
@@ -77,9 +111,8 @@ class _Service:
     async def exists(self, _) -> pb.ExistsResponse:
         return pb.ExistsResponse(exists=True)
 
-    def __mapping__(self):
-        handler = rpc_handler(self.exists, RequestLimiter(on_known=client_is_known))
-        return {PATH: Handler(handler, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
+    def handlers(self):
+        return {PATH: rpc_handler(self.exists, pb.ScopeInfo, RequestLimiter())}
 
 
 @asynccontextmanager
@@ -89,7 +122,7 @@ async def listener_with_short_timeouts(
     times = (("FIRST_BYTES", greeting), ("IDLE", quiet), ("PING", ping), ("FIRST_CALL", call), ("MESSAGE", message))
     for name, seconds in times:
         monkeypatch.setattr(grpc_server, f"GRPC_{name}_SECONDS", seconds)
-    listener = GrpcListener([_Service()], 10)
+    listener = GrpcListener(_Service().handlers(), 10)
     server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
     try:
         yield listener, server.sockets[0].getsockname()[1]
@@ -164,11 +197,11 @@ def test_idle_connection_that_answers_pings_stays_open(monkeypatch, caplog) -> N
         pings: list[object] = []
         async with listener_with_short_timeouts(monkeypatch, greeting=0.2, quiet=0.01, ping=3) as (listener, port):
             channel = Channel("127.0.0.1", port)
-            stub = ControllerServiceStub(channel)
+            stub = Stub(channel)
             assert (await stub.checkScopeExists(pb.ScopeInfo(scope="s"))).exists
-            processor = channel._protocol.processor  # type: ignore[union-attr]
-            answer = processor.processors[PingReceived]
-            processor.processors[PingReceived] = lambda event: (pings.append(event), answer(event))
+            connection: Any = channel._connection
+            note = connection._note
+            connection._note = lambda event: (isinstance(event, PingReceived) and pings.append(event), note(event))
             await until(lambda: len(pings) >= 3)
             assert (await stub.checkScopeExists(pb.ScopeInfo(scope="s"))).exists
             assert repr(listener) == "<GrpcListener, 1 connections>"
@@ -184,7 +217,7 @@ def test_connection_that_begins_no_call_is_sent_away_and_one_that_did_stays(monk
     async def main() -> None:
         async with listener_with_short_timeouts(monkeypatch, 0.05, 0.05, HANG_SECONDS, call=0.1) as (listener, port):
             channel = Channel("127.0.0.1", port)
-            assert (await ControllerServiceStub(channel).checkScopeExists(pb.ScopeInfo(scope="s"))).exists
+            assert (await Stub(channel).checkScopeExists(pb.ScopeInfo(scope="s"))).exists
             (first,) = listener._open
             for _ in range(2):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -300,11 +333,11 @@ def test_draining_listener_answers_calls_under_way_and_sends_clients_away() -> N
 
     async def main() -> None:
         service = _HeldService()
-        listener = GrpcListener([service], 10)
+        listener = GrpcListener(service.handlers(), 10)
         server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         channel = Channel("127.0.0.1", port)
-        call = asyncio.ensure_future(ControllerServiceStub(channel).checkScopeExists(pb.ScopeInfo(scope="s")))
+        call = asyncio.ensure_future(Stub(channel).checkScopeExists(pb.ScopeInfo(scope="s")))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         idle = H2Connection(H2Configuration(client_side=True))
         idle.initiate_connection()
@@ -329,14 +362,14 @@ def test_draining_listener_answers_calls_under_way_and_sends_clients_away() -> N
 def test_draining_listener_ends_a_call_that_takes_too_long() -> None:
     async def main() -> None:
         service = _HeldService()
-        listener = GrpcListener([service], 10)
+        listener = GrpcListener(service.handlers(), 10)
         server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
         channel = Channel("127.0.0.1", server.sockets[0].getsockname()[1])
-        call = asyncio.ensure_future(ControllerServiceStub(channel).checkScopeExists(pb.ScopeInfo(scope="s")))
+        call = asyncio.ensure_future(Stub(channel).checkScopeExists(pb.ScopeInfo(scope="s")))
         await until(lambda: service.calls == 1)
         server.close()
         await listener.drain(0.1)
-        with pytest.raises(StreamTerminatedError):
+        with pytest.raises(CallLost):
             await call
         channel.close()
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
-from grpclib.const import Cardinality, Handler
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
@@ -32,17 +31,13 @@ class _Service:
         self.gate = asyncio.Event()
         self.waiting = 0
 
-    async def exists(self, stream) -> None:
-        await stream.recv_message()
+    async def exists(self, call) -> None:
         self.waiting += 1
         try:
             await self.gate.wait()
         finally:
             self.waiting -= 1
-        await stream.send_message(pb.ExistsResponse(exists=True))
-
-    def __mapping__(self):
-        return {PATH: Handler(self.exists, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
+        call.reply(pb.ExistsResponse(exists=True).SerializeToString())
 
 
 class _Node:
@@ -52,7 +47,7 @@ class _Node:
         self.server: asyncio.Server
 
     async def start(self) -> _Node:
-        listener = GrpcListener([self.service], 10)
+        listener = GrpcListener({PATH: self.service.exists}, 10)
 
         def connection() -> asyncio.Protocol:
             protocol = listener.connection()
@@ -173,7 +168,7 @@ def test_calls_beyond_the_limit_of_a_connection_are_refused_and_the_others_answe
 
 @pytest.mark.parametrize("connect", [grpcio, ours])
 def test_calls_end_soon_when_the_node_dies_under_hundreds_of_them(connect) -> None:
-    """Ours beyond the hundredth waited in grpclib, for 60 s, for another to end on a connection that was gone."""
+    """Ours beyond the hundredth waited, for 60 s, for another to end on a connection that was gone."""
 
     async def main() -> None:
         node = await _Node().start()

@@ -20,10 +20,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
-from grpclib.const import Status
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
-from h2.exceptions import H2Error
-
 from sarit.client.core.channels import Channels
 from sarit.client.core.delegation import DelegationTokens
 from sarit.client.core.login import MAYBE_TLS, no_tls, untrusted
@@ -44,17 +40,18 @@ from sarit.core.errors import (
 from sarit.core.limits import CLIENT_KEEP_ALIVE_SECONDS, CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
 from sarit.rpc import convert
+from sarit.rpc.channel import CallLost
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated import sarit_pb2
-from sarit.rpc.generated.controller_grpc import ControllerServiceStub
-from sarit.rpc.generated.sarit_grpc import SaritServiceStub
+from sarit.rpc.methods import PRAVEGA, SARIT
+from sarit.rpc.status import CallFailed, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from ssl import SSLContext
 
     from sarit.client.core.call_traces import CallTraces
-    from sarit.client.core.channels import CountingChannel
+    from sarit.client.core.channels import ControllerChannel
     from sarit.client.core.login import Credentials
     from sarit.core.policies import StreamConfig
     from sarit.env.ports import Clock
@@ -74,9 +71,6 @@ _KINDS: Final[dict[Status, type[SaritError]]] = {
     Status.UNAUTHENTICATED: Unauthenticated,
     Status.FAILED_PRECONDITION: Conflict,
 }
-
-# How a lost connection shows as a rule.  Anything else, on a connection that lives, is logged: it may be a bug.
-_LOST: Final = (OSError, StreamTerminatedError, ProtocolError, H2Error)
 
 
 class ControllerClient:
@@ -105,9 +99,8 @@ class ControllerClient:
         self.tokens: DelegationTokens | None = None
         if credentials is not None and clock is not None:
             self.tokens = DelegationTokens(partial(_fetch_token, self), clock)
-        # Of their methods only names and types are used: a call is made on the channel that is in use by then.
-        self.stub = ControllerServiceStub(self._channels.current)
-        self.sarit_stub = SaritServiceStub(self._channels.current)
+        self.stub = PRAVEGA
+        self.sarit_stub = SARIT
 
     def __repr__(self) -> str:
         return f"ControllerClient({self.address})"
@@ -130,17 +123,17 @@ class ControllerClient:
                     self._channels.fail_over(channel, error)
                 raise
 
-    async def _call(self, channel: CountingChannel, method: Any, request: Any, seconds: float) -> Any:
+    async def _call(self, channel: ControllerChannel, method: Any, request: Any, seconds: float) -> Any:
         # Compared at a time-out: whether anything came on this channel since.
         received = channel.pieces_received
         channel.calls += 1
         request_id, outcome = str(next(self._request_ids)), "failed"
         began = self._traces.begin() if self._traces is not None else 0.0
         try:
-            reply = await _in_own_task(channel.call(method, request, seconds, request_id))
+            reply = await channel.call(method, request, seconds, request_id)
             outcome = "was answered"
             return reply
-        except GRPCError as error:
+        except CallFailed as error:
             if error.status is Status.UNIMPLEMENTED:
                 raise UnknownCall(
                     f"the server at {channel.address} has no call {method.name}: it is no Sarit, or an older one"
@@ -162,16 +155,10 @@ class ControllerClient:
             raise Invalid(untrusted(channel.address, error)) from None
         except ssl.SSLError as error:
             raise NotSent(no_tls(f"the controller at {channel.address}", error)) from None
-        except Exception as error:
-            # All that is left are ends of the connection, however grpclib and h2 report them.  A connection that is
-            # lost between connect and first use shows as AttributeError: grpclib has deleted its transport by then.
-            if not isinstance(error, _LOST) and channel.connected:
-                log.warning("a call of the controller at %s failed", channel.address, exc_info=error)
-            reason = error if isinstance(error, _LOST) else "the connection was lost"
-            # The system's errors come from connecting alone: later ones reach grpclib's protocol, not the call.
+        except (CallLost, OSError) as error:
             not_sent = isinstance(error, OSError)
             raise (NotSent if not_sent else Unavailable)(
-                f"no Sarit controller answers at {self.address if not_sent else channel.address} ({reason}): is the "
+                f"no Sarit controller answers at {self.address if not_sent else channel.address} ({error}): is the "
                 "node running? start one with `sarit standalone`"
                 + (f"; {MAYBE_TLS}" if channel.mute and not not_sent else "")
             ) from None
@@ -411,21 +398,6 @@ class UnknownCall(Invalid):
 
 class _Slow(Unavailable):
     """A call took too long, and the controller answered others meanwhile."""
-
-
-async def _in_own_task(call: Awaitable[T]) -> T:
-    """Await a call of grpclib in a task of its own.
-
-    When a connection is lost, grpclib cancels the task that calls, and raises another error there: the task would count
-    as cancelled ever after, and an `asyncio.timeout` around it would let CancelledError out."""
-    task = asyncio.current_task()
-    before = task.cancelling() if task is not None else 0
-    try:
-        return await asyncio.ensure_future(call)
-    except Exception:
-        if task is not None and task.cancelling() > before:  # it was cancelled from outside, not by grpclib
-            raise asyncio.CancelledError from None
-        raise
 
 
 def _range(found: pb.SegmentRange) -> SegmentRange:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
-# They log a line for each cancelled call, and for each connection that ends.
-_TALKATIVE: Final = ("grpclib", "sarit.client")
+# It logs a line for each connection that ends.
+_TALKATIVE: Final = "sarit.client"
 # At level debug it logs each header of each call.
 _NOISE: Final = ("hpack",)
 
@@ -84,12 +84,11 @@ def set_up_logs(settings: LogSettings, process: str | None = None, stream: TextI
     made.setFormatter(JsonLines(process) if settings.form == "json" else TextLines(process))
     root.addHandler(made)
     root.setLevel(settings.level.upper())
-    for name in _TALKATIVE:
-        logger = logging.getLogger(name)
-        logger.setLevel(logging.WARNING if settings.level == "info" else logging.NOTSET)
-        # The command line prints what the client warns of for a person; this is a process of its own.
-        logger.handlers.clear()
-        logger.propagate = True
+    logger = logging.getLogger(_TALKATIVE)
+    logger.setLevel(logging.WARNING if settings.level == "info" else logging.NOTSET)
+    # The command line prints what the client warns of for a person; this is a process of its own.
+    logger.handlers.clear()
+    logger.propagate = True
     for name in _NOISE:
         logging.getLogger(name).setLevel(logging.INFO)
     sys.excepthook = _log_uncaught

@@ -1,85 +1,100 @@
-"""Calls to the controller that end with the connection do not leave their task cancelled."""
+"""Calls to the controller that end with the connection, or are cancelled, leave nothing behind."""
 
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+from contextlib import asynccontextmanager
 
 import pytest
-from grpclib.exceptions import StreamTerminatedError
-from grpclib.utils import Wrapper
 
-from sarit.client.core import channels
 from sarit.client.core.controller import ControllerClient
 from sarit.core.errors import Unavailable
+from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.methods import PRAVEGA
+from tests.limits import HANG_SECONDS
+from tests.rpc_calls import listen
 
 
-async def lost(request: object, timeout: float, metadata: object) -> None:
-    """A call as grpclib ends it: it cancels the task that waits, and raises what happened there."""
-    wrapper = Wrapper()
-    with wrapper:
-        asyncio.get_running_loop().call_soon(wrapper.cancel, StreamTerminatedError("connection lost"))
-        await asyncio.sleep(timeout)
+class Server:
+    """Has one call under way, which ends by being cancelled."""
+
+    def __init__(self) -> None:
+        self.arrived, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def hold(self, call) -> None:
+        self.arrived.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
 
 
-@pytest.fixture(autouse=True)
-def _methods_are_functions(monkeypatch):
-    """A method of a stub is a function here, in the place of its name."""
-    monkeypatch.setattr(channels, "UnaryUnaryMethod", lambda channel, function, *types: function)
+@asynccontextmanager
+async def calling():
+    """A call under way: server, client, and the task that waits."""
+    held = Server()
+    server, port = await listen({PRAVEGA.checkScopeExists.name: held.hold})
+    client = ControllerClient([("127.0.0.1", port)])
+    async with asyncio.timeout(HANG_SECONDS):
+        task = asyncio.ensure_future(client.call(client.stub.checkScopeExists, pb.ScopeInfo(scope="s")))
+        await held.arrived.wait()
+        yield held, client, task
+    await client.close()
+    server.close()
 
 
-def method(function) -> SimpleNamespace:
-    return SimpleNamespace(name=function, request_type=None, reply_type=None)
-
-
-def run(main) -> None:
-    async def with_client() -> None:
-        await main(ControllerClient([("127.0.0.1", 1)]))
-
-    asyncio.run(with_client())
+def lose(client: ControllerClient) -> None:
+    client._channels.current.channel._connection.connection_lost(ConnectionResetError())
 
 
 def test_timeout_around_a_lost_call_raises_timeout_error() -> None:
     """CancelledError came out of it, and ended the task that it was not meant for (simulation seed 2891700047)."""
 
-    async def main(client: ControllerClient) -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                with pytest.raises(Unavailable):
-                    await client.call(method(lost), None)
-                await asyncio.sleep(60)
-        task = asyncio.current_task()
-        assert task is not None
-        assert not task.cancelling()
+    async def main() -> None:
+        async with calling() as (_, client, task):
+            asyncio.get_running_loop().call_soon(lose, client)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    with pytest.raises(Unavailable):
+                        await task
+                    await asyncio.sleep(60)
+            assert not asyncio.current_task().cancelling()
 
-    run(main)
+    asyncio.run(main())
 
 
 def test_call_cancelled_while_the_connection_is_lost_raises_cancelled() -> None:
-    async def main(client: ControllerClient) -> None:
-        calling = asyncio.ensure_future(client.call(method(lost), None))
-        await asyncio.sleep(0)  # it runs,
-        await asyncio.sleep(0)  # its call begins: callbacks scheduled now run next
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
+    async def main() -> None:
+        async with calling() as (_, client, task):
+            lose(client)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
-    run(main)
+    asyncio.run(main())
 
 
-def test_cancelled_call_ends_the_request() -> None:
-    ended = []
+def test_cancelled_call_ends_at_the_server_and_the_connection_serves_on() -> None:
+    async def main() -> None:
+        async with calling() as (held, client, task):
+            task.cancel()
+            await held.ended.wait()
+            held.arrived.clear()
+            again = asyncio.ensure_future(client.call(client.stub.checkScopeExists, pb.ScopeInfo(scope="s")))
+            await held.arrived.wait()
+            again.cancel()
+            assert client._channels.current.channel.connected
 
-    async def waits(request: object, timeout: float, metadata: object) -> None:
-        try:
-            await asyncio.sleep(timeout)
-        finally:
-            ended.append(request)
+    asyncio.run(main())
 
-    async def main(client: ControllerClient) -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await client.call(method(waits), "asked")
-        assert ended == ["asked"]
 
-    run(main)
+def test_call_ends_at_the_server_by_the_deadline_of_its_client() -> None:
+    async def main() -> None:
+        async with calling() as (held, client, task):
+            held.ended.clear()
+            with pytest.raises(Unavailable, match="did not answer within"):
+                await client.call(client.stub.checkScopeExists, pb.ScopeInfo(scope="s"), 0.05)
+            await held.ended.wait()
+            task.cancel()
+
+    asyncio.run(main())

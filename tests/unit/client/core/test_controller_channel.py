@@ -4,29 +4,25 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from grpclib.const import Cardinality, Handler
-from grpclib.server import Server
 
 from sarit.client.core.controller import ControllerClient
 from sarit.core.errors import Unavailable
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.methods import PRAVEGA
 from tests.limits import HANG_SECONDS
+from tests.rpc_calls import listen, request_of
 
 
 class Controller:
     """Answers whether a scope exists; for scope "held" when `free` is set."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self) -> None:
         self.free = asyncio.Event()
 
-    def __mapping__(self):
-        return {self.path: Handler(self.exists, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
-
-    async def exists(self, stream) -> None:
-        if (await stream.recv_message()).scope == "held":
+    async def exists(self, call) -> None:
+        if (await request_of(call, pb.ScopeInfo)).scope == "held":
             await self.free.wait()
-        await stream.send_message(pb.ExistsResponse(exists=True))
+        call.reply(pb.ExistsResponse(exists=True).SerializeToString())
 
 
 class Path:
@@ -54,10 +50,9 @@ class Path:
 
 @asynccontextmanager
 async def controller():
-    made = Controller(ControllerClient([("127.0.0.1", 1)]).stub.checkScopeExists.name)
-    server = Server([made])
-    await server.start("127.0.0.1", 0)
-    path = Path(server._server.sockets[0].getsockname()[1])
+    made = Controller()
+    server, port = await listen({PRAVEGA.checkScopeExists.name: made.exists})
+    path = Path(port)
     front = await asyncio.start_server(path.serve, "127.0.0.1", 0)
     client = ControllerClient([front.sockets[0].getsockname()[:2]])
     try:

@@ -6,8 +6,6 @@ import asyncio
 import logging
 
 import pytest
-from grpclib.const import Cardinality, Handler, Status
-from grpclib.exceptions import GRPCError
 
 from sarit.client.core.connection import first_request_id
 from sarit.client.core.controller import ControllerClient
@@ -16,9 +14,11 @@ from sarit.core.errors import Invalid
 from sarit.core.request_ids import current_request_id
 from sarit.env.real import real_env
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.grpc_server import GrpcListener
+from sarit.rpc.methods import PRAVEGA
+from sarit.rpc.status import CallFailed, Status
 from sarit.wire import commands as wire
 from tests.limits import HANG_SECONDS
+from tests.rpc_calls import listen
 
 
 class Refusing:
@@ -27,16 +27,11 @@ class Refusing:
     def __init__(self) -> None:
         self.ids: list[str] = []
 
-    async def exists(self, stream) -> None:
-        self.ids.append(stream.metadata["requestid"])
-        await stream.recv_message()
+    async def exists(self, call) -> None:
+        self.ids.append(call.metadata["requestid"])
         if len(self.ids) > 1:
-            raise GRPCError(Status.INVALID_ARGUMENT, "no")
-        await stream.send_message(pb.ExistsResponse(exists=True))
-
-    def __mapping__(self):
-        path = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/checkScopeExists"
-        return {path: Handler(self.exists, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
+            raise CallFailed(Status.INVALID_ARGUMENT, "no")
+        call.reply(pb.ExistsResponse(exists=True).SerializeToString())
 
 
 def test_each_call_sends_an_id_that_log_and_error_name(caplog) -> None:
@@ -44,8 +39,8 @@ def test_each_call_sends_an_id_that_log_and_error_name(caplog) -> None:
 
     async def main() -> None:
         service = Refusing()
-        server = await asyncio.get_running_loop().create_server(GrpcListener([service], 10).connection, "127.0.0.1", 0)
-        client = ControllerClient([server.sockets[0].getsockname()], first_request_id=4711)
+        server, port = await listen({PRAVEGA.checkScopeExists.name: service.exists})
+        client = ControllerClient([("127.0.0.1", port)], first_request_id=4711)
         ask = lambda: client.call(client.stub.checkScopeExists, pb.ScopeInfo(scope="s"))  # noqa: E731
         await ask()
         with pytest.raises(Invalid, match=r": no \(request 4712\)$"):

@@ -1,4 +1,4 @@
-"""Connects to a port that ends each connection at once: grpclib reports that in several ways, the client in one."""
+"""Connects to a port that ends each connection at once: the client reports that in one way."""
 
 from __future__ import annotations
 
@@ -55,19 +55,20 @@ def test_connects_to_a_port_that_resets_all_raise_unavailable() -> None:
 
 
 def test_connection_lost_between_connect_and_first_use_raises_unavailable(monkeypatch) -> None:
-    """The same at the exact moment: connected, and lost before grpclib opens a stream on it."""
+    """The same at the exact moment: connected, and lost before a call is begun on it."""
 
     async def go() -> None:
         server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
         controller = ControllerClient([server.sockets[0].getsockname()[:2]])
-        connect = controller._channels.current.__connect__
+        channel = controller._channels.current.channel
+        connect = channel._connect
 
         async def lost():
-            protocol = await connect()
-            protocol.connection_lost(ConnectionResetError())
-            return protocol
+            connection = await connect()
+            connection.connection_lost(ConnectionResetError())
+            return connection
 
-        monkeypatch.setattr(controller._channels.current, "__connect__", lost, raising=False)
+        monkeypatch.setattr(channel, "_connect", lost)
         with pytest.raises(Unavailable, match="the connection was lost"):
             await controller.ping()
         await controller.close()

@@ -7,9 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from grpclib.const import Cardinality, Handler, Status
-from grpclib.exceptions import GRPCError
-from grpclib.server import Server
 
 from sarit.client import aio
 from sarit.client.core.addresses import parse_addresses
@@ -17,12 +14,14 @@ from sarit.client.core.controller import ControllerClient
 from sarit.client.core.retry import RetryPolicy
 from sarit.core.errors import Invalid, Unavailable
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.grpc_server import GrpcListener
+from sarit.rpc.methods import PRAVEGA
+from sarit.rpc.status import CallFailed, Status
 from tests.limits import HANG_SECONDS
+from tests.rpc_calls import request_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 
 
 class FakeController:
@@ -39,21 +38,12 @@ class FakeController:
         self._server: Any = None
         self._transports: list[asyncio.Transport] = []
 
-    def __mapping__(self) -> dict[str, Handler]:
-        def unary(method: Any, request: Any, reply: Any) -> Handler:
-            return Handler(method, Cardinality.UNARY_UNARY, request, reply)
+    async def exists(self, call: Any) -> None:
+        request = await self._begin(call)
+        call.reply(pb.ExistsResponse(exists=request.scope in self.scopes).SerializeToString())
 
-        return {
-            SERVICE + "checkScopeExists": unary(self.exists, pb.ScopeInfo, pb.ExistsResponse),
-            SERVICE + "createScope": unary(self.create, pb.ScopeInfo, pb.CreateScopeStatus),
-        }
-
-    async def exists(self, stream: Any) -> None:
-        request = await self._begin(stream)
-        await stream.send_message(pb.ExistsResponse(exists=request.scope in self.scopes))
-
-    async def create(self, stream: Any) -> None:
-        request = await self._begin(stream)
+    async def create(self, call: Any) -> None:
+        request = await self._begin(call)
         new = request.scope not in self.scopes
         self.scopes.add(request.scope)
         self.created.append(request.scope)
@@ -61,22 +51,22 @@ class FakeController:
             self.kill()
             return
         status = pb.CreateScopeStatus.SUCCESS if new else pb.CreateScopeStatus.SCOPE_EXISTS
-        await stream.send_message(pb.CreateScopeStatus(status=status))
+        call.reply(pb.CreateScopeStatus(status=status).SerializeToString())
 
-    async def _begin(self, stream: Any) -> Any:
-        request = await stream.recv_message()
+    async def _begin(self, call: Any) -> Any:
+        request = await request_of(call, pb.ScopeInfo)
         self.calls += 1
         self.arrived.set()
         if self.refuses_calls:
-            raise GRPCError(Status.UNAVAILABLE, "the stores of my tables are away")
+            raise CallFailed(Status.UNAVAILABLE, "the stores of my tables are away")
         if self.held:
             await asyncio.Event().wait()
         return request
 
     async def start(self) -> FakeController:
         """Listen, on the same port as before."""
-        server: Any = Server([self])
-        make = server._protocol_factory
+        calls = {PRAVEGA.checkScopeExists.name: self.exists, PRAVEGA.createScope.name: self.create}
+        make = GrpcListener(calls, 100).connection
 
         def protocol() -> Any:
             made = make()

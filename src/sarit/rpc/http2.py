@@ -1,0 +1,203 @@
+"""One end of an HTTP/2 connection, a server's or a client's: frames by h2, and bodies that wait for the other end.
+
+h2 reads and writes frames, and does no input or output.  `Http2End` hands what h2 has written to the transport once in
+a turn of the event loop: one turn may end many calls, and each write would be a system call and would wake the peer.
+
+A body goes to h2 as far as the windows of the other end allow, and only while the transport takes bytes.  The rest
+waits here, one body for each call, and goes on when a window opens or the transport has room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import RemoteSettingsChanged, WindowUpdated
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    from h2.events import Event
+
+    Headers: TypeAlias = Sequence[tuple[str, str]]
+
+_LEAST_WINDOW: Final = 65_535  # of a connection that has just begun
+_NO_LIMIT: Final = (1 << 31) - 1
+
+
+def _configuration(client_side: bool) -> H2Configuration:
+    # What h2 could check of headers and does not here takes time, and callers check what they use.
+    return H2Configuration(
+        client_side=client_side, header_encoding="ascii", validate_inbound_headers=False,
+        validate_outbound_headers=False, normalize_inbound_headers=False, normalize_outbound_headers=False,
+    )  # fmt: skip
+
+
+_SERVER: Final = _configuration(False)
+_CLIENT: Final = _configuration(True)
+
+
+class _Unsent:
+    """What is left of a reply or a request."""
+
+    __slots__ = ("at", "body", "head", "sent", "trailers")
+
+    def __init__(self, head: Headers, body: bytes, trailers: Headers | None) -> None:
+        self.head: Headers | None = head
+        self.body = body
+        self.at = 0  # how much of the body is sent
+        self.trailers = trailers
+        self.sent: asyncio.Future[None] | None = None
+
+
+class Http2End:
+    """A connection on `transport`."""
+
+    __slots__ = ("_flush_is_due", "_h2", "_transport", "_unsent", "_writable")
+
+    def __init__(self, transport: asyncio.Transport, *, window_bytes: int, most_calls: int | None = None) -> None:
+        """Begin the connection: of a server that announces `most_calls`, or of a client.
+
+        h2 ends a connection with more calls than the server allows, and a client may not know the limit yet.  So h2
+        knows no limit, and the server refuses what is over it call by call."""
+        self._transport = transport
+        self._flush_is_due = False
+        self._writable = True
+        self._unsent: dict[int, _Unsent] = {}
+        self._h2 = H2Connection(_CLIENT if most_calls is None else _SERVER)
+        settings = self._h2.local_settings
+        settings[SettingCodes.INITIAL_WINDOW_SIZE] = window_bytes
+        if most_calls is None:
+            settings[SettingCodes.ENABLE_PUSH] = 0
+        else:
+            settings[SettingCodes.MAX_CONCURRENT_STREAMS] = most_calls
+        settings.acknowledge()  # they are announced at once, and hold from the begin
+        self._h2.initiate_connection()
+        if window_bytes > _LEAST_WINDOW:
+            self._h2.increment_flow_control_window(window_bytes - _LEAST_WINDOW)
+        if most_calls is not None:
+            settings[SettingCodes.MAX_CONCURRENT_STREAMS] = _NO_LIMIT
+            settings.acknowledge()
+        self.flush()
+
+    def __repr__(self) -> str:
+        return f"<Http2End, {len(self._unsent)} bodies wait>"
+
+    @property
+    def most_calls(self) -> int:
+        """How many calls the other end takes at once, as far as is known."""
+        return self._h2.remote_settings.max_concurrent_streams
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Read frames.  Raises ProtocolError, and whatever else invalid bytes make the parsers raise."""
+        events = self._h2.receive_data(data)
+        if self._unsent and any(type(event) in (WindowUpdated, RemoteSettingsChanged) for event in events):
+            self._send_unsent()
+        self._flush_soon()
+        return events
+
+    def next_stream(self) -> int:
+        """Return the number for the next call of a client.  Raises ProtocolError when they are used up."""
+        return self._h2.get_next_available_stream_id()
+
+    def send(
+        self, stream: int, head: Headers, body: bytes = b"", trailers: Headers | None = None
+    ) -> asyncio.Future[None] | None:
+        """Send all that this end says in a call; None when nothing waits, otherwise what ends when all is sent.
+
+        Raises ProtocolError on a new stream that the other end does not take."""
+        unsent = _Unsent(head, body, trailers)
+        if self._advance(stream, unsent):
+            self._flush_soon()
+            return None
+        self._unsent[stream] = unsent
+        unsent.sent = asyncio.get_running_loop().create_future()
+        return unsent.sent
+
+    def _advance(self, stream: int, unsent: _Unsent) -> bool:
+        """Send as much as the other end takes now; whether that was all."""
+        if not self._writable:
+            return False
+        h2, body, trailers = self._h2, unsent.body, unsent.trailers
+        if unsent.head is not None:
+            h2.send_headers(stream, unsent.head, end_stream=not body and trailers is None)
+            unsent.head = None
+        while left := len(body) - unsent.at:
+            size = min(left, h2.local_flow_control_window(stream), h2.max_outbound_frame_size)
+            if size <= 0:
+                self._flush_soon()
+                return False
+            h2.send_data(stream, body[unsent.at : unsent.at + size], end_stream=size == left and trailers is None)
+            unsent.at += size
+        if trailers is not None:
+            h2.send_headers(stream, trailers, end_stream=True)
+        return True
+
+    def _send_unsent(self) -> None:
+        for stream, unsent in list(self._unsent.items()):
+            try:
+                if not self._advance(stream, unsent):
+                    continue
+            except ProtocolError:
+                pass  # the other end has reset the stream: the event that says so follows
+            self.forget(stream)
+        self._flush_soon()
+
+    def forget(self, stream: int) -> bool:
+        """Send no more of a call; whether something was left."""
+        unsent = self._unsent.pop(stream, None)
+        if unsent is not None and unsent.sent is not None and not unsent.sent.done():
+            unsent.sent.set_result(None)
+        return unsent is not None
+
+    def acknowledge(self, stream: int, size: int) -> None:
+        """Let the other end send so many bytes more."""
+        if size:
+            with suppress(ProtocolError):
+                self._h2.acknowledge_received_data(size, stream)
+            self._flush_soon()
+
+    def reset(self, stream: int, code: ErrorCodes = ErrorCodes.CANCEL) -> None:
+        """End a call, unless it has ended."""
+        with suppress(ProtocolError):
+            self._h2.reset_stream(stream, code)
+            self._flush_soon()
+
+    def ping(self, data: bytes) -> None:
+        """Ask for an echo."""
+        with suppress(ProtocolError):
+            self._h2.ping(data)
+            self._flush_soon()
+
+    def go_away(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
+        """Tell the other end that this was all."""
+        with suppress(ProtocolError):
+            self._h2.close_connection(code)
+        self.flush()
+
+    def pause_writing(self) -> None:
+        """Hold bodies back: the transport takes no more bytes."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """Send on."""
+        self._writable = True
+        self._send_unsent()
+
+    def _flush_soon(self) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Hand what h2 has written to the transport."""
+        self._flush_is_due = False
+        if (data := self._h2.data_to_send()) and not self._transport.is_closing():
+            self._transport.write(data)
