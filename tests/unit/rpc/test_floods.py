@@ -8,7 +8,7 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import ConnectionTerminated
+from h2.events import ConnectionTerminated, ResponseReceived, StreamReset, TrailersReceived
 
 from sarit.core.errors import NotFound, Unauthenticated
 from sarit.rpc.generated import controller_pb2 as pb
@@ -39,6 +39,13 @@ class _Access:
 
     async def carry_out(self, _call, method, request, _caller, _peer):
         return await method(request)
+
+
+class _Waiting(_Access):
+    """Never finds out who it is."""
+
+    async def caller(self, _call, _authorization, _peer):
+        await asyncio.Event().wait()
 
 
 class _Service:
@@ -292,5 +299,51 @@ def test_text_of_an_error_is_cut_before_it_is_a_header():
         # A character takes 9 bytes, and the count of those left out is a digit shorter than that of all.
         assert MAX_GRPC_MESSAGE_BYTES - 10 < len(text) <= MAX_GRPC_MESSAGE_BYTES
         assert text.endswith(b" characters more)")
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+
+
+def test_call_that_its_client_does_not_end_is_reset_with_its_reply():
+    """Its stream stayed in the memory of the connection, of which there was no bound."""
+
+    async def main() -> None:
+        wire = _Wire(GrpcListener(_Service().handlers(), 10))
+        for stream in (1, 3):
+            wire.client.send_headers(stream, HEADERS)
+            wire.client.send_data(stream, REQUEST)
+        wire.said(wire.client.data_to_send())
+        events = []
+        while len(resets := [event for event in events if isinstance(event, StreamReset)]) < 2:
+            await asyncio.sleep(0)
+            events += wire.events()
+        assert {event.error_code for event in resets} == {ErrorCodes.NO_ERROR}
+        replies = [dict(event.headers)[b"grpc-status"] for event in events if isinstance(event, TrailersReceived)]
+        assert replies == [b"0", b"0"]
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "statuses"),
+    [
+        (":method", "PUT", (b"405", b"2")),
+        ("content-type", "text/plain", (b"415", b"2")),
+        (":path", "/none", (b"200", b"12")),
+        ("grpc-timeout", "9" * 5000 + "S", (b"200", b"2")),
+        ("grpc-timeout", "0n", (b"200", b"4")),
+    ],
+)
+def test_request_that_is_not_of_grpc_is_refused(name, value, statuses):
+    async def main() -> None:
+        wire = _Wire(GrpcListener(_Service(_Waiting()).handlers(), 10))
+        headers = dict(HEADERS) | {name: value}
+        wire.client.send_headers(1, list(headers.items()))
+        wire.client.send_data(1, REQUEST, end_stream=True)
+        wire.said(wire.client.data_to_send())
+        found = []
+        while not found:
+            await asyncio.sleep(0)
+            found = [dict(event.headers) for event in wire.events() if isinstance(event, ResponseReceived)]
+        assert (found[0][b":status"], found[0][b"grpc-status"]) == statuses
 
     asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
