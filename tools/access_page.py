@@ -16,9 +16,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from sarit.controller.access import NEEDS, Access
-from sarit.controller.service import PRAVEGA, SARIT
 from sarit.core.errors import Forbidden, Invalid
 from sarit.env.real import real_env
+from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.security.audit import NoAudit
 from sarit.security.login import Logins
 from sarit.security.permissions import Caller, Permission, Rule, Rules
@@ -121,7 +121,7 @@ def _head(first: str, columns: list[str]) -> list[str]:
 
 async def _calls(access: Access) -> list[str]:
     cells = {}
-    for service in (PRAVEGA, SARIT):
+    for service in (PRAVEGA.service, SARIT.service):
         for method in service.methods:
             cells[method.name] = tuple(
                 [
@@ -142,7 +142,7 @@ def _command(kind: type[Any], segment: str, token: str) -> Any:
 
 
 async def _commands(access: Access) -> list[str]:
-    method = PRAVEGA.methods_by_name["getDelegationToken"]
+    method = PRAVEGA.service.methods_by_name["getDelegationToken"]
     cells = {}
     for kind in (*REQUESTS, *CONTROLLERS_ONLY):
         row = []

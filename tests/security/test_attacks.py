@@ -19,8 +19,8 @@ from google.protobuf.message_factory import GetMessageClass
 import sarit
 from sarit.client import aio
 from sarit.client.core.login import BearerToken
-from sarit.controller.service import PRAVEGA, SARIT
 from sarit.core.limits import MAX_API_REQUEST_BYTES
+from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.security import login
 from sarit.security.limits import MAX_FAILED_LOGINS_OF_HOST
 from sarit.security.permissions import Permission
@@ -279,14 +279,19 @@ def _has_text(kind: Descriptor) -> bool:
 @pytest.mark.parametrize("size", [80_000, 1_000_000])
 def test_texts_of_every_call_are_bounded_and_none_comes_back(runner, http, size, caplog):
     """One such call stopped the node: a refusal repeated the name, in a header that took the square of its length."""
-    methods = [method for service in (PRAVEGA, SARIT) for method in service.methods if _has_text(method.input_type)]
+    methods = [
+        method
+        for service in (PRAVEGA.service, SARIT.service)
+        for method in service.methods
+        if _has_text(method.input_type)
+    ]
     assert len(methods) > 45
 
     async def main() -> None:
         async with http.secured.client("root") as root:
             controller = root.session.controller
             for method in methods:
-                stub = controller.stub if method.containing_service is PRAVEGA else controller.sarit_stub
+                stub = controller.stub if method.containing_service is PRAVEGA.service else controller.sarit_stub
                 request = _full_of(GetMessageClass(method.input_type)(), "\u1234" * (size // 3))
                 if request.ByteSize() > MAX_API_REQUEST_BYTES:
                     continue

@@ -23,9 +23,10 @@ class Method(NamedTuple):
 
 
 class Methods:
-    """The rpcs of a service; each is an attribute."""
+    """The rpcs of a service, which `service` describes; each is an attribute."""
 
     def __init__(self, service: ServiceDescriptor) -> None:
+        self.service = service
         self._methods = {
             method.name: Method(
                 f"/{service.full_name}/{method.name}",

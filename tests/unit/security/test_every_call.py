@@ -14,9 +14,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from sarit.controller.access import NEEDS, Access
-from sarit.controller.service import PRAVEGA, SARIT
 from sarit.core.errors import Forbidden, Invalid, Unauthenticated
 from sarit.env.real import real_env
+from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.security.audit import NoAudit
 from sarit.security.permissions import Caller, Permission, Rule, Rules, scope_resource
 from sarit.security.tokens import ALGORITHM, AUDIENCE, TokenKeys
@@ -53,7 +53,7 @@ RULES = Rules(
         ("user:writer", "prn::/scope:app", "READ_UPDATE"), ("user:writer", "prn::/scope:app/*", "READ_UPDATE"),
     ]
 )  # fmt: skip
-METHODS = {method.name: method for service in (PRAVEGA, SARIT) for method in service.methods}
+METHODS = {method.name: method for service in (PRAVEGA.service, SARIT.service) for method in service.methods}
 KEYS = TokenKeys([b"k" * 64])
 NOW = 1_700_000_000
 
