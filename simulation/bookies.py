@@ -77,14 +77,17 @@ class SimulatedBookie:
     up: bool = True
     delay: Callable[[], float] = lambda: 0.0002
     sync: Callable[[], float] = lambda: 0.0005
-    # Called with name, ledger, entry and body when an entry is on the disk.
-    on_synced: Callable[[str, int, int, bytes], None] = lambda name, ledger, entry, body: None
     ledgers: dict[int, _Ledger] = field(default_factory=dict)
+    _on_synced: Callable[[str, int, int, bytes], None] = lambda name, ledger, entry, body: None
     _life: int = 0
     _waiting: list[Callable[[], None]] = field(default_factory=list)
     # Written to the journal and not synced: what to do when it is, and when the bookie crashes.
     _unsynced: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
     _lost: list[Callable[[], None]] = field(default_factory=list)
+
+    def call_when_synced(self, listener: Callable[[str, int, int, bytes], None]) -> None:
+        """Call `listener` with name, ledger, entry and body of each entry that is on the disk from now on."""
+        self._on_synced = listener
 
     def crash(self) -> None:
         """The process and its page cache are gone."""
@@ -150,7 +153,7 @@ class SimulatedBookie:
 
             def stored() -> None:
                 found.sync(entry)
-                self.on_synced(self.name, ledger, entry, found.entries[entry])
+                self._on_synced(self.name, ledger, entry, found.entries[entry])
 
             def acknowledge() -> None:
                 assert entry in found.synced, f"{self.name} acknowledges an entry that it has not synced"

@@ -251,7 +251,7 @@ class Cluster:
     # -- drawn behaviour ----------------------------------------------------------------------------
 
     def _trace_disk(self) -> None:
-        self.disk.on_change = lambda what: self.trace.say("disk", what)
+        self.disk.listeners[:] = [lambda what: self.trace.say("disk", what)]
 
     def _disk_delay(self) -> float:
         mean = self.options.disk_latency

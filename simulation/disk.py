@@ -63,7 +63,8 @@ class SimulatedDisk:
         self.capacity_bytes = capacity_bytes
         self.faults = DiskFaults()
         self.boot = 0
-        self.on_change: Callable[[str], None] | None = None
+        # Called before every change: a point where the power may fail.
+        self.listeners: list[Callable[[str], None]] = []
         self._directories: set[str] = {"", "/"}
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
@@ -240,9 +241,9 @@ class SimulatedDisk:
         return bytes(self._names[path].content)
 
     def changing(self, what: str) -> None:
-        """Called before every change: a point where the power may fail."""
-        if self.on_change is not None:
-            self.on_change(what)
+        """Notify the listeners of a change."""
+        for listener in self.listeners:
+            listener(what)
 
     def _end_process(self) -> None:
         self.boot += 1

@@ -108,7 +108,7 @@ class Fleet(Cluster):
         if self.bookkeeper is not None:
             self.histories.watch_bookies()
             for bookie in self.bookkeeper.bookies.bookies.values():
-                bookie.on_synced = self.histories.synced
+                bookie.call_when_synced(self.histories.synced)
         self.storage = self.chunks
         self.stores = [
             FleetStore(f"s{number}", world.machine(f"10.0.0.{number}")) for number in range(1, options.stores + 1)

@@ -144,7 +144,9 @@ class BookKeeperServices:
     def __init__(self, world: World, options: Options, drawn: Drawn) -> None:
         rng = world.chance("zookeeper")
         delay = drawn.message_delay
-        self.zookeeper = ZooKeeperServers(rng, lambda: min(delay(), _MOST_DELAY_SECONDS), rng.choice((0.25, 1.0)))
+        self.zookeeper = ZooKeeperServers(
+            rng, lambda: min(delay(), _MOST_DELAY_SECONDS), rng.choice((0.25, 1.0)), self._deleted
+        )
         self.bookies = BookieCluster(options.bookies, world.chance("bookies"))
         for bookie in self.bookies.bookies.values():
             bookie.delay = delay
@@ -153,7 +155,6 @@ class BookKeeperServices:
         self.settings = LedgerSettings(
             entry_bytes=options.entry_bytes, ledger_bytes=options.ledger_bytes, ledger_seconds=options.ledger_seconds
         )
-        self.zookeeper.deleted = self._deleted
         self._lease_seconds = options.lease_seconds
         self._rng = rng
 

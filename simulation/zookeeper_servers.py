@@ -217,13 +217,16 @@ class ZooKeeperServers:
     leader which sessions live.  `cut`: pairs of names, from and to, between which nothing passes; the service is
     ZOOKEEPER.  `deleted` is called with the path of each node that is deleted."""
 
-    def __init__(self, rng: random.Random, delay: Callable[[], float], report_seconds: float = 0.5) -> None:
+    def __init__(
+        self, rng: random.Random, delay: Callable[[], float], report_seconds: float = 0.5,
+        deleted: Callable[[str], None] = lambda path: None,
+    ) -> None:  # fmt: skip
         self.rng = rng
         self.delay = delay
         self.away = False
         self.stopped = False
         self.cut: set[tuple[str, str]] = set()
-        self.deleted: Callable[[str], None] = lambda path: None
+        self._deleted = deleted
         self.changed_by: dict[str, str] = {}
         self.context = contextvars.copy_context()
         self.followers = [Follower(self, number) for number in range(_SERVERS)]
@@ -459,7 +462,7 @@ class ZooKeeperServers:
         for follower in self.followers:
             follower.coming(change)
         if kind == "delete":
-            self.deleted(path)
+            self._deleted(path)
 
 
 __all__ = ["ZOOKEEPER", "Client", "Connection", "Follower", "Session", "ZooKeeperServers"]

@@ -23,7 +23,7 @@ from tests.vocabulary import ALLOWED_IDENTIFIERS, ALLOWED_PLACES, RETIRED, RETIR
 from tools import generate_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Set
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
@@ -504,6 +504,67 @@ def test_retired_words_are_recognized() -> None:
         ("patience", "patience_seconds"),
     ]
     assert list(retired_prose("Nobody was told; planet lanes, [a page](looked-for.md)")) == ["told", "lanes"]
+
+
+def _mentions_callable(annotation: ast.expr, aliases: Set[str]) -> bool:
+    parts = ast.unparse(annotation).split(" | ")
+    return parts[0].startswith("Callable[") or not aliases.isdisjoint(parts)
+
+
+def _is_fixed(node: ast.ClassDef) -> bool:
+    """Whether nobody can assign to its fields."""
+    words = " ".join(map(ast.unparse, (*node.bases, *node.decorator_list)))
+    return any(word in words for word in ("NamedTuple", "Protocol", "frozen=True"))
+
+
+def callable_attributes(source: str) -> Iterator[str]:
+    """Public attributes of classes that are annotated as callables, or set to a lambda."""
+    nodes = _nodes(source)
+    aliases = {
+        node.target.id
+        for node in nodes
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.value is not None
+        and ast.unparse(node.annotation) == "TypeAlias"
+        and "Callable[" in ast.unparse(node.value)
+    }
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef) and not _is_fixed(node)]
+    fields = {id(item) for node in classes for item in node.body}
+    for node in nodes:
+        if isinstance(node, ast.AnnAssign) and (isinstance(node.target, ast.Attribute) or id(node) in fields):
+            name = node.target.attr if isinstance(node.target, ast.Attribute) else ast.unparse(node.target)
+            if not name.startswith("_") and _mentions_callable(node.annotation, aliases):
+                yield name
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and not target.attr.startswith("_"):
+                    yield target.attr
+
+
+def outside_assignments(source: str, names: Set[str]) -> Iterator[tuple[int, str]]:
+    """(line, target) of each assignment to such an attribute of another object than `self`; plain values are none."""
+    for node in _nodes(source):
+        if not isinstance(node, ast.Assign) or isinstance(node.value, ast.Constant):
+            continue
+        for target in [part for given in node.targets for part in getattr(given, "elts", [given])]:
+            if isinstance(target, ast.Attribute) and target.attr in names and ast.unparse(target.value) != "self":
+                yield node.lineno, ast.unparse(target)
+
+
+def test_listeners_are_given_not_patched() -> None:
+    """Else an object is half made until somebody remembers to assign what it calls."""
+    made = "class A:\n    x: Callable[[], None]\n    def __init__(self) -> None:\n        self.y = lambda: 1"
+    assert set(callable_attributes(made)) == {"x", "y"}
+    assert list(outside_assignments("a.x, self.y = f, g\nb.y = f\nb.x = None", {"x", "y"})) == [(1, "a.x"), (2, "b.y")]
+    sources = {path: path.read_text() for path in _modules("src")}
+    names = {name for source in sources.values() for name in callable_attributes(source)}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {target}: make it an argument of the constructor, or a registering method"
+        for path, source in sources.items()
+        for line, target in outside_assignments(source, names)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 _SAID = frozenset(("warning", "error", "exception", "critical", "warn"))

@@ -91,7 +91,7 @@ class ContainerJudge:
         self.committing: WriteBatch | None = None
         self.nested_loop = NestedLoop()
         self._most_per_step = most_per_step
-        machine.disk.on_change = self.on_change
+        machine.disk.listeners.append(self.on_change)
 
     def __repr__(self) -> str:
         return f"<ContainerJudge {self.model!r}, {self.states}>"

@@ -75,7 +75,7 @@ class LogJudge:
         self.submitted = 0
         self.truncated = 0
         self.sizes: dict[int, int] = {}
-        machine.disk.on_change = self.on_change
+        machine.disk.listeners.append(self.on_change)
 
     def __repr__(self) -> str:
         return f"<LogJudge {self.acked} of {self.submitted} acknowledged, {self.states}>"

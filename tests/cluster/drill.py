@@ -194,7 +194,7 @@ async def stops(drill: Drill, times: int) -> Figures:
         for name in probes:
             await before.create_stream(name)
         # It asks no controller who has the containers, so that its requests wait for the stopped store.
-        before.session.connections.on_unanswered = lambda *_: None
+        before.session.connections._on_unanswered = lambda *_: None
         for number in range(1, times + 1):
             status = await drill.settled()
             store, containers = drill.owner(status)

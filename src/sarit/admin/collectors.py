@@ -143,7 +143,8 @@ def rate_samples(meters: LoadMeters) -> Iterator[Sample]:
 def log_samples(counted: LogStatistics) -> Iterator[Sample]:
     """Return samples of what the logs of a process have counted."""
     yield "sarit_log_frames_total", _NONE, counted.frames
-    if counted.bookies is None:
+    bookies = counted.bookies()
+    if bookies is None:
         yield "sarit_log_sync_seconds", _NONE, counted.sync_seconds
         yield "sarit_log_group_bytes", _NONE, counted.group_bytes
         return
@@ -153,7 +154,7 @@ def log_samples(counted: LogStatistics) -> Iterator[Sample]:
     yield "sarit_bookkeeper_ledgers_total", _NONE, counted.ledgers
     yield "sarit_bookkeeper_ledgers_recovered_total", _NONE, counted.ledgers_recovered
     yield "sarit_bookkeeper_bookies_replaced_total", _NONE, counted.bookies_replaced
-    yield "sarit_bookkeeper_writable_bookies", _NONE, counted.bookies().writable
+    yield "sarit_bookkeeper_writable_bookies", _NONE, bookies.writable
 
 
 def controller_samples(controller: Controller) -> Iterator[Sample]:

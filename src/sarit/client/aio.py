@@ -120,10 +120,9 @@ async def connect(
         addresses, attempt_seconds, min(policy.keep_alive_seconds, CONTROLLER_KEEP_ALIVE_SECONDS), credentials, context,
         env.clock, CallTraces.of(env), first_request_id(env.random),
     )  # fmt: skip
-    session = Session(env, controller, policy)
+    tokens = controller.tokens
+    session = Session(env, controller, policy, *() if tokens is None else (tokens.forget,))
     session.parts.holds_readers = not real
-    if controller.tokens is not None:
-        session.connections.token_refused = controller.tokens.forget
     try:
         # Not by `retry_timeout`: a wrong address must show at once.
         once_each = RetryPolicy(wait, min_attempt=CONTROLLER_PING_SECONDS * len(addresses))

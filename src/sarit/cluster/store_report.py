@@ -145,7 +145,7 @@ class StoreReporter:
         reasons = [replace(one, ready=True) if one.code in _SERVES_ON else one for one in self._health.reasons()]
         return StoreReport(
             self._health.clock.wall_ms(), self._member.incarnation, containers_by_state(self._store.health(), reasons),
-            tuple(reasons), None if self._log.bookies is None else self._log.bookies(),
+            tuple(reasons), self._log.bookies(),
         )  # fmt: skip
 
     async def run(self) -> Never:

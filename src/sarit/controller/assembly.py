@@ -83,9 +83,11 @@ class Controller:
         self.calls = CallStatistics(env.clock.monotonic, env.traces)
         runner = EffectRunner(segments)
         self.catalog = Catalog(tables)
-        self.streams = Streams(self.catalog, runner, env)
         self.quotas = QuotaTable(tables, self.catalog, segments, env, assignment, use_quotas)
-        self.streams.admit = self.quotas.admit
+        self.streams = Streams(
+            self.catalog, runner, env, self.quotas.admit,
+            lambda name, found: self.transactions.workers.drain(name, found),  # they need the streams
+        )  # fmt: skip
         self.groups = Groups(self.catalog, self.streams, env)
         self.tables = KeyValueTables(self.catalog, runner, env)
         self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)

@@ -55,12 +55,13 @@ _REMOVALS_AT_ONCE: Final = 1000
 class Streams:
     """Workflows on streams, and queries."""
 
-    def __init__(self, catalog: Catalog, runner: EffectRunner, env: Env) -> None:
+    def __init__(self, catalog: Catalog, runner: EffectRunner, env: Env, admit: Admit, drain: Drain) -> None:
+        """`admit`: called before a scope gets more streams or segments; `drain`: ends transactions before a step."""
         self.catalog = catalog
         self.runner = runner
         self.locks: KeyedLocks[StreamName] = KeyedLocks()
-        self.drain: Drain = _no_transactions
-        self.admit: Admit = _no_quota
+        self.admit = admit
+        self._drain = drain
         self.statistics = ControllerStatistics()
         self._env = env
 
@@ -339,7 +340,7 @@ class Streams:
                 return Found(record, version)
             try:
                 if step.drain:
-                    drained, version = await self.drain(name, Found(record, version))
+                    drained, version = await self._drain(name, Found(record, version))
                     # A roll is pending now: it is executed before the seal.
                     if drained != record:
                         record = drained
@@ -447,14 +448,6 @@ def _tag_updates(name: StreamName, before: StreamRecord, after: StreamRecord) ->
     old, new = set(before.config.tags), set(after.config.tags)
     updates = [TableUpdate(keys.tag_key(tag, name.stream), None, NO_VERSION) for tag in sorted(old - new)]
     return updates + [TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in sorted(new - old)]
-
-
-async def _no_quota(scope: str, new_streams: int, new_segments: int) -> None:
-    return
-
-
-async def _no_transactions(name: StreamName, found: Found) -> Found:
-    return found
 
 
 def _contended(name: StreamName) -> Unavailable:

@@ -345,7 +345,7 @@ class SlateIndexProvider:
         # One for all databases: it adds them up.
         self._recorder = slatedb.DefaultMetricsRecorder()
         if statistics is not None:
-            statistics.requests = self.requests
+            statistics.count_requests_with(self.requests)
 
     def __repr__(self) -> str:
         return f"<SlateIndexProvider {self._place}>"

@@ -27,10 +27,10 @@ class LogStatistics:
     Local logs: `sync_seconds` is of one write with its sync, which makes a group of frames durable; `group_bytes` is
     its size.  Logs on BookKeeper: `entry_seconds` is from the first attempt to send an entry until it is done;
     `ledgers_recovered` are those that BookKeeper's own recovery closed while they were written;
-    `bookies` counts those that are registered now, None for local logs."""
+    `bookies()` counts those that are registered now, None for local logs."""
 
     __slots__ = (
-        "bookies",
+        "_count_bookies",
         "bookies_replaced",
         "entries",
         "entry_bytes",
@@ -48,7 +48,15 @@ class LogStatistics:
         self.group_bytes = Histogram(SIZES)
         self.entries = self.entry_bytes = self.ledgers = self.ledgers_recovered = self.bookies_replaced = 0
         self.entry_seconds = Histogram(LATENCIES)
-        self.bookies: Callable[[], BookieCounts] | None = None
+        self._count_bookies: Callable[[], BookieCounts] | None = None
 
     def __repr__(self) -> str:
         return f"<LogStatistics, {self.frames} frames in {self.sync_seconds.count} syncs>"
+
+    def bookies(self) -> BookieCounts | None:
+        """Count the bookies that are registered now; None for local logs."""
+        return None if self._count_bookies is None else self._count_bookies()
+
+    def count_bookies_with(self, count: Callable[[], BookieCounts]) -> None:
+        """Take the numbers of bookies from `count`: the logs are on BookKeeper."""
+        self._count_bookies = count

@@ -125,11 +125,12 @@ class SegmentStore:
         """`owned`: the containers that `start` opens; None: all of them.  `placement`: who gives it others later."""
         self.env = env
         self.limits = limits
-        self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
-        self.budget.on_over_append_limit = self._throttled
         self.statistics = statistics = StoreStatistics()
+        self.budget = MemoryBudget(
+            limits.max_dirty_bytes, limits.cache_bytes, self._throttled,
+            lambda: statistics.release(env.clock.monotonic()),
+        )  # fmt: skip
         self.quotas = TenantQuotas(env.clock, TablesOfClients(self))
-        self.budget.on_below_append_limit = lambda: statistics.release(env.clock.monotonic())
         self._failure_watchers: list[Callable[[Container], None]] = []
         rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
         # Only a full disk of the first one, DATA, lets appends wait.

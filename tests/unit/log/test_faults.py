@@ -42,12 +42,12 @@ def test_failed_sync_or_write_ends_the_log_and_recovered_frames_survive(fault, s
         failed = next(at for at, result in enumerate(results) if result is not None)
         assert all(result is not None for result in results[failed:]), "none after the first failure"
         changed: list[str] = []
-        machine.disk.on_change = changed.append
+        machine.disk.listeners.append(changed.append)
         with pytest.raises(Unavailable):
             await append(log, 10, b"late")
         await log.close()
         assert not changed, "nothing is written after a failure"
-        machine.disk.on_change = None
+        machine.disk.listeners.clear()
         log = await provider(machine).open(1)  # the same machine: its page cache is unchanged
         found = await frames(log)
         assert found == expected(range(1, len(found) + 1))

@@ -179,7 +179,7 @@ def test_containers_are_reported_by_what_their_clients_get(containers, reasons, 
 def test_too_few_bookies_are_a_reason_although_nobody_appends(counts, found) -> None:
     log = LogStatistics()
     assert reasons_of_bookies(log) == []
-    log.bookies = lambda: counts
+    log.count_bookies_with(lambda: counts)
     assert [(reason.code, reason.ready) for reason in reasons_of_bookies(log)] == found
 
 

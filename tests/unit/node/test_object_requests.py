@@ -88,7 +88,8 @@ def test_lists_are_paid_as_puts_and_heads_as_gets() -> None:
     for kind, times in (("write", 1), ("list", 2), ("read", 4), ("delete", 8)):
         for _ in range(times):
             storage.kinds[kind].seconds.observe(0.1)
-    index.requests = lambda: {"put": 16, "list": 32, "get": 64, "head": 128, "delete": 256}
+    counted = {"put": 16, "list": 32, "get": 64, "head": 128, "delete": 256}
+    index.count_requests_with(lambda: counted)
     assert counting(_meta(), storage, index)() == Counts(3, 48, 4, 192)
     # A directory takes no requests that cost.
     assert counting(_meta(storage="file:///d"), storage, index)() == Counts(0, 48, 0, 192)

@@ -70,14 +70,14 @@ class Workload:
 
     async def run(self) -> None:
         chunks = await open_directory(ROOT, self.env, writers=2)
-        self.disk.on_change = self.keep_images
+        self.disk.listeners.append(self.keep_images)
         self.disk.faults.sync_error_in = self.sync_error_in
         await asyncio.gather(self.write(chunks, "e1/a"), self.write(chunks, "e1/b"))
         await self.write(chunks, "e2/c")
         if "e1/a" in self.written:
             await asyncio.gather(self.delete(chunks, "e1/a"), self.write(chunks, "e2/d"))
         self.keep_images("end")
-        self.disk.on_change = None
+        self.disk.listeners.clear()
         await chunks.close()
 
     async def check(self, cut: Cut) -> None:

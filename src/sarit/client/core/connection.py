@@ -75,16 +75,20 @@ class ReplySink(Protocol):
         """The connection ended; no reply will come."""
 
 
+def _ignore(*_: object) -> None:
+    """Nobody listens."""
+
+
 class ReplyRouter:
     """The handshake of one connection, and which sink waits for which request id (pure)."""
 
-    __slots__ = ("_next_id", "_sinks", "greeted", "token_refused")
+    __slots__ = ("_next_id", "_sinks", "_token_refused", "greeted")
 
-    def __init__(self) -> None:
+    def __init__(self, first_request_id: int = 1, token_refused: Callable[..., None] = _ignore) -> None:
         self.greeted = False
-        self._next_id = 1
+        self._next_id = first_request_id
         self._sinks: dict[int, ReplySink] = {}
-        self.token_refused: Callable[[], None] = lambda: None
+        self._token_refused = token_refused
 
     def __repr__(self) -> str:
         return f"ReplyRouter({'greeted' if self.greeted else 'new'}, {len(self._sinks)} sinks)"
@@ -92,10 +96,6 @@ class ReplyRouter:
     def hello(self) -> bytes:
         """Return the first bytes to send."""
         return encode(Hello(WIRE_VERSION, OLDEST_WIRE_VERSION))
-
-    def count_from(self, first: int) -> None:
-        """Begin with this request id; before the first `expect`."""
-        self._next_id = first
 
     def expect(self, sink: ReplySink) -> int:
         """Return a request id whose replies go to `sink`."""
@@ -122,7 +122,7 @@ class ReplyRouter:
             if kind is KeepAlive:
                 continue
             if kind is AuthTokenCheckFailed:
-                self.token_refused()
+                self._token_refused()
             request_id: int = command.request_id  # type: ignore[attr-defined]
             sink = self._sinks.get(request_id)
             if sink is None:
@@ -185,15 +185,17 @@ class Connection(asyncio.BufferedProtocol):
     """One TCP connection to a segment store.  Ends for ever with its first error."""
 
     def __init__(
-        self, name: str, window: Window | None = None, keep_alive_seconds: float = CLIENT_KEEP_ALIVE_SECONDS
-    ) -> None:
+        self, name: str, window: Window | None = None, keep_alive_seconds: float = CLIENT_KEEP_ALIVE_SECONDS,
+        replies: ReplyRouter | None = None, on_unanswered: Callable[[Connection], None] = _ignore,
+    ) -> None:  # fmt: skip
+        """`on_unanswered`: called while a request waits, and the store has sent nothing for a while."""
         self.name = name
-        self.on_unanswered: Callable[[Connection], None] = lambda _: None
+        self._on_unanswered = on_unanswered
         self._keep_alive_seconds = keep_alive_seconds
         # Shorter intervals end a silent connection soon by themselves.
         self._checks_per_interval = CHECKS_PER_KEEP_ALIVE if keep_alive_seconds >= CHECKED_KEEP_ALIVE_SECONDS else 1
         self._check_seconds = keep_alive_seconds / self._checks_per_interval
-        self.replies = ReplyRouter()
+        self.replies = replies or ReplyRouter()
         self.closed = False
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reader = FrameReader(window)
@@ -344,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         if waiting and self._silent_checks >= self._ask_owner_at:
             # After 4, 6, 8, 10, 13, 17 ... checks.
             self._ask_owner_at += max(2, self._ask_owner_at // 3)
-            self.on_unanswered(self)
+            self._on_unanswered(self)
 
 
 def first_request_id(random: Random) -> int:
@@ -358,15 +360,20 @@ class ConnectionPool:
     def __init__(
         self, network: Network, policy: RetryPolicy | None = None,
         introduce: Callable[[Connection], Awaitable[None]] | None = None,
+        first_request_id: Callable[[], int] = lambda: 1, token_refused: Callable[[], None] = _ignore,
+        on_unanswered: Callable[[Connection, tuple[str, int]], None] = _ignore,
     ) -> None:  # fmt: skip
-        """`introduce`: what each connection needs after Hello, before anything else; it raises Unavailable."""
+        """`introduce`: what each connection needs after Hello, before anything else; it raises Unavailable.
+
+        `first_request_id`: of each connection.  `token_refused`: called when a store has refused a delegation token.
+        `on_unanswered`: see `Connection`."""
         self._network = network
         self._introduce = introduce
         self._policy = policy or RetryPolicy()
         self._window = Window()
-        self.token_refused: Callable[[], None] = lambda: None
-        self.first_request_id: Callable[[], int] | None = None  # of a connection; None: 1
-        self.on_unanswered: Callable[[Connection, tuple[str, int]], None] = lambda *_: None
+        self._first_request_id = first_request_id
+        self._token_refused = token_refused
+        self._on_unanswered = on_unanswered
         self._open: dict[tuple[str, int, str], asyncio.Task[Connection]] = {}
         self._closed = False
 
@@ -401,12 +408,10 @@ class ConnectionPool:
         keep_alive = self._policy.keep_alive_seconds
 
         def make() -> Connection:
-            made = Connection(name, self._window, keep_alive)
-            made.replies.token_refused = self.token_refused
-            made.on_unanswered = lambda connection: self.on_unanswered(connection, (host, port))
-            if self.first_request_id is not None:
-                made.replies.count_from(self.first_request_id())
-            return made
+            replies = ReplyRouter(self._first_request_id(), self._token_refused)
+            return Connection(
+                name, self._window, keep_alive, replies, lambda made: self._on_unanswered(made, (host, port))
+            )
 
         try:
             async with asyncio.timeout(min(CONNECT_TIMEOUT_SECONDS, self._policy.attempt_seconds)):

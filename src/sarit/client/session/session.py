@@ -137,15 +137,22 @@ class Session:
     `loop` is that loop: asking asyncio for it is a system call (up to CPython 3.11), too much for each event or reply.
     """
 
-    def __init__(self, env: Env, controller: ControllerClient, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self, env: Env, controller: ControllerClient, policy: RetryPolicy | None = None,
+        token_refused: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """`token_refused`: called when a store has refused a delegation token."""
         self.env = env
         self.loop = asyncio.get_running_loop()
         self.controller = controller
         self.policy = policy or RetryPolicy()
-        self.connections = ConnectionPool(env.network, self.policy)
-        # Lines of logs are joined by these ids, and reads differ by them (`env/traces.py`).
-        self.connections.first_request_id = lambda: first_request_id(env.random)
-        self.connections.on_unanswered = weakly(self._store_is_silent)  # open connections keep the pool alone
+        self.connections = ConnectionPool(
+            env.network, self.policy,
+            # Lines of logs are joined by these ids, and reads differ by them (`env/traces.py`).
+            first_request_id=lambda: first_request_id(env.random),
+            token_refused=token_refused,
+            on_unanswered=weakly(self._store_is_silent),  # open connections keep the pool alone
+        )  # fmt: skip
         self.background = background()
         # One for all calls that wait at once: the user needs one line.
         self.outages = RepeatedLog(log, env.clock.monotonic, counted=False), controller.address

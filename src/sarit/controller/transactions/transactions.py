@@ -52,7 +52,6 @@ class Transactions:
         self._clock = clock
         self.completed_log = CompletedTransactionLog(catalog, env)
         self.workers = CommitWorkers(catalog, streams, runner, self.completed_log, env)
-        streams.drain = self.workers.drain
         # As this controller wrote them last.
         self._opened: OrderedDict[tuple[StreamName, int], tuple[TransactionRecord, int]] = OrderedDict()
 

@@ -85,7 +85,7 @@ class BookKeeperLogs:
         self.store = store
         self.registers = registers
         self.statistics = statistics or LogStatistics()
-        self.statistics.bookies = self._count_bookies
+        self.statistics.count_bookies_with(self._count_bookies)
         self.settings = settings if settings is not None else LedgerSettings()
         # Bookies seen in ledgers: where too few are registered, one that is away takes a place.
         self.known: set[str] = set()

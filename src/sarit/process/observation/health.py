@@ -159,9 +159,9 @@ def _of_container(health: ContainerHealth, *, moves: bool) -> Reason:
 
 def reasons_of_bookies(log: LogStatistics) -> list[Reason]:
     """Return what the bookies that are registered say of the log: appends wait while there are too few."""
-    if log.bookies is None:
-        return []
     counts = log.bookies()
+    if counts is None:
+        return []
     text = f"{counts.writable} of {counts.known} bookies can be written, and "
     if counts.writable < counts.ack_quorum:
         text += f"an entry needs {counts.ack_quorum}: no append is acknowledged; start bookies"

@@ -97,8 +97,10 @@ class StoreConnections:
         self._policy = RetryPolicy(timeout=retry_seconds)
         self._pauses = Pauses()
         self._closed = False
-        self._pool = ConnectionPool(env.network, self._policy, self._introduce)
-        self._pool.first_request_id = lambda: first_request_id(env.random)  # which differ in the log of a store
+        self._pool = ConnectionPool(
+            env.network, self._policy, self._introduce,
+            lambda: first_request_id(env.random),  # they differ in the log of a store
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<StoreConnections by {self.router!r}>"

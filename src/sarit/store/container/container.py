@@ -98,8 +98,9 @@ class Container:
     def __init__(
         self, number: int, env: Env, log: DurableLog, index: Index, storage: ChunkStorage, budget: MemoryBudget,
         rate_limiters: RateLimiters, limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
-        statistics: StoreStatistics | None = None,
+        statistics: StoreStatistics | None = None, lease: Callable[[], bool] | None = None,
     ) -> None:  # fmt: skip
+        """`lease`: whether the store's lease runs; None: no other store can own this container."""
         self.number = number
         self.statistics = statistics = statistics or StoreStatistics()
         self.env = env
@@ -117,13 +118,12 @@ class Container:
         )  # fmt: skip
         # Set by `serve`: it numbers its frames from the last one that replay applied.
         self.group_commit: GroupCommit
+        self._wake_flusher: Callable[[], None]
         self._report_failure = on_failure
         self.append_gate = AppendGate(budget, statistics)
         self.control_limit = ControlLimit(budget, log)
-        self.wake_flusher: Callable[[], None] | None = None
         self.failure: BaseException | None = None
-        # Whether the store's lease runs; None: no other store can own this container.
-        self.lease: Callable[[], bool] | None = None
+        self.lease = lease
         self.departure: Leaving | None = None
         self._compaction_ended = asyncio.Event()
         # The first epoch whose commits record the highest chunk number they resolve.
@@ -132,8 +132,9 @@ class Container:
     def __repr__(self) -> str:
         return f"<Container {self.number} epoch {self.log.epoch}, {len(self.state.segments)} segments in memory>"
 
-    def serve(self) -> None:
-        """Recovery is complete: accept operations from now on."""
+    def serve(self, wake_flusher: Callable[[], None]) -> None:
+        """Recovery is complete: accept operations from now on, and wake the flusher while appends wait for it."""
+        self._wake_flusher = wake_flusher
         observe = self.rate_limiters.read.observe_appends
         self.group_commit = GroupCommit(
             self.env, self.log, self.state, self.budget, self._failed, observe, self._memory_changed, self.statistics
@@ -183,8 +184,8 @@ class Container:
         self.account()  # a deletion or truncation freed memory; without long-term storage no flush would report it
         # Over the limit all appends wait for flushes.  A flusher that found these bytes still on their way to the
         # log would wait for its interval.
-        if self.budget.over_append_limit and self.wake_flusher is not None:
-            self.wake_flusher()
+        if self.budget.over_append_limit:
+            self._wake_flusher()
 
     def account(self) -> None:
         """Report the memory held now, and release throttled appends if that is less than before."""

@@ -116,19 +116,26 @@ class CacheEntry(Protocol):
         """Remove the bytes from memory."""
 
 
+def _ignore() -> None:
+    """Nobody listens."""
+
+
 class MemoryBudget:
     """The limits of one node, and what counts against them."""
 
-    def __init__(self, max_dirty_bytes: int, cache_bytes: int) -> None:
+    def __init__(
+        self, max_dirty_bytes: int, cache_bytes: int,
+        on_over_append_limit: Callable[[], None] = _ignore, on_below_append_limit: Callable[[], None] = _ignore,
+    ) -> None:  # fmt: skip
+        """`on_over_append_limit`: called each time the node comes above that limit; the other: below it again."""
         self.max_dirty_bytes = max_dirty_bytes
         self.cache_bytes = cache_bytes
         self.cached_bytes = 0
         # Whether appends must wait.  Read before each append; `_changed` keeps it.
         self.over_append_limit = False
         self._disk_full = False
-        # Called each time the node comes above its append limit; and below it again.
-        self.on_over_append_limit: Callable[[], None] | None = None
-        self.on_below_append_limit: Callable[[], None] | None = None
+        self._on_over_append_limit = on_over_append_limit
+        self._on_below_append_limit = on_below_append_limit
         # Called once each, in the order in which they were added.
         # Dicts as ordered sets: a callback that is added twice is called once.
         self._below_append_limit: dict[Callable[[], None], None] = {}
@@ -205,10 +212,10 @@ class MemoryBudget:
     def _changed(self, *, fell: bool) -> None:
         was_over = self.over_append_limit
         self.over_append_limit = self._disk_full or self.charged_bytes >= self.max_dirty_bytes
-        if self.over_append_limit and not was_over and self.on_over_append_limit is not None:
-            self.on_over_append_limit()
-        if was_over and not self.over_append_limit and self.on_below_append_limit is not None:
-            self.on_below_append_limit()
+        if self.over_append_limit and not was_over:
+            self._on_over_append_limit()
+        if was_over and not self.over_append_limit:
+            self._on_below_append_limit()
         # Waiters are notified of each release that ends below the limit, not only of the crossing: a caller that began
         # to wait between two reports does not miss it.
         if fell and not self.over_append_limit:

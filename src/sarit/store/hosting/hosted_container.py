@@ -225,8 +225,6 @@ class HostedContainer:
         assert opened is not None, self
         # Without an await: a request finds all parts of the container or none.
         self._closing, self.opened, self._failure = None, opened, ""
-        if self._store.placement is not None:
-            opened.container.lease = self._store.placement.valid
         self.reads = Reads(opened.container, parts.chunks)
         self.tables = Tables(opened.container)
         self.scrub = Scrub(opened.container, parts.scrub_rate, parts.scrub_interval_seconds)
@@ -325,14 +323,14 @@ class HostedContainer:
 
     async def open_once(self, *, accept_loss: bool = False, phases: Phases | None = None) -> None:
         """Open the container once; the event that follows is the caller's.  Raises as `open_container`."""
-        parts, statistics = self._store.parts, self._store.parts.statistics
+        parts, statistics, placement = self._store.parts, self._store.parts.statistics, self._store.placement
         began = parts.env.clock.monotonic()
         assert self._closing is None, self
         self.health.phases = phases = phases or Phases(parts.env.clock)
         self._closing = await open_container(
             self.number, parts.env, parts.logs, parts.indexes, parts.storage, parts.budget, parts.rate_limiters,
             parts.container_limits, parts.flush_limits, self.failed, accept_loss=accept_loss, claimed=self._give_up,
-            phases=phases, statistics=statistics,
+            phases=phases, statistics=statistics, lease=None if placement is None else placement.valid,
         )  # fmt: skip
         statistics.recovery_seconds.observe(parts.env.clock.monotonic() - began)
 

@@ -48,9 +48,11 @@ async def open_container(
     rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
     on_failure: Callable[[Container, BaseException], None], *, accept_loss: bool = False,
     claimed: Callable[[], None] = _ignore, phases: Phases | None = None, statistics: StoreStatistics | None = None,
+    lease: Callable[[], bool] | None = None,
 ) -> Opened:  # fmt: skip
     """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.  `claimed` is called
     before anything is changed, and may raise.  `phases`: gets the time of each phase.
+    `lease`: see `Container`.
 
     Raises Corrupt, Invalid (a newer format), Unavailable, Fenced."""
     # The log first: the claim fences every earlier owner before anything is read.  Then the index, which says what the
@@ -74,21 +76,21 @@ async def open_container(
         # Beside the replay, since it may be a request to an object store; before the first operation.
         recording = asyncio.ensure_future(record_log(index, log))
         parts = number, env, log, index, storage, budget, rate_limiters, limits, on_failure
-        container = Container(*parts, statistics)
+        container = Container(*parts, statistics, lease)
         # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
-        with phases.phase("replay"):
-            state, to_do = container.state, log.backlog_bytes() / 1e6
-            phases.progress = lambda: f"{state.applied_frame - checkpoint.frame:,} frames of {to_do:,.1f} MB done"
+        state, to_do = container.state, log.backlog_bytes() / 1e6
+        with phases.phase(
+            "replay", lambda: f"{state.applied_frame - checkpoint.frame:,} frames of {to_do:,.1f} MB done"
+        ):
             await replay_log(container, checkpoint)
         with phases.phase("record the epoch"):
             await recording
         replayed = container.state.applied_frame - checkpoint.frame
         container.statistics.replayed_frames += replayed
         container.statistics.replayed_bytes += container.state.dirty.append_bytes
-        container.serve()
-        flusher = Flusher(container, flush, checkpoint.chunk_sequence)
         # The flusher does not run yet: the owner starts it when this returns.
-        container.wake_flusher = flusher.wake
+        flusher = Flusher(container, flush, checkpoint.chunk_sequence)
+        container.serve(flusher.wake)
         flusher.checkpoint_frame = checkpoint.frame
         # After `serve`: deletions go through the log.
         with phases.phase("delete transient segments"):

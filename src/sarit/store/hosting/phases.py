@@ -19,8 +19,7 @@ class Phases:
         self._began = clock.monotonic()
         self._seconds: dict[str, float] = {}
         self._now = ""
-        # How far the phase of now is, as text.
-        self.progress: Callable[[], str] = str
+        self._progress: Callable[[], str] = str
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in self._seconds.items())
@@ -33,16 +32,18 @@ class Phases:
 
     def now(self) -> str:
         """Return the phase under way, and how far it is; empty between two phases."""
-        progress = self.progress()
+        progress = self._progress()
         return f"{self._now}, {progress}" if self._now and progress else self._now
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time of the block, also when it raises; a name that comes again is added up."""
+    def phase(self, name: str, progress: Callable[[], str] = str) -> Iterator[None]:
+        """Count the time of the block, also when it raises; a name that comes again is added up.
+
+        `progress`: says how far the phase is."""
         began = self._clock.monotonic()
-        self._now = name
+        self._now, self._progress = name, progress
         try:
             yield
         finally:
-            self._now, self.progress = "", str
+            self._now, self._progress = "", str
             self._seconds[name] = self._seconds.get(name, 0.0) + self._clock.monotonic() - began

@@ -149,7 +149,7 @@ def test_store_that_does_not_answer_is_reported_less_and_less_often(transport, c
     for _ in range(2 * CHECKS_PER_KEEP_ALIVE):  # nobody waits
         check(connection)
     assert transport.echoes - echoes == 2
-    connection.on_unanswered = lambda _: reports.append(number)
+    connection._on_unanswered = lambda _: reports.append(number)
     request = connection.expect(Waiter())
     arrive(connection, HELLO)
     check(connection)

@@ -68,8 +68,8 @@ def test_free_disk_notifies_unless_memory_is_over_the_limit():
 
 
 def test_rise_above_the_append_limit_wakes_the_flushers_once():
-    budget, calls = budget_at(0), []
-    budget.on_over_append_limit = lambda: calls.append(budget.charged_bytes)
+    calls = []
+    budget = MemoryBudget(BOUND, 0, on_over_append_limit=lambda: calls.append(budget.charged_bytes))
     for charged in (BOUND - 1, BOUND, BOUND + 5, BOUND + 1, BOUND - 1, BOUND):
         budget.report(0, Charge(charged))
     assert calls == [BOUND, BOUND]
@@ -151,7 +151,7 @@ def test_frame_that_becomes_durable_over_the_limit_wakes_the_flusher():
         await container.create(SEGMENT)
         writer, lengths = Writer(store, SEGMENT), []
         await writer.set_up()
-        container.wake_flusher = lambda: lengths.append(container.state.names[SEGMENT].length)
+        container._wake_flusher = lambda: lengths.append(container.state.names[SEGMENT].length)
         writer.append(b"x" * 10, 1)
         await writer.wait_for_replies()
         assert not lengths, "below the limit"
