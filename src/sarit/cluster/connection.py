@@ -67,7 +67,7 @@ class ClusterConnection:
 
 
 async def read_cluster(cluster: ClusterAddress, env: Env) -> ClusterMeta:
-    """What a cluster was made with.  Raises Unavailable, Invalid.
+    """Read what a cluster was made with.  Raises Unavailable, Invalid.
 
     After a power cut ZooKeeper starts at the same time: it is waited for."""
     zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env, wait_seconds=ZOOKEEPER_START_SECONDS)

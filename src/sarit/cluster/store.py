@@ -55,7 +55,7 @@ _FORWARDED: Final = "forwarded"
 
 
 class ClusterStore:
-    """See the head of the module."""
+    """A store of a cluster (see the head of the module)."""
 
     farewell = "sarit stopped; everything acknowledged is in the log"
 
@@ -82,7 +82,7 @@ class ClusterStore:
 
     @property
     def failure(self) -> SaritError | None:
-        """See `Process`: another process has joined under its name."""
+        """The failure that ends the process: another one has joined under its name."""
         return None if self._member is None else self._member.failure
 
     async def start(self, admin: Admin, end: Callable[[], None]) -> None:

@@ -133,7 +133,7 @@ class Catalog:
         return names
 
     async def in_scope(self, scope: str, call: Callable[[str], Awaitable[T]]) -> T:
-        """`call` on the scope's table.  Raises NotFound when the scope does not exist."""
+        """Run `call` on the table of a scope.  Raises NotFound when the scope does not exist."""
         # Used without asking: the incarnation is part of the table's name, so a stale name finds no table.
         table = self._scopes.get(scope)
         if table is not None:

@@ -21,6 +21,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, on a loop of its own."""
+    """Run `work` on an event loop of its own, and return its result."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(work)

@@ -342,7 +342,7 @@ class SlateIndexProvider:
         options = slatedb.MokaCacheOptions(max_capacity=cache_bytes, time_to_live=None, time_to_idle=None)
         self._cache = slatedb.DbCache.new_moka_cache(options)
         self._closing: set[asyncio.Task[None]] = set()
-        # One for all databases: it adds them up.
+        # All databases share one recorder, which adds their requests up.
         self._recorder = slatedb.DefaultMetricsRecorder()
         if statistics is not None:
             statistics.count_requests_with(self.requests)

@@ -26,7 +26,8 @@ EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # nosec B104
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """What clients connect to instead of the address and the ports that a process listens on; None: the same port.
+    """The address that clients connect to instead of the one and the ports that a process listens on; None: the same
+    port.
 
     `port`: of the controller, or the one of a process of a cluster.  `store_port`: with `processes` of the first one;
     store k has the one k above it."""

@@ -65,7 +65,7 @@ class Stores(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """What an operator chooses for a controller.  Port 0 picks a free one.
+    """The choices of an operator for a controller.  Port 0 picks a free one.
 
     `port_option`: the option that chose the port, for errors.  `drain_seconds`: how long calls under way may take when
     it stops.  `quotas`: follow the table of quotas."""

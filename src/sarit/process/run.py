@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Process(Protocol):
-    """What a server process does."""
+    """A server process: its start, its stop and its failure."""
 
     @property
     def farewell(self) -> str:

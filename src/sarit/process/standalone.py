@@ -169,7 +169,7 @@ class StandaloneProcess:
 
     @property
     def failure(self) -> SaritError | None:
-        """See `Process`: a copy of the directory has started."""
+        """The failure that ends the process: a copy of its directory has started."""
         return None if self._node is None else self._node.storage.failure
 
     async def start(self, admin: Admin, end: Callable[[], None]) -> None:

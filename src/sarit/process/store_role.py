@@ -46,7 +46,7 @@ class StoreParts:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What an operator chooses for a store.  Port 0 picks a free one; None: it listens on no port of its own.
+    """The choices of an operator for a store.  Port 0 picks a free one; None: it listens on no port of its own.
 
     `data_dir`, `storage_dir`: the directories whose free space is watched.  `port_option`: the option that chose the
     port, for errors."""

@@ -62,7 +62,7 @@ def _or_null(schema: Any, has_nulls: bool) -> Any:
 
 
 class AvroWriter:
-    """Encodes rows as data of a record schema."""
+    """An encoder of rows as data of a record schema."""
 
     def __init__(self, columns: pa.Schema, schema: dict[str, Any] | None) -> None:
         """`schema` None: that of the columns.  Raises Invalid for columns that do not fit it."""

@@ -62,7 +62,7 @@ class PerProcess(Generic[K, V]):
 
 
 def freeze_once(environment: Mapping[str, str] = os.environ) -> None:
-    """Leave all objects of now out of garbage collections, once in a process that Spark uses again.
+    """Leave all objects that exist now out of garbage collections, once in a process that Spark uses again.
 
     To be called at the end of a task, when its modules are imported.  An object that is in use by then is still
     released when nothing refers to it; only a circle of such objects is not."""

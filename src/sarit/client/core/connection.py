@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes were received."""
+        """Take the bytes that were received into the buffer."""
         self._received += nbytes
         try:
             self.replies.received(self._reader.received(nbytes))

@@ -103,7 +103,8 @@ class ZooKeeperLedgers:
         return await self._nodes.set(path_of(ledger, self._root), encode(metadata), expected)
 
     async def delete(self, ledger: int, expected: int | None = None) -> None:
-        """Delete the metadata; the bookies collect the entries in time.  Raises Conflict, NotFound, Unavailable."""
+        """Delete the metadata of a ledger; the bookies collect the entries in time.  Raises Conflict, NotFound,
+        Unavailable."""
         await self._nodes.delete(path_of(ledger, self._root), expected)
 
     async def _is_ours(self, ledger: int, token: int) -> bool:

@@ -232,7 +232,7 @@ class HostedContainer:
         self.tasks = [asyncio.ensure_future(task) for task in work]
 
     def _withdraw(self) -> Container | None:
-        """Requests find it no more."""
+        """Withdraw the container: requests do not find it any more."""
         if self.opened is None:
             return None
         assert self._closing is None, self

@@ -155,7 +155,7 @@ class Connection(Protocol):
     """The part of a connection that access checks need."""
 
     def send(self, frame: bytes) -> None:
-        """Send a frame."""
+        """Send a frame to the client."""
 
     def close(self) -> None:
         """Send what is queued and end."""

@@ -68,7 +68,7 @@ class TransientSegments:
                 self.connection_closed()
 
     async def _delete(self) -> None:
-        # Taken before the first await: a creation that ends meanwhile starts a clean-up of its own.
+        # The names are taken before the first await: a creation that ends meanwhile starts a clean-up of its own.
         names, self._names = self._names, {}
         for name in names:
             try:
