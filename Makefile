@@ -79,6 +79,7 @@ clean:  ## remove everything that was built, and the demo's data
 
 prove: setup  ## pinned seeds, 500 fresh ones, one in four with several stores, 200,000 crash states, a line in benchmarks/results/reliability.jsonl; tests with all their drawn cases (about 20 minutes)
 	@SARIT_TEST_FULL=1 nice $(BIN)/pytest -n 2 --dist loadfile tests/unit tests/contract tests/test_fuzz.py
+	@nice $(BIN)/pytest -m long tests/unit/client tests/test_simulation_repeats.py
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
 
 bench: setup  ## the headline figures, beside peers where they can be started

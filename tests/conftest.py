@@ -40,38 +40,39 @@ SPARK = "tests/spark/"
 # of the time, for nodes and Java, stand between those that compute, so that they run beside each other.
 LONG = (
     SPARK,
-    "tests/test_simulation.py",
     "tests/security/test_official_client.py",
+    "tests/test_simulation.py",
     "tests/interop/test_official_client.py",
     "tests/test_simulation_mutants.py",
     "tests/interop/test_scaling.py",
-    "tests/test_crash_states.py",
-    "tests/examples/test_readme.py",
-    "tests/test_cli.py",
-    "tests/test_simulation_repeats.py",
-    "tests/faults/test_expired_transaction.py",
-    "tests/unit/client/test_node_away.py",
-    "tests/chaos/",
-    "tests/test_health.py",
-    "tests/test_cli_pipes.py",
-    "tests/unit/coordination/test_assign.py",
-    "tests/guides/",
-    "tests/unit/log/test_crash_states.py",
-    "tests/examples/test_flights.py",
-    "tests/unit/log/bookkeeper/test_random_faults.py",
-    "tests/faults/test_many_connections.py",
-    "tests/unit/log/test_faults.py",
-    "tests/faults/test_kill.py",
-    "tests/test_tidy.py",
-    "tests/interop/test_restart.py",
-    "tests/unit/controller/test_crashes.py",
-    "tests/test_cli_streams.py",
     "tests/test_cli_transfer.py",
-    "tests/examples/",
+    "tests/examples/test_readme.py",
+    "tests/unit/client/test_node_away.py",
+    "tests/faults/test_expired_transaction.py",
+    "tests/test_simulation_repeats.py",
+    "tests/guides/",
+    "tests/test_docs_site.py",
+    "tests/chaos/",
+    "tests/unit/client/core/test_broken_connections.py",
+    "tests/unit/node/test_missing_pieces.py",
+    "tests/test_standard_files.py",
+    "tests/faults/test_refusals.py",
+    "tests/faults/test_failed_container.py",
+    "tests/security/test_attacks.py",
+    "tests/test_crash_states.py",
+    "tests/test_health.py",
+    "tests/test_tidy.py",
+    "tests/unit/models/",
+    "tests/test_cli_pipes.py",
+    "tests/test_cli",
+    "tests/unit/rpc/test_many_calls.py",
+    "tests/unit/controller/test_crashes.py",
+    "tests/faults/",
+    "tests/unit/tools/test_trace.py",
     "tests/interop/",
-    "tests/unit/controller/model/test_codec.py",
+    "tests/examples/",
+    "tests/unit/log/test_crash_states.py",
     "tests/unit/node/test_autoscale.py",
-    "tests/unit/log/test_history.py",
 )
 
 
@@ -155,8 +156,9 @@ def pytest_collection():
     gc.freeze()
 
 
-def _place(item) -> int:
-    return next((at for at, start in enumerate(LONG) if item.nodeid.startswith(start)), len(LONG))
+@functools.cache
+def _place(path: str) -> int:
+    return next((at for at, start in enumerate(LONG) if path.startswith(start)), len(LONG))
 
 
 def pytest_addoption(parser) -> None:
@@ -171,6 +173,8 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(items) -> None:
-    items.sort(key=_place)
-    for item in items:
-        item.add_marker(cost_of(item.nodeid.partition("::")[0]))
+    places = [(_place(path := item.nodeid.partition("::")[0]), at, path) for at, item in enumerate(items)]
+    markers = {path: getattr(pytest.mark, cost_of(path)) for path in {path for *_, path in places}}
+    for _, at, path in places:
+        items[at].add_marker(markers[path])
+    items[:] = [items[at] for _, at, _ in sorted(places)]

@@ -42,6 +42,7 @@ def test_seed_gives_same_trace_in_any_process_and_hash_seed(seed, options, tmp_p
     assert count > 1000
 
 
+@pytest.mark.long  # in `make prove`; a seed with three stores is repeated above, too
 def test_seed_with_several_stores_has_no_violations_and_repeats() -> None:
     first, again, other = (run_seed(seed, options=options_of(seed, 3)) for seed in (2, 2, 4))
     assert not first.violations, explain(first, ())

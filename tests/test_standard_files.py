@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sarit.core.limits import MIB
+from tests import fork_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode, consecutive_ports
 
@@ -58,7 +59,7 @@ def test_a_node_keeps_closed_standard_files_and_ends_well(processes, tmp_path) -
     try:
         deadline = time.monotonic() + HANG_SECONDS
         asked = [SARIT, "scope", "list", "--controller", f"127.0.0.1:{first}"]
-        while subprocess.run(asked, capture_output=True, check=False, timeout=HANG_SECONDS).returncode:
+        while fork_server.run(asked, check=False, timeout=HANG_SECONDS).returncode:
             assert process.poll() is None
             assert time.monotonic() < deadline
         assert [os.readlink(f"/proc/{process.pid}/fd/{number}") for number in CLOSED] == ["/dev/null"] * 3

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import sarit
 from sarit.controller.keys import SCOPES_TABLE
 from sarit.core.errors import Corrupt
 from sarit.store.store import container_of
+from tests import fork_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode
 
@@ -90,10 +90,8 @@ def test_reads_end_at_once_with_the_reason_whatever_index_is_left(whole, options
             index.write_bytes(index.read_bytes()[:4096] + bytes(index.stat().st_size - 4096))
     with RunningNode(tmp_path / "data", *options, "--allow-damaged") as node:
         for command in (["read", "shop/s"], ["stream", "list", "shop"]):
-            done = subprocess.run(
-                [SARIT, *command], env={**os.environ, "SARIT_CONTROLLER": node.controller}, capture_output=True,
-                text=True, check=False, timeout=HANG_SECONDS,
-            )  # fmt: skip
+            environment = {**os.environ, "SARIT_CONTROLLER": node.controller}
+            done = fork_server.run([SARIT, *command], env=environment, text=True, check=False, timeout=HANG_SECONDS)
             assert "waiting for a node" not in done.stderr
             if command[0] == "stream" and whole == container_of(SCOPES_TABLE, 4) and done.returncode == 0:
                 # The table of the scope, which has another name in each run, is there, too.

@@ -6,6 +6,7 @@ With `--interop-endpoint HOST:PORT` the same scenarios run against a controller 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -45,7 +46,11 @@ def node(tmp_path_factory):
         yield node
 
 
-@pytest.fixture(scope="module", params=["fresh", "killed"])
+# Their readers poll for seconds of processor time.
+OF_GROUPS = [name for name in SCENARIOS if name.startswith("groups.")]
+
+
+@pytest.fixture(scope="module")
 def batch(request, tmp_path_factory):
     """All scenarios, running; second on the node of the first after it was killed."""
     endpoint = request.config.getoption("--interop-endpoint", default=None)
@@ -59,11 +64,25 @@ def batch(request, tmp_path_factory):
         endpoint = node.controller
     elif request.param == "killed":
         pytest.skip("the node of --interop-endpoint is not ours to kill")
-    running = Batch(SCENARIOS, endpoint, scope, notes)
+    asked = {item.callspec.params["scenario"] for item in request.session.items if in_life(item, request.param)}
+    running = Batch([name for name in SCENARIOS if name in asked], endpoint, scope, notes)
     yield running
     running.close()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+def in_life(item, life: str) -> bool:
+    """Whether a test that was asked for is a scenario in this life of the node."""
+    return item.path == Path(__file__) and item.callspec.params.get("batch") == life
+
+
+@pytest.mark.parametrize("batch", ["fresh", pytest.param("killed", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.parametrize("scenario", OF_GROUPS)
+def test_scenario_of_groups_passes(batch, scenario):
+    """On a node that was killed: in `make interop-processes`."""
+    batch.result(scenario)
+
+
+@pytest.mark.parametrize("batch", ["fresh", "killed"], indirect=True)
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in OF_GROUPS])
 def test_scenario_passes(batch, scenario):
     batch.result(scenario)

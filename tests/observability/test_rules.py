@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ WITH_FAULTS = ("test_prometheus.py", "test_node_faults.py", "test_more_faults.py
 FOREIGN = {"up", "process_open_fds", "process_max_fds", "process_start_time_seconds"}
 
 
+@functools.cache
 def rules():
     (group,) = yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"]
     return group["rules"]

@@ -9,6 +9,7 @@ import pytest
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.core.limits import LOG_SPACE_TIMEOUT_SECONDS, LOG_WATERMARK_SECONDS
 from sarit.log.local import LocalLogProvider
+from tests.limits import examples
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate, start
 
 
@@ -25,7 +26,7 @@ def names(machine: Machine, kind: str) -> list[str]:
     return [name for name in machine.disk.list("/log/1") if name.endswith(kind)]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 @pytest.mark.parametrize("fault", ["sync_error_in", "write_error_in"])
 def test_failed_sync_or_write_ends_the_log_and_recovered_frames_survive(fault, seed) -> None:
     """The page cache shows bytes that the disk never got; the next owner must not trust them."""
@@ -63,7 +64,7 @@ def test_failed_sync_or_write_ends_the_log_and_recovered_frames_survive(fault, s
     simulate(main)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_frames_recovered_after_kill_survive_power_cut(seed) -> None:
     machine = Machine(seed)
 

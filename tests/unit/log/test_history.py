@@ -12,10 +12,12 @@ from sarit.core.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
 from sarit.log.local import LocalLogProvider
 from sarit.log.port import LogHistory
 from sarit.log.reading import examine_log
+from tests.limits import examples
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 
 DIRECTORY = "/log/1"
 FRAMES = 9
+SAMPLE = 60  # bytes of a file that rot, one by one
 
 
 def provider(machine: Machine) -> LocalLogProvider:
@@ -159,7 +161,7 @@ def every_place(machine: Machine):
     for path in log_files(machine):
         content = machine.disk.content(path)
         places = [at for at in range(len(content)) if content[at]]
-        yield from ((path, at) for at in machine.rng.sample(places, min(60, len(places))))
+        yield from ((path, at) for at in machine.rng.sample(places, min(examples(SAMPLE), len(places))))
 
 
 @pytest.mark.parametrize("checkpoint", [0, 3, 7, FRAMES])
@@ -194,8 +196,8 @@ def test_rot_is_passed_where_covered_and_named_where_not(checkpoint) -> None:
                 assert found == expected(range(checkpoint + 1, FRAMES + 1), 5000), (path, at)
 
     simulate(main)
-    assert passed > 20
-    assert (refused > 20) == (checkpoint < FRAMES)
+    assert passed > examples(20)
+    assert (refused > examples(20)) == (checkpoint < FRAMES)
 
 
 def test_frames_after_a_damaged_watermark_are_read() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from sarit.core.errors import SaritError, Unavailable
 from sarit.log.bookkeeper.log import LedgerSettings, register_of
+from tests.limits import examples
 from tests.unit.log.bookkeeper.world import BookKeeperWorld
 from tests.unit.log.world import simulate, start
 
@@ -176,7 +177,7 @@ class Run:
         self.check_leaks()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(examples(SEEDS)))
 def test_acknowledged_frames_survive_random_faults(seed):
     runs = []
 
