@@ -150,7 +150,7 @@ class LocalClaim:
         return self._log
 
     async def fence(self) -> None:
-        """A later owner claims the log: end this one."""
+        """End this owner's log, since a later owner claims it."""
         self._fenced = True
         if self._log is not None:
             self._log.fence()

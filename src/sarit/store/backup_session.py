@@ -88,7 +88,7 @@ class Backups:
         self.running = None
 
     def stop(self) -> None:
-        """The store stops: end the backup that runs."""
+        """End the backup that runs, since the store stops."""
         if self.running is not None:
             self.running.end("the node stops", again=True)
 

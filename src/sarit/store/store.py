@@ -317,7 +317,7 @@ class SegmentStore:
         return len(opening | more)
 
     def lost(self) -> None:
-        """The membership of this store ended: close every container at once, without a checkpoint."""
+        """Close every container at once, without a checkpoint: the membership of this store ended."""
         for hosted in self._hosted:
             if hosted.hosting.state is not State.ABSENT:
                 hosted.on(Event.DROP)

@@ -72,7 +72,7 @@ class ReplySink(Protocol):
         """Take a reply; True when no more will come."""
 
     def lost(self, error: Unavailable) -> None:
-        """The connection ended; no reply will come."""
+        """Note that the connection ended; no reply will come."""
 
 
 def _ignore(*_: object) -> None:
@@ -105,7 +105,7 @@ class ReplyRouter:
         return request_id
 
     def forget(self, request_id: int) -> None:
-        """Nobody waits for `request_id` any more."""
+        """Forget `request_id`, for which nobody waits any more."""
         self._sinks.pop(request_id, None)
 
     def received(self, frames: Iterable[tuple[int, Buffer]]) -> None:
@@ -149,7 +149,7 @@ class ReplyRouter:
         return list(dict.fromkeys(place for place in found if place is not None))
 
     def lost(self, error: Unavailable) -> None:
-        """The connection ended: fail all sinks."""
+        """Fail all sinks, since the connection ended."""
         # A copy, cleared first: a sink that is notified may forget others.
         sinks = list(self._sinks.values())
         self._sinks.clear()
@@ -176,7 +176,7 @@ class PendingReply:
         return True
 
     def lost(self, error: Unavailable) -> None:
-        """No reply will come."""
+        """Note that no reply will come."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -224,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- asyncio calls these --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected: send Hello."""
+        """Send Hello, since the socket is connected."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
         self._transport = transport  # type: ignore[assignment]
         set_limits = getattr(transport, "set_write_buffer_limits", None)
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection ended: fail every sink."""
+        """Fail every sink, since the connection ended."""
         self.closed = True
         if self._tick is not None:
             self._tick.cancel()

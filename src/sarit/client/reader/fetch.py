@@ -141,7 +141,7 @@ class ReadWindow:
         self._max_outstanding = 1
 
     def restart(self) -> None:
-        """The connection was lost: drop the first unanswered request and all after it."""
+        """Drop, after the connection was lost, the first unanswered request and all after it."""
         answered: deque[ReadRequest] = deque()
         # Answered requests behind the first gap are dropped, too: their bytes are requested again.
         for request in self._outstanding:

@@ -27,7 +27,7 @@ class ClientPart(Protocol):
     """A writer or reader, as its client sees it."""
 
     def client_closed(self) -> None:
-        """The client was closed: fail whatever is pending."""
+        """Fail whatever is pending, since the client was closed."""
 
 
 class Owner(Protocol):

@@ -71,7 +71,7 @@ class Owner(Protocol):
         """The segment is sealed: place what the appender holds on its successors."""
 
     def failed(self, error: BaseException) -> None:
-        """The writer has failed."""
+        """Note that the writer has failed."""
 
 
 class AppenderDriver:

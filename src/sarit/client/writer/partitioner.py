@@ -334,11 +334,11 @@ class Partitioner:
         self._on_progress()
 
     def failed(self, error: BaseException) -> None:
-        """The error cannot be retried."""
+        """Note an error that cannot be retried."""
         self._on_failure(error)
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
-        """A segment is sealed."""
+        """Note that a segment is sealed."""
         # The driver keeps its range until the successors are known: newer events of its keys queue behind the older
         # ones.
         log.info("%s: placing %d bytes elsewhere", error, driver.appender.unacked_bytes)

@@ -49,7 +49,7 @@ class _Watch:
         watches.add(self)
 
     def close(self) -> None:
-        """No more calls."""
+        """Close: no more calls are made."""
         self._watches.discard(self)
 
 

@@ -197,7 +197,7 @@ class ChainRegister:
         return True
 
     async def close(self) -> None:
-        """No more changes."""
+        """Close: no more changes are made."""
         self._closed = True
         if self._tidying is not None:
             self._tidying.cancel()

@@ -51,7 +51,7 @@ class Commits:
         return f"<Commits: {self.generation} ended, {self._in_progress} in progress>"
 
     def begin(self) -> None:
-        """A commit begins."""
+        """Note that a commit begins."""
         self._in_progress += 1
         self._none.clear()
 

@@ -158,7 +158,7 @@ class ContainerState:
         return snapshot
 
     def end_checkpoint(self, snapshot: Snapshot) -> None:
-        """The snapshot is committed to the index."""
+        """End the checkpoint: the snapshot is committed to the index."""
         assert snapshot is self._snapshot, (snapshot, self._snapshot)
         assert not snapshot.uncopied, snapshot
         assert snapshot.frame <= self.applied_frame, snapshot  # the log is truncated up to there

@@ -95,7 +95,7 @@ class ControlLimit:
             self._budget.notify_below_control_limit(self.recheck)  # notified once only, and this was not enough
 
     def fail(self) -> None:
-        """The container failed: end all waits."""
+        """End all waits, since the container failed."""
         # `exceeded` is false from now on: the waiters go on, and their operations fail with Unavailable.
         self._failed = True
         self._wake()

@@ -92,7 +92,7 @@ class DirtyBytes:
         return covered
 
     def end_checkpoint(self, covered: int) -> None:
-        """The checkpoint is committed."""
+        """Note that the checkpoint is committed."""
         assert 0 <= covered <= self.operation_bytes, (covered, self)
         self.check()
         self.operation_bytes -= covered
@@ -193,7 +193,7 @@ class MemoryBudget:
         self._below_control_limit[callback] = None
 
     def report(self, container: int, user: DirtyBytes) -> None:
-        """The charge of a container has changed."""
+        """Note that the charge of a container has changed."""
         charged = user.charged_bytes
         change = charged - self._charged.get(container, 0)
         self.charged_bytes += change
@@ -204,7 +204,7 @@ class MemoryBudget:
             self._changed(fell=change < 0)
 
     def forget(self, container: int) -> None:
-        """A container ended: it has no charge any more."""
+        """Forget a container that ended: it has no charge any more."""
         self.charged_bytes -= self._charged.pop(container, 0)
         self._users.pop(container, None)
         self._changed(fell=True)

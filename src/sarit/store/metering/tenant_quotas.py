@@ -142,7 +142,7 @@ class TenantQuotas:
         return found
 
     def waited(self, direction_in: bool, scope: str, seconds: float) -> None:
-        """A connection has waited for a scope."""
+        """Count that a connection has waited for a scope."""
         charge = self._charges.get((_IN if direction_in else _OUT, SCOPE + scope))
         if charge is not None:
             charge.throttled_seconds += seconds
@@ -240,7 +240,7 @@ class TenantQuotas:
         return True
 
     def disconnected(self, user: str) -> None:
-        """A connection of a user has ended."""
+        """Count a connection of a user as ended."""
         left = self._connections[user] - 1
         if left:
             self._connections[user] = left

@@ -38,7 +38,7 @@ class ReadTraces:
         return cls(env.traces, env.clock) if env.traces is not None else None
 
     def arrived(self, command: ReadSegment) -> None:
-        """A read has come."""
+        """Note that a read has come."""
         trace = self._traces.of_read(command.segment, command.offset, command.request_id)
         if trace is not None:
             self._reads[command.request_id] = _Read(trace, self._clock.monotonic())

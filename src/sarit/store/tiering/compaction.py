@@ -138,7 +138,7 @@ class Compactor:
         return sum(count >= JOIN_EXTENTS for count in self._counts.values()) + len(self._sweep.found)
 
     def forget(self, segment: Segment) -> None:
-        """A segment was deleted."""
+        """Forget a segment that was deleted."""
         self._counts.pop(segment.id, None)
         self._sweep.found.pop(segment.id, None)
         self._pack_sweep.found.pop(segment.id, None)
