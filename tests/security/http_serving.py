@@ -45,7 +45,8 @@ async def serving(directory, *, tls: bool = True, **options):
         admin = Admin(Health("the node", env.clock), node.config, 0, node.security, env)
         await admin.open()
         try:
-            await admin.serve(f"127.0.0.1:{node.controller_port}", StandaloneView(node, admin.health))
+            address, calls = f"127.0.0.1:{node.controller_port}", node.controller_role.listener.handlers
+            await admin.serve(address, calls, StandaloneView(node, admin.health))
             rules = [("user:alice", "READ"), ("user:bob", "READ_UPDATE")]
             await made.grant(*((who, f"prn::/scope:app{end}", what) for who, what in rules for end in ("", "/*")))
             yield Http(f"http{'s' * tls}://127.0.0.1:{admin.port}", ssl.create_default_context(cafile=ca), admin, made)

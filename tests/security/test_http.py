@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from sarit.process.observation.logs import current_logs
 from tests.security.http_serving import serving
 from tests.security.running import PASSWORD
+from tests.unit.client.world import until
 
 _ALICE, _BOB, _ROOT = (("alice", PASSWORD), ("bob", PASSWORD), ("root", PASSWORD))
 
@@ -33,6 +36,11 @@ async def _get(http, path, auth=None, **options):
         return await client.get(path, **options)
 
 
+def _refusals_of_alice(http) -> list[dict]:
+    lines = map(json.loads, Path(http.node.security.config.audit).read_text().splitlines())
+    return [line for line in lines if line["who"] == "alice" and not line["allowed"]]
+
+
 def test_rest_acts_with_the_rights_of_its_caller(runner, http):
     async def main() -> None:
         scope, stream = {"scopeName": "app"}, {"streamName": "s"}
@@ -42,10 +50,16 @@ def test_rest_acts_with_the_rights_of_its_caller(runner, http):
             assert found.headers["www-authenticate"].startswith("Basic ")
             assert (await bob.post("/v1/scopes", json=scope)).status_code == 201
             assert (await bob.post("/v1/scopes/app/streams", json=stream)).status_code == 201
+            connections = http.node.controller_role.listener.connections
             found = await alice.delete("/v1/scopes/app/streams/s")
+            assert http.node.controller_role.listener.connections == connections  # it is called in process
             assert found.status_code == 403
             assert "alice may not change prn::/scope:app/stream:s" in found.json()["error"]
             assert "sarit acl grant user:alice" in found.json()["error"]
+            await until(lambda: _refusals_of_alice(http))
+            refused = _refusals_of_alice(http)[0]
+            assert (refused["what"], refused["resource"]) == ("deleteStream", "prn::/scope:app/stream:s")
+            assert refused["from"].startswith("127.0.0.1:")  # where the request over HTTP came from
             assert (await alice.get("/v1/scopes/app/streams/s")).status_code == 200
             assert (await bob.post("/v1/scopes", json={"scopeName": "theirs"})).status_code == 403
         async with http.as_user(_ROOT) as root:

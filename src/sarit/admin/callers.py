@@ -1,9 +1,10 @@
 """Who asks over HTTP, and with which rights: each caller has a client of their own.
 
 The controller decides what a caller may do, by its one table (`controller/access.py`): a request is made by a client
-that logs in as its caller.  Such a client is kept for the next request of the same caller, at most MAX_HTTP_CALLERS of
-them, and closed after HTTP_CALLER_IDLE_SECONDS without a request.  Who has logged in is asked of the same `Logins` as
-for gRPC at every request: one limit on guesses for both, and a password that was changed counts at once.
+that logs in as its caller, and calls the controller in the same process.  Such a client is kept for the next request of
+the same caller, at most MAX_HTTP_CALLERS of them, and closed after HTTP_CALLER_IDLE_SECONDS without a request.  Who has
+logged in is asked of the same `Logins` as for gRPC at every request: one limit on guesses for both, and a password that
+was changed counts at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import base64
 import hashlib
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from sarit.security.permissions import Caller
 
 METRICS_ROLE: Final = "metrics"
+current_peer: ContextVar[str] = ContextVar("peer", default="this process")  # who asks, for the audit log
 CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="sarit", charset="UTF-8"'}
 
 
@@ -146,7 +149,7 @@ class Callers:
     `everybody`: a client for all, where nobody logs in.  `connect`: makes one for a caller."""
 
     def __init__(
-        self, gate: Gate, everybody: Client, connect: Callable[[Credentials], Awaitable[Client]] | None = None,
+        self, gate: Gate, everybody: Client, connect: Callable[[Credentials], Client] | None = None,
         most: int = MAX_HTTP_CALLERS,
     ) -> None:  # fmt: skip
         self._gate = gate
@@ -154,7 +157,6 @@ class Callers:
         self._connect = connect
         self._most = most
         self._askers: dict[bytes, Asker] = {}  # by the hash of their credentials, in the order of their last request
-        self._locks: dict[bytes, asyncio.Lock] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -174,12 +176,13 @@ class Callers:
     @asynccontextmanager
     async def asking(self, authorization: str | None, peer: str) -> AsyncIterator[Asker]:
         """Who asks, as long as the request is under way.  Raises Unauthenticated, Unavailable."""
+        current_peer.set(peer)
         if self._gate.logins is None:
             yield self._everybody
             return
         caller = await self._gate.logins.caller(authorization, peer)
         assert authorization is not None
-        asker = await self._asker(caller, authorization)
+        asker = self._asker(caller, authorization)
         asker.requests += 1
         try:
             yield asker
@@ -187,27 +190,21 @@ class Callers:
             asker.requests -= 1
             asker.used_at = asyncio.get_running_loop().time()
 
-    async def _asker(self, caller: Caller, authorization: str) -> Asker:
+    def _asker(self, caller: Caller, authorization: str) -> Asker:
         credentials = credentials_of(authorization)
         key = _key_of(credentials)
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        try:
-            async with lock:
-                found = self._askers.pop(key, None)
-                if found is not None and found.caller != caller:  # the roles of the user have changed
-                    self._end(found)
-                    found = None
-                if found is None:
-                    self._evict_if_full(caller)
-                    assert self._connect is not None
-                    found = Asker(caller, await self._connect(credentials))
-                found.used_at = asyncio.get_running_loop().time()
-                self._askers[key] = found
-                self._check_later()
-                return found
-        finally:
-            if not lock.locked():
-                self._locks.pop(key, None)
+        found = self._askers.pop(key, None)
+        if found is not None and found.caller != caller:  # the roles of the user have changed
+            self._end(found)
+            found = None
+        if found is None:
+            self._evict_if_full(caller)
+            assert self._connect is not None
+            found = Asker(caller, self._connect(credentials))
+        found.used_at = asyncio.get_running_loop().time()
+        self._askers[key] = found
+        self._check_later()
+        return found
 
     def _evict_if_full(self, caller: Caller) -> None:
         """Make room for one more client of a caller.  Raises Unavailable."""

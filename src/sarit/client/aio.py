@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from sarit.core.cuts import StreamCut
     from sarit.env.ports import Env
+    from sarit.rpc.in_process import LocalChannel
 
 RETIRED_ARGUMENTS: Final = {"patience": "retry_timeout"}
 
@@ -132,6 +133,21 @@ async def connect(
         session.ended = "the client was never connected"
         await controller.close()
         raise
+    return Client(session)
+
+
+def connect_in_process(
+    address: str, channel: LocalChannel, env: Env, retry_timeout: float, credentials: Credentials | None
+) -> Client:
+    """Return a client of the controller in this process, at `address`; it reaches stores by the network."""
+    policy = RetryPolicy(retry_timeout)
+    controller = ControllerClient(
+        parse_addresses(address), policy.attempt_of(1), credentials=credentials, clock=env.clock,
+        traces=CallTraces.of(env), first_request_id=first_request_id(env.random), local=channel,
+    )  # fmt: skip
+    tokens = controller.tokens
+    session = Session(env, controller, policy, *() if tokens is None else (tokens.forget,))
+    session.parts.holds_readers = False
     return Client(session)
 
 

@@ -159,7 +159,11 @@ class ControllerProcess:
         controller.role.show_in(admin)
         admin.metrics.add(partial(map_samples, controller.watch, env.clock))
         controller.reports.show_in(health)
-        await admin.serve(f"{internal_address(config)}:{port}", controller.view(meta, config, health))
+        await admin.serve(
+            f"{internal_address(config)}:{port}",
+            controller.role.listener.handlers,
+            controller.view(meta, config, health),
+        )
         _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         host, advertised = controller.role.address
         say(f"sarit is ready: controller at {host}:{advertised}, cluster {config.cluster}{admin.where()}")

@@ -7,7 +7,6 @@ which tests start hundreds, does not pay for it."""
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ from sarit.process.observation.logs import LEVELS, change_log_level, current_log
 from sarit.process.observation.metrics import Metrics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sarit.admin.callers import Callers, Gate
     from sarit.admin.console import Console
     from sarit.admin.console.view import NodeView
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sarit.process.addresses import Addressed
     from sarit.process.observation.health import Health
     from sarit.process.security import Security
+    from sarit.rpc.handlers import Handler
 
 
 class Admin:
@@ -86,29 +88,44 @@ class Admin:
         with naming_port("--http-port", self._host, self._port):
             await self._server.start(self._host, self._port, security.server_tls)
 
-    async def serve(self, controller: str | None = None, view: NodeView | None = None) -> None:
-        """The process serves: answer everything.
+    async def serve(
+        self, controller: str = "", calls: Mapping[str, Handler] | None = None, view: NodeView | None = None
+    ) -> None:
+        """Answer everything: the process serves.
 
-        `controller`: HOST:PORT of this process's, whose answers routes give; None: it has none.  `view`: for the
-        console."""
-        if self._server is not None and controller is not None:
-            await self._serve_api(self._server, controller, view)
+        `calls`: the handlers of its controller, whose answers routes give; None: it has none.  `controller`: HOST:PORT
+        of that, for texts.  `view`: for the console."""
+        if self._server is not None and calls is not None:
+            self._serve_api(self._server, controller, calls, view)
         # Last: whoever learns of it may ask for everything.
         self.health.ready()
         if self._server is not None:
             self._server.complete = True
 
-    async def _serve_api(self, server: AdminServer, controller: str, view: NodeView | None) -> None:
-        from sarit.admin.callers import Callers
+    def _serve_api(
+        self, server: AdminServer, controller: str, calls: Mapping[str, Handler], view: NodeView | None
+    ) -> None:
+        from sarit.admin.callers import Callers, current_peer
         from sarit.admin.rest.routes import routes
+        from sarit.client.aio import connect_in_process
+        from sarit.client.core.addresses import default_traces
         from sarit.client.core.login import BearerToken
+        from sarit.env.real import real_env
+        from sarit.rpc.in_process import LocalChannel
 
         assert self._gate is not None
-        logins = self._security.logins(self._env)
-        own = None if logins is None else BearerToken(logins.own_token())
-        self._client = await self._connect(controller, own)
+        logins, tls = self._security.logins(self._env), self._security.own_tls()
+        context = None if tls is None else tls.context()
+        use = None if context is None else lambda: context
+        env = real_env(client_tls=use, traces=default_traces(), service="sarit-client")
+        channel = LocalChannel(calls, current_peer.get)
+
+        def connect(credentials: Credentials | None) -> Client:
+            return connect_in_process(controller, channel, env, HTTP_RETRY_SECONDS, credentials)
+
+        self._client = connect(None if logins is None else BearerToken(logins.own_token()))
         self.metrics.serve(self._client)
-        self._callers = Callers(self._gate, self._client, lambda credentials: self._connect(controller, credentials))
+        self._callers = Callers(self._gate, self._client, connect)
         server.add(routes(self._callers))
         if view is not None and self._security.config.console != "off":
             from sarit.admin.console import Console
@@ -116,16 +133,6 @@ class Admin:
             writes = self._security.config.console != "read-only"
             self._console = Console(self._callers, view, self._env, self._names, writes=writes)
             server.add(self._console.routes())
-
-    async def _connect(self, controller: str, credentials: Credentials | None) -> Client:
-        from sarit.client import aio
-
-        if credentials is not None:
-            credentials = replace(credentials, plain=True)  # to this process itself, at the address that it listens on
-        return await aio.connect(
-            controller, retry_timeout=HTTP_RETRY_SECONDS, wait=HTTP_RETRY_SECONDS, credentials=credentials,
-            tls=self._security.own_tls(),
-        )  # fmt: skip
 
     async def close(self) -> None:
         """Close the port; last, so that probes are answered while the process stops."""

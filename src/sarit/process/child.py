@@ -217,7 +217,9 @@ class ControllerPart:
         """Listen on the controller's port."""
         self._role.show_in(self._admin)
         port = await self._role.serve()
-        await self._admin.serve(f"{internal_address(self._config)}:{port}", self._view(port))
+        await self._admin.serve(
+            f"{internal_address(self._config)}:{port}", self._role.listener.handlers, self._view(port)
+        )
         return port
 
     def _advertised(self, store: Address) -> Address:

@@ -192,7 +192,8 @@ class StandaloneProcess:
         await self._backups.start()
         from sarit.process.observation.console_view import StandaloneView
 
-        await admin.serve(f"{internal_address(config)}:{node.controller_port}", StandaloneView(node, health))
+        address, calls = f"{internal_address(config)}:{node.controller_port}", node.controller_role.listener.handlers
+        await admin.serve(address, calls, StandaloneView(node, health))
         _log.info("%s", line.text("standalone", _recovery_fact(node), limit_fact(config)))
         say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
 

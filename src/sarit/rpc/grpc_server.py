@@ -98,7 +98,7 @@ class GrpcListener:
 
     def __init__(self, handlers: Mapping[str, Handler], most: int) -> None:
         """`handlers`: of the calls, by path."""
-        self._handlers = handlers
+        self.handlers = handlers
         self._admission = Admission(most)
         self._open: dict[_GrpcConnection, None] = {}  # in the order of their begin
         self._unknown: PlacesByHost[_GrpcConnection] = PlacesByHost()  # who have not logged in
@@ -123,7 +123,7 @@ class GrpcListener:
                     _log.error("%d API connections are open, which is the limit: new ones are closed", len(self._open))
                 return ClosedAtOnce()
             oldest[1].give_way(len(self._open))
-        made = _GrpcConnection(self, self._handlers)
+        made = _GrpcConnection(self, self.handlers)
         self._open[made] = None
         return made
 

@@ -13,7 +13,7 @@ from sarit.rpc.call import framed
 from sarit.rpc.status import CallFailed, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sarit.rpc.handlers import Handler
     from sarit.rpc.methods import Method
@@ -51,21 +51,24 @@ class LocalCall:
 
 
 class LocalChannel:
-    """Calls of the handlers of this process; `peer`: who calls, for the audit log."""
+    """Calls of the handlers of this process; `peer`: returns who calls now, for the audit log."""
 
-    def __init__(self, handlers: Mapping[str, Handler], peer: str) -> None:
+    pieces_received = 0  # of the network
+    first_byte = b""
+
+    def __init__(self, handlers: Mapping[str, Handler], peer: Callable[[], str]) -> None:
         self._handlers = handlers
         self._peer = peer
 
     def __repr__(self) -> str:
-        return f"<LocalChannel of {self._peer}>"
+        return f"<LocalChannel, {len(self._handlers)} calls>"
 
     async def call(self, method: Method, request: Any, seconds: float, metadata: Mapping[str, str]) -> Any:
         """Make a call.  Raises CallFailed, TimeoutError."""
         handler = self._handlers.get(method.name)
         if handler is None:
             raise CallFailed(Status.UNIMPLEMENTED, "Method not found")
-        call = LocalCall(request.SerializeToString(), metadata, self._peer)
+        call = LocalCall(request.SerializeToString(), metadata, self._peer())
         async with asyncio.timeout(seconds):
             await asyncio.create_task(handler(call))  # with a context of its own, for the id of the request
         return method.reply_type.FromString(call.message)

@@ -32,7 +32,7 @@ class Logins:
 
 
 def _callers(made, most=64) -> Callers:
-    async def connect(credentials):
+    def connect(credentials):
         made.append(Client(credentials))
         return made[-1]
 

@@ -24,7 +24,7 @@ async def controller(world=None):
     segments = InProcessSegments(store, lambda: ("127.0.0.1", 12345))
     subject = Controller(InProcessTables(store), segments, memory_env(), ("127.0.0.1", 9090))
     await subject.start()
-    stub = Stub(LocalChannel(subject.services(), "a test"))
+    stub = Stub(LocalChannel(subject.services(), lambda: "a test"))
     stub.store, stub.subject = store, subject
     await stub.createScope(pb.ScopeInfo(scope="s"))
     yield stub

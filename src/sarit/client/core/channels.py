@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from sarit.client.core.login import Credentials
     from sarit.core.errors import SaritError
+    from sarit.rpc.in_process import LocalChannel
     from sarit.rpc.methods import Method
 
 _log = logging.getLogger(__name__)
@@ -34,12 +35,15 @@ class Channels:
 
     def __init__(
         self, addresses: Sequence[tuple[str, int]], keep_alive_seconds: float, credentials: Credentials | None = None,
-        tls: SSLContext | None = None,
+        tls: SSLContext | None = None, local: LocalChannel | None = None,
     ) -> None:  # fmt: skip
-        """`keep_alive_seconds`: of silence before an echo is asked for, and for its answer; of several alone."""
+        """`keep_alive_seconds`: of silence before an echo is asked for, and for its answer; of several alone.
+
+        `local`: calls go there, to a controller in this process, and not to the network."""
         assert addresses
         self._credentials = credentials
         self._tls = tls
+        self._local = local
         self.addresses = tuple(addresses)
         self._keep_alive_seconds = keep_alive_seconds
         self._used = 0
@@ -52,7 +56,7 @@ class Channels:
     def _open(self) -> ControllerChannel:
         several = len(self.addresses) > 1
         seconds = self._keep_alive_seconds if several else None
-        return ControllerChannel(*self.addresses[self._used], seconds, self._credentials, self._tls)
+        return ControllerChannel(*self.addresses[self._used], seconds, self._credentials, self._tls, self._local)
 
     def replace(self, channel: ControllerChannel) -> None:
         """Give later calls a new channel to the same controller, if `channel` is still in use."""
@@ -88,9 +92,9 @@ class ControllerChannel:
 
     def __init__(
         self, host: str, port: int, keep_alive_seconds: float | None, credentials: Credentials | None = None,
-        tls: SSLContext | None = None,
+        tls: SSLContext | None = None, local: LocalChannel | None = None,
     ) -> None:  # fmt: skip
-        self.channel = Channel(host, port, keep_alive_seconds, tls)
+        self.channel = local or Channel(host, port, keep_alive_seconds, tls)
         self._credentials = credentials
         self._plain = tls is None
         self.endpoint = host, port

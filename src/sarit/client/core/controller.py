@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from sarit.client.core.login import Credentials
     from sarit.core.policies import StreamConfig
     from sarit.env.ports import Clock
+    from sarit.rpc.in_process import LocalChannel
 
 T = TypeVar("T")
 Token: TypeAlias = "pb.ContinuationToken"
@@ -86,14 +87,15 @@ class ControllerClient:
         clock: Clock | None = None,
         traces: CallTraces | None = None,
         first_request_id: int = 1,
+        local: LocalChannel | None = None,
     ) -> None:
         """`attempt_seconds`: for one call, unless it says otherwise.  `keep_alive_seconds`: see `Channels`.
 
         `clock`: by which tokens expire; None where there are no credentials.  `first_request_id`: of the ids of calls,
-        which join the lines of logs; one that no other client has."""
+        which join the lines of logs; one that no other client has.  `local`: see `Channels`."""
         self.address = ",".join(f"{host}:{port}" for host, port in addresses)
         self.attempt_seconds = attempt_seconds
-        self._channels = Channels(addresses, keep_alive_seconds, credentials, tls)
+        self._channels = Channels(addresses, keep_alive_seconds, credentials, tls, local)
         self._traces = traces
         self._request_ids = itertools.count(first_request_id)
         self.tokens: DelegationTokens | None = None
