@@ -31,9 +31,9 @@ STORE: Final = f"{ROOT.name}.store"
 ON_THE_WAY: Final = {
     "write": {"modules": (20, 25), "crossings": (60, 64)},
     "tail read": {"modules": (30, 37)},
-    "scale": {"modules": (40, 72)},
+    "scale": {"modules": (40, 82)},
 }
-LEVELS: Final = {STORE: (7, 9)}
+LEVELS: Final = {STORE: (7, 8)}
 CIRCLES: Final = (0, 0)
 
 
