@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks.harness import ROOT, Load, LoadFailed, SaritNode
 from benchmarks.micro import object_requests
 from benchmarks.micro.object_requests import LEAST_BYTES, MOST_BYTES
-from sarit.process.limits import DAY_SECONDS, OBJECT_STORE_FLUSH_INTERVAL_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
+from sarit.cluster.limits import DAY_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
+from sarit.process.limits import OBJECT_STORE_FLUSH_INTERVAL_SECONDS
 from tests.contract.s3 import s3_server
 from tests.contract.s3_proxy import Proxy, counting
 

@@ -17,9 +17,9 @@ from sarit.controller.model import codec
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import LOG_BLOCK_BYTES
 from sarit.core.names import SegmentId, StreamName
 from sarit.index import keys as index_keys
+from sarit.log.limits import LOG_BLOCK_BYTES
 from sarit.log.reading import RunReader
 from sarit.log.records import FRAME, WATERMARK, FileHeader, GroupEncoder, parse_file_name
 from sarit.storage import layout

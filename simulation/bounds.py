@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from sarit.store.hosting.opening import Opened

@@ -28,7 +28,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import DISK_BLOCK_BYTES
+from sarit.env.limits import DISK_BLOCK_BYTES
 from simulation.inodes import EntryChange, Inode, LengthChange, SectorWrite, apply_change, apply_entry, directory_of
 
 if TYPE_CHECKING:

@@ -22,12 +22,13 @@ from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_
 from sarit.coordination.map_register import STORES
 from sarit.coordination.memory import CoordinationFaults
 from sarit.core.errors import Unavailable
-from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS
 from sarit.process.controller_role import ControllerSettings
+from sarit.process.limits import MAX_API_CONNECTIONS
 from sarit.process.security import Security, SecurityConfig
 from sarit.process.settings import NodeConfig
 from sarit.process.store_role import Ownership, StoreParts, StoreRole, StoreSettings
 from sarit.store.hosting.health import HealthState
+from sarit.store.limits import MAX_CONNECTIONS
 from sarit.store.store import container_of
 from simulation.actors.links import SECRET
 from simulation.backup_port import offer_backups

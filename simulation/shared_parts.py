@@ -14,7 +14,8 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
-from sarit.core.limits import LOG_FRAMES_IN_FLIGHT, LOG_IDENTITY_BYTES
+from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.log.limits import LOG_FRAMES_IN_FLIGHT
 from sarit.log.memory import StoredLog
 from sarit.log.port import Frame
 

@@ -81,6 +81,7 @@ COSTS = {
     "tests/unit/": "pure",
     "tests/test_docs.py": "pure",
     "tests/test_sentences.py": "pure",
+    "tests/test_bounds.py": "pure",
     "tests/test_tidy.py": "pure",
     "tests/contract/": "contract",
     "tests/test_crash_states.py": "simulation",

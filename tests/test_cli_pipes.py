@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from sarit.core.limits import REPEATED_SIGNAL_SECONDS
+from sarit.process.limits import REPEATED_SIGNAL_SECONDS
 from tests import fork_server
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, RunningNode, hears_signals

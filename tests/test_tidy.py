@@ -115,11 +115,6 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "sarit/process/run.py": ({"print"}, "the line that says the node is ready goes to standard output"),
 }
 
-# Where bounds, intervals and sizes are written: what an operator chooses; those of a package, in its `limits.py`; and
-# all others.
-SETTINGS = "src/sarit/process/settings.py"
-LIMITS = "limits.py"
-
 
 def _is_generated(path: Path) -> bool:
     return path.stem.endswith(("_pb2", "_grpc", "_pb2_grpc")) or "generated" in path.parts
@@ -340,64 +335,6 @@ def test_there_is_no_module_called_utils() -> None:
 def test_blocking_client_is_what_the_asyncio_classes_give() -> None:
     wrong = [str(path.relative_to(ROOT)) for path in generate_blocking.stale()]
     assert not wrong, "run `make generate` and commit: " + ", ".join(wrong)
-
-
-_CONSTANT = re.compile(r"(?:[A-Z0-9_]*_)?(SECONDS|BYTES|MS)")
-
-
-def literal_constants(source: str) -> Iterator[str]:
-    """Names of module constants in seconds, bytes or milliseconds that are made of numbers alone."""
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name, value = node.targets[0].id, node.value
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            name, value = node.target.id, node.value
-        else:
-            continue
-        numbers = ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context
-        parts = [
-            part
-            for part in ast.walk(value)
-            if not isinstance(part, numbers) and not (isinstance(part, ast.Name) and part.id in {"KIB", "MIB"})
-        ]
-        if _CONSTANT.fullmatch(name) and not parts:
-            yield name
-
-
-def test_sizes_and_times_are_in_limits_or_settings() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)}: move {name} to core/limits.py, or to limits.py of its package if that exists"
-        for path in _modules("src")
-        if path.name != LIMITS and path.relative_to(ROOT).as_posix() != SETTINGS
-        for name in literal_constants(path.read_text())
-    ]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_bounds_have_one_name_and_one_place() -> None:
-    places: dict[str, list[str]] = {}
-    for path in _modules("src"):
-        if path.name == LIMITS:
-            for name in re.findall(r"^([A-Z][A-Z0-9_]*): Final", path.read_text(), re.MULTILINE):
-                places.setdefault(name, []).append(str(path.relative_to(ROOT)))
-    assert len(places) > 300
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
-
-
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("A_SECONDS: Final = 1.5", ["A_SECONDS"]),
-        ("_B_BYTES = 4 * KIB", ["_B_BYTES"]),
-        ("C_MS = -(1 << 3)", ["C_MS"]),
-        ("D_BYTES: Final = _HEADER.size", []),
-        ("E_BYTES = D_BYTES + 1", []),
-        ("SEGMENTS = 4", []),
-        ("def f(x_seconds=1.0):\n    Y_SECONDS = 2", []),
-    ],
-)
-def test_a_literal_constant_is_recognized(source: str, names: list[str]) -> None:
-    assert list(literal_constants(source)) == names
 
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks import turns
 from benchmarks.loads.open_loop import now, percentiles
-from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.env.real import real_env
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.log.local import LocalLogProvider
+from sarit.process.limits import SWITCH_INTERVAL_SECONDS
 from sarit.process.observation.gc_scheduler import GcScheduler
 from sarit.storage.open import open_storage
 from sarit.store.container.writer_session import WriterSession

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from sarit.core.limits import MIB, SWITCH_INTERVAL_SECONDS
+from sarit.core.limits import MIB
 from sarit.env.real import real_env
 from sarit.log.local import LocalLogProvider
+from sarit.process.limits import SWITCH_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
     from sarit.log.local import LocalLog

@@ -17,11 +17,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.env.real import real_env
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.index.sqlite import SqliteIndexProvider
+from sarit.process.limits import SWITCH_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
     from sarit.index.port import Index

@@ -16,11 +16,11 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from sarit.cluster.limits import DAY_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
 from sarit.env.ports import Env
 from sarit.index.limits import INDEX_POLL_SECONDS
 from sarit.index.memory import MemoryIndexes
 from sarit.log.memory import MemoryLogProvider
-from sarit.process.limits import DAY_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
 from sarit.process.settings import divide_memory
 from sarit.storage.memory import MemoryChunks
 from sarit.store.container.writer_session import WriterSession

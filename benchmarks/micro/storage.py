@@ -17,9 +17,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import CHUNK_TARGET_BYTES, SWITCH_INTERVAL_SECONDS
 from sarit.env.real import real_env
+from sarit.process.limits import SWITCH_INTERVAL_SECONDS
 from sarit.storage import directory
+from sarit.storage.limits import CHUNK_TARGET_BYTES
 from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:

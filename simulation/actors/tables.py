@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from checkers.table import ABSENT, ANY, Read, Update
 from sarit.core.errors import Unavailable
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS
 from sarit.wire import commands as wire
+from sarit.wire.limits import NO_VERSION
 from simulation.actors.links import Link, SentAwayError
 from simulation.actors.readers import now
 

@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.tables import Tables
 from sarit.store.container.writer_session import WriterSession
 from sarit.wire.frames import Append
+from sarit.wire.limits import NO_VERSION
 from simulation.crashes.model import ModelSegment
 
 if TYPE_CHECKING:

@@ -134,7 +134,7 @@ def table_version_unchecked() -> Iterator[None]:
     right = ContainerState.update_table
 
     def wrong(self: Any, segment: Any, changes: Any, *rest: Any) -> Any:
-        from sarit.core.limits import NO_VERSION
+        from sarit.wire.limits import NO_VERSION
 
         return right(self, segment, [(key, value, NO_VERSION) for key, value, _ in changes], *rest)
 

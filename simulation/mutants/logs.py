@@ -6,9 +6,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sarit.core.limits import LOG_READ_BYTES
 from sarit.log import history, opening, records
 from sarit.log.history import history_problem
+from sarit.log.limits import LOG_READ_BYTES
 from sarit.log.reading import survey_tail
 from sarit.log.writer import LogWriter
 from sarit.process.ownership import claims as ownership

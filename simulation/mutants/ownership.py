@@ -9,9 +9,9 @@ from sarit.cluster.map_watch import MapWatch
 from sarit.cluster.member import Member
 from sarit.coordination.assign import _Plan
 from sarit.coordination.container_map import ContainerMap
+from sarit.coordination.limits import STORE_LEASE_MARGIN_SECONDS
 from sarit.coordination.memory import MemoryCoordination
 from sarit.coordination.port import MemberState
-from sarit.core.limits import STORE_LEASE_MARGIN_SECONDS
 from sarit.store.hosting.states import Event, Hosting
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sarit.core.limits import ZOOKEEPER_CONNECT_SECONDS
+from sarit.coordination.limits import ZOOKEEPER_CONNECT_SECONDS
 from tests.cluster.load import Load
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
 from tests.contract.s3 import s3_server

@@ -9,7 +9,7 @@ import pytest
 import sarit
 from benchmarks.object_store import PAID_AS_GET, PAID_AS_PUT
 from sarit.cli.cluster import NOT_SERVED
-from sarit.process.limits import DAY_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
+from sarit.cluster.limits import DAY_SECONDS, S3_GET_DOLLARS, S3_PUT_DOLLARS
 from tests.cluster.processes import RunningCluster
 from tests.contract.s3 import s3_server
 from tests.contract.s3_proxy import counting

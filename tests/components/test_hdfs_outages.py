@@ -18,7 +18,7 @@ import pytest
 
 import sarit
 from benchmarks.peers.maven import class_path
-from sarit.core.limits import HDFS_CALL_SECONDS
+from sarit.storage.limits import HDFS_CALL_SECONDS
 from tests.cluster.load import Load
 from tests.components.hdfs import HdfsParts, HdfsServer
 from tests.limits import HANG_SECONDS

@@ -11,7 +11,7 @@ import pytest
 
 from sarit.controller.ports import Segments, Tables, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
-from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES, ScalingTimes
 from sarit.core.names import transaction_segment
 from sarit.env.real import RealNetwork
@@ -20,6 +20,7 @@ from sarit.process.store_calls.remote import FixedRouter, RemoteSegments, Remote
 from sarit.store.metering.load_meters import LoadMeters
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
+from sarit.wire.limits import NO_VERSION
 from tests.limits import HANG_SECONDS
 from tests.unit.controller.fakes import FakeSegments, FakeTables
 from tests.unit.store.harness import World, memory_env

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import SaritError
-from sarit.core.limits import NO_VERSION
 from sarit.env.real import real_env
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.log.local import LocalLogProvider
@@ -23,6 +22,7 @@ from sarit.storage.open import open_storage
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.store import SegmentStore, StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
+from sarit.wire.limits import NO_VERSION
 from tests.unit.store.harness import WRITER, Replies, Writer, read_all
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
+from sarit.wire.limits import NO_VERSION
 from tests.faults.many_connections import RegularClient, bare, ends, many, more_descriptors, reset
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode

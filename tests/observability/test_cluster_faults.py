@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 import sarit
-from sarit.core.limits import RELEASE_DIRTY_BYTES
+from sarit.store.limits import RELEASE_DIRTY_BYTES
 from tests.cluster.processes import LEASE_SECONDS, RunningCluster
 from tests.contract.s3 import s3_server
 from tests.limits import HANG_SECONDS

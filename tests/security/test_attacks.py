@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 import sarit
 from sarit.client import aio
 from sarit.client.core.login import BearerToken
-from sarit.core.limits import MAX_API_REQUEST_BYTES
+from sarit.rpc.limits import MAX_API_REQUEST_BYTES
 from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.security import login
 from sarit.security.limits import MAX_FAILED_LOGINS_OF_HOST

@@ -40,10 +40,10 @@ import sarit
 from examples.pipelines import chain
 from sarit.client.blocking.loop_thread import LoopThread
 from sarit.controller import keys
-from sarit.core.limits import SPARK_FIRST_LEASE_SECONDS
 from sarit.env.real import real_env
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
+from sarit.spark.limits import SPARK_FIRST_LEASE_SECONDS
 from tests.nodes import RunningNode
 from tests.spark.chain_ends import STUCK_SECONDS, Feeder, Follower
 from tests.spark.micro_batches import query_names, under_way

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import MAX_METRIC_SCOPES
 from sarit.store.hosting.health import HealthState
+from sarit.store.limits import MAX_METRIC_SCOPES
 from sarit.store.metering.stream_rates import OTHERS
 
 if TYPE_CHECKING:

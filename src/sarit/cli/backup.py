@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sarit.cli.limits import MAX_BACKUP_WAIT_SECONDS
 from sarit.cli.option_types import CLUSTER_URL, STORAGE_URL, Memory, Name
 from sarit.cli.options import Commands, count_of, format_option, show
 from sarit.cli.process_options import zookeeper_option
 from sarit.cli.progress import Bar
-from sarit.ops.backup.limits import BACKUP_WAIT_SECONDS, MAX_BACKUP_WAIT_SECONDS
+from sarit.ops.limits import BACKUP_WAIT_SECONDS
 
 if TYPE_CHECKING:
     import ssl

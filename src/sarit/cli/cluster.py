@@ -14,7 +14,7 @@ from sarit.cli.configured import Configured
 from sarit.cli.option_types import CLUSTER_INDEX_URL, CLUSTER_LOG_URL, CLUSTER_STORAGE_URL
 from sarit.cli.options import Commands, count_of, format_option, show, show_fields, show_rows
 from sarit.cli.process_options import cluster_option, config_option, machine_option
-from sarit.core import limits
+from sarit.coordination.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ def cluster() -> None:
 @cluster_option
 @click.option(
     "--containers",
-    type=click.IntRange(1, limits.MAX_CONTAINERS),
+    type=click.IntRange(1, MAX_CONTAINERS),
     default=16,
     show_default=True,
     help="Partitions of the segments, each with a log of its own: several for each store there will ever be; fixed.",
@@ -75,7 +75,7 @@ def cluster() -> None:
 @click.option(
     "--lease",
     type=float,
-    default=limits.STORE_LEASE_SECONDS,
+    default=STORE_LEASE_SECONDS,
     show_default=True,
     help="Seconds after which a store that is not heard of is gone, 4 to 30.",
 )

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import click
 
-from sarit.cli.transfer.limits import MAX_LINE_BYTES
-from sarit.core.errors import Invalid
-from sarit.core.limits import (
+from sarit.cli.limits import (
     FILE_WRITE_BYTES,
     INTERRUPT_POLL_SECONDS,
-    MIB,
+    MAX_LINE_BYTES,
     PIPE_WRITE_BYTES,
-    REPEATED_SIGNAL_SECONDS,
     STDIN_READ_BYTES,
 )
+from sarit.core.errors import Invalid
+from sarit.core.limits import MIB
 from sarit.env.real import RealClock
+from sarit.process.limits import REPEATED_SIGNAL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ import click
 from sarit.cli.configured import config_option, parsed_again, unknown_variables
 from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Memory, Name
 from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
-from sarit.core.limits import SCRUB_BYTES_PER_SECOND
+from sarit.store.limits import SCRUB_BYTES_PER_SECOND
 
 __all__ = ["address_options", "cluster_option", "config_option", "log_in_at_zookeeper", "log_options", "machine_option",
            "reload_of", "scrub_option", "shown_options", "start_logs", "zookeeper_option"]  # fmt: skip

@@ -11,7 +11,7 @@ import click
 
 from sarit.cli.option_types import Line
 from sarit.core.errors import Invalid
-from sarit.security.limits import DEFAULT_TOKEN_SECONDS, MIN_TOKEN_SECONDS
+from sarit.process.limits import DEFAULT_TOKEN_SECONDS, MIN_TOKEN_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

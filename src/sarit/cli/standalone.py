@@ -15,7 +15,7 @@ from sarit.cli.process_options import log_options, reload_of, scrub_option, show
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.cli.trace_options import trace_options
-from sarit.core import limits
+from sarit.coordination.limits import MAX_CONTAINERS
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--store-port", type=click.IntRange(0, 65535), default=12345, show_default=True, help="Wire protocol.")
 @click.option(
     "--containers",
-    type=click.IntRange(1, limits.MAX_CONTAINERS),
+    type=click.IntRange(1, MAX_CONTAINERS),
     default=4,
     show_default=True,
     help="Partitions of the segments, each with a log of its own; fixed when the data directory is created.",

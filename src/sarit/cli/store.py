@@ -23,7 +23,7 @@ from sarit.cli.process_options import (
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import Windows, scaling_options, times_of
 from sarit.cli.trace_options import trace_options
-from sarit.core import limits
+from sarit.coordination.limits import MAX_CONTAINERS, MAX_STORE_WEIGHT
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @machine_option
 @click.option(
     "--weight",
-    type=click.IntRange(0, limits.MAX_STORE_WEIGHT),
+    type=click.IntRange(0, MAX_STORE_WEIGHT),
     default=1,
     show_default=True,
     help="Its part of the containers, in relation to the weights of other stores.",
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 @security_options
 @click.option(
     "--containers",
-    type=click.IntRange(1, limits.MAX_CONTAINERS),
+    type=click.IntRange(1, MAX_CONTAINERS),
     help="Compared with what the cluster was made with, as are:",
 )
 @click.option("--log", type=CLUSTER_LOG_URL, metavar="URL", help="the durable log,")

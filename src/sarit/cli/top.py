@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from sarit.cli.limits import TOP_HTTP_SECONDS
 from sarit.cli.top_view import Scrape, lines_of, parse_metrics, summary
 from sarit.client.core.login import default_credentials, default_tls, refuse_plain
 from sarit.core.bounded_json import parse_json
-from sarit.process.limits import TOP_HTTP_SECONDS
 
 if TYPE_CHECKING:
     import ssl

@@ -27,7 +27,13 @@ from sarit.client.core.login import Credentials, Tls, default_credentials, defau
 from sarit.client.core.retry import RetryPolicy
 from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
 from sarit.client.groups.group import ReaderGroups
-from sarit.client.limits import CONTROLLER_KEEP_ALIVE_SECONDS
+from sarit.client.limits import (
+    CONTROLLER_KEEP_ALIVE_SECONDS,
+    CONTROLLER_PING_SECONDS,
+    DEFAULT_RETRY_TIMEOUT_SECONDS,
+    DEFAULT_TRANSACTION_LEASE_SECONDS,
+    DEFAULT_WRITER_BUFFER_BYTES,
+)
 from sarit.client.reader.reader import EventReader
 from sarit.client.session.guard import check_call, guarded
 from sarit.client.session.session import Session
@@ -39,12 +45,6 @@ from sarit.client.tables.table import Table, Tables, table_name
 from sarit.client.transactions.transaction import TransactionalWriter
 from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Invalid
-from sarit.core.limits import (
-    CONTROLLER_PING_SECONDS,
-    DEFAULT_RETRY_TIMEOUT_SECONDS,
-    DEFAULT_TRANSACTION_LEASE_SECONDS,
-    DEFAULT_WRITER_BUFFER_BYTES,
-)
 from sarit.core.names import SegmentId, StreamName, is_user_name
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
 

@@ -8,7 +8,7 @@ from functools import partial
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from sarit.process.limits import BOOKIE_SETTINGS_BYTES, DOCTOR_SECONDS
+from sarit.cluster.limits import BOOKIE_SETTINGS_BYTES, DOCTOR_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

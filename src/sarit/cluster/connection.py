@@ -6,12 +6,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from sarit.cluster.creation import read_meta
+from sarit.cluster.limits import STORE_INCARNATION_BYTES, ZOOKEEPER_START_SECONDS
 from sarit.cluster.release import check_clock, raise_release
+from sarit.coordination.limits import STORE_LEASE_SECONDS
 from sarit.coordination.zookeeper import ZooKeeper, server_ms
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Invalid
-from sarit.core.limits import STORE_INCARNATION_BYTES, STORE_LEASE_SECONDS
-from sarit.process.limits import ZOOKEEPER_START_SECONDS
 
 if TYPE_CHECKING:
     from sarit.cluster.process_config import ProcessConfig

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.cluster.connection import ClusterConnection
 from sarit.cluster.controller_members import CONTROLLERS, ControllerMembers
+from sarit.cluster.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.cluster.map_watch import MapWatch
 from sarit.cluster.own_health import map_samples, reasons_of_session
 from sarit.cluster.report_watch import ReportWatch
 from sarit.cluster.verdict import FAILED
 from sarit.coordination.leader import Leader
+from sarit.coordination.limits import STORE_LEASE_SECONDS
 from sarit.coordination.map_register import STORES
 from sarit.core.errors import SaritError, Unavailable
-from sarit.core.limits import STORE_LEASE_SECONDS
 from sarit.env.background import Background
 from sarit.env.passed_sockets import check_passed_sockets
 from sarit.process.addresses import bound_address, internal_address, warn_of_addresses
 from sarit.process.controller_role import ControllerRole, ControllerSettings
-from sarit.process.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.process.observation.placed_view import ContainerStates, ControllerParts, PlacedView, mapped
 from sarit.process.observation.start_line import StartLine
 from sarit.process.run import run_process, say

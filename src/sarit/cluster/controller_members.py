@@ -7,10 +7,10 @@ import json
 import logging
 from typing import TYPE_CHECKING, Final
 
+from sarit.cluster.limits import STORE_INCARNATION_BYTES
 from sarit.coordination.polling import leave, poll
 from sarit.coordination.port import MemberState
 from sarit.core.errors import Invalid
-from sarit.core.limits import STORE_INCARNATION_BYTES
 from sarit.env.background import Background
 
 if TYPE_CHECKING:

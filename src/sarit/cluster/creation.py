@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from sarit.cluster.limits import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
 from sarit.cluster.settings import META, ClusterMeta, decode_meta
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
 from sarit.env.own_directory import names_in, require_own_directory
-from sarit.process.limits import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
 from sarit.process.ownership.claims import claim_owner_chunk, storage_owner
 from sarit.process.ownership.directory_content import is_index_directory
 from sarit.storage.open import open_storage

@@ -21,21 +21,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sarit.cluster.limits import LEAVE_STORE_SECONDS, LEFT_STORE_SECONDS, STORE_INCARNATION_BYTES
 from sarit.cluster.map_watch import MapWatch
 from sarit.coordination.container_map import decode_store, encode_store
+from sarit.coordination.limits import COORDINATION_RETRY_SECONDS, STORE_LEASE_MARGIN_SECONDS, STORE_LEASE_SECONDS
 from sarit.coordination.map_register import change_map
 from sarit.coordination.polling import leave, poll
 from sarit.coordination.port import MemberState
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Fenced, NotFound, SaritError, Unavailable
-from sarit.core.limits import (
-    COORDINATION_RETRY_SECONDS,
-    LEAVE_STORE_SECONDS,
-    LEFT_STORE_SECONDS,
-    STORE_INCARNATION_BYTES,
-    STORE_LEASE_MARGIN_SECONDS,
-    STORE_LEASE_SECONDS,
-)
 from sarit.env.background import Background
 from sarit.env.standstill import Standstill
 

@@ -15,14 +15,14 @@ from operator import add, sub
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
-from sarit.process.limits import (
+from sarit.cluster.limits import (
     DAY_SECONDS,
     REQUEST_REPORT_SECONDS,
     REQUEST_WINDOW_SECONDS,
     S3_GET_DOLLARS,
     S3_PUT_DOLLARS,
 )
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     import logging

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from sarit.controller.times import Times
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND
+from sarit.process.limits import MAX_API_CONNECTIONS
 from sarit.process.security import SecurityConfig
 from sarit.process.settings import DEFAULT_STORE_PORT, NodeConfig
+from sarit.store.limits import MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND
 
 if TYPE_CHECKING:
     from sarit.cluster.settings import ClusterAddress, ClusterMeta

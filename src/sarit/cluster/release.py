@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from sarit.cluster.limits import CLOCK_WARNING_SECONDS
 from sarit.core.errors import Conflict, Exists, Invalid
-from sarit.process.limits import CLOCK_WARNING_SECONDS
 
 if TYPE_CHECKING:
     from sarit.coordination.port import Registers

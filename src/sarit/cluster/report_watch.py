@@ -11,12 +11,12 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sarit.cluster.limits import HEALTH_READ_SECONDS
 from sarit.cluster.store_report import read_store_report
 from sarit.cluster.verdict import Received, Verdict, judge
 from sarit.core.errors import Unavailable
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import gather
-from sarit.process.limits import HEALTH_READ_SECONDS
 
 if TYPE_CHECKING:
     from typing import Never

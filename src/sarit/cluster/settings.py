@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from sarit.cluster.limits import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECONDS
+from sarit.coordination.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
-from sarit.process.limits import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECONDS
 from sarit.process.places.bookkeeper_logs import parse_log_url
 from sarit.storage.open import parse_s3
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from sarit.cluster.controller_members import CONTROLLERS, decode
 from sarit.cluster.creation import read_meta
+from sarit.cluster.limits import DRAIN_POLL_SECONDS
 from sarit.cluster.object_requests import on_object_store, read_report
 from sarit.cluster.store import DRAINED
 from sarit.cluster.store_report import read_store_report
 from sarit.cluster.verdict import Received, judge
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
+from sarit.coordination.limits import STORE_LEASE_SECONDS
 from sarit.coordination.map_register import STORES, read_map
 from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Exists, NotFound
-from sarit.core.limits import STORE_LEASE_SECONDS
 from sarit.env.background import gather
-from sarit.process.limits import DRAIN_POLL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping

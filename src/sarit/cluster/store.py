@@ -21,10 +21,10 @@ from sarit.cluster.own_health import member_samples, reasons_of_member
 from sarit.cluster.places import log_size, open_cluster_logs, open_indexes
 from sarit.cluster.store_report import StoreReporter
 from sarit.coordination.container_map import StoreAddress, decode_store
+from sarit.coordination.limits import COORDINATION_POLL_SECONDS, STORE_LEASE_MARGIN_SECONDS
 from sarit.coordination.map_register import STORES
 from sarit.coordination.polling import poll, woken
 from sarit.core.errors import SaritError, Unavailable
-from sarit.core.limits import COORDINATION_POLL_SECONDS, STORE_LEASE_MARGIN_SECONDS
 from sarit.env.background import Background
 from sarit.env.passed_sockets import check_passed_sockets
 from sarit.process.addresses import advertised_address, advertised_port, warn_of_addresses

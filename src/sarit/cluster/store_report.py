@@ -15,12 +15,13 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.admin.reasons import Reason, container_of_part
+from sarit.cluster.limits import HEALTH_REPORT_SECONDS, HEALTH_SAMPLE_SECONDS, OPENING_SECONDS
 from sarit.cluster.object_requests import write_register
+from sarit.coordination.limits import MAX_CONTAINERS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
-from sarit.core.limits import MAX_CONTAINERS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.log.statistics import BookieCounts
-from sarit.process.limits import HEALTH_REPORT_SECONDS, HEALTH_SAMPLE_SECONDS, MAX_REASON_CHARACTERS, OPENING_SECONDS
+from sarit.process.limits import MAX_REASON_CHARACTERS
 from sarit.process.observation.process_health import encode_reasons
 from sarit.store.hosting.health import HealthState
 

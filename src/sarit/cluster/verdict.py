@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.admin.reasons import Reason, container_of_part
+from sarit.cluster.limits import HEALTH_OLD_SECONDS
 from sarit.cluster.store_report import OPENING, SERVING
-from sarit.process.limits import HEALTH_OLD_SECONDS
 from sarit.store.hosting.health import HealthState
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from sarit.controller.model.records import ScopeRecord, State, StreamRecord
 from sarit.controller.numbers import Numbers
 from sarit.controller.ports import Tables, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Corrupt, Exists, NotFound
-from sarit.core.limits import NO_VERSION
 from sarit.core.names import StreamName, is_internal_name
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -20,9 +20,10 @@ from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import KeyedLocks
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 from sarit.core.policies import StreamConfig
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

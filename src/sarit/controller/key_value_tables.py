@@ -20,9 +20,10 @@ from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import KeyedLocks
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Unavailable
-from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION, NOT_EXISTS
+from sarit.core.limits import MAX_TABLE_KEY_BYTES, NOT_EXISTS
 from sarit.core.names import TABLE_SUFFIX, SegmentId, is_user_name, segment_name
 from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog

@@ -46,8 +46,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from sarit.controller.limits import MAX_TAG_BYTES
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import MAX_TAG_BYTES
 from sarit.core.names import SYSTEM_SCOPE, StreamName
 
 SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"

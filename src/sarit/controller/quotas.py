@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller.catalog import PAGE
 from sarit.controller.keys import QUOTAS_TABLE, STREAMS
+from sarit.controller.limits import MAX_QUOTAS, QUOTA_FULL_UNTIL, QUOTA_INTERVAL_SECONDS
 from sarit.controller.model import codec
 from sarit.controller.model.records import State
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError
-from sarit.core.limits import NO_VERSION
+from sarit.core.limits import QUOTA_MEASURE_SECONDS
 from sarit.core.repeated_log import RepeatedLog
-from sarit.security.limits import MAX_QUOTAS, QUOTA_FULL_UNTIL, QUOTA_INTERVAL_SECONDS, QUOTA_MEASURE_SECONDS
 from sarit.security.quotas import SCOPE, Quota, QuotaExceeded, Quotas
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

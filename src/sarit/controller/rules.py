@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller.catalog import PAGE
 from sarit.controller.keys import RULES_TABLE
+from sarit.controller.limits import MAX_RULES, RULES_INTERVAL_SECONDS
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Corrupt, Exists, Invalid, SaritError
-from sarit.core.limits import NO_VERSION
 from sarit.core.repeated_log import RepeatedLog
-from sarit.security.limits import MAX_RULES, RULES_INTERVAL_SECONDS
 from sarit.security.permissions import Permission, Rule, Rules
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

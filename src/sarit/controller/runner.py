@@ -10,6 +10,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from sarit.controller.limits import MAX_CALLS_PER_NAME
 from sarit.controller.model.effects import (
     CreateSegment,
     CreateTable,
@@ -20,7 +21,6 @@ from sarit.controller.model.effects import (
     TruncateSegment,
 )
 from sarit.core.errors import Exists, NotFound, Sealed, Unavailable
-from sarit.core.limits import MAX_CALLS_PER_NAME
 from sarit.core.names import parse_segment_name
 
 if TYPE_CHECKING:

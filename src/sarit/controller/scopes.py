@@ -14,12 +14,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.limits import SCOPE_INCARNATION_BYTES
 from sarit.controller.model import codec
 from sarit.controller.model.records import ScopeRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
-from sarit.core.limits import NOT_EXISTS, SCOPE_INCARNATION_BYTES
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SYSTEM_SCOPE, StreamName, is_internal_name
 
 if TYPE_CHECKING:

@@ -25,10 +25,11 @@ from sarit.controller.runner import KeyedLocks, gather_all
 from sarit.controller.statistics import ControllerStatistics
 from sarit.controller.transactions.completed_log import roll_updates
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, is_internal_name, is_user_name
 from sarit.core.policies import RetentionType, StreamConfig
 from sarit.security.quotas import QuotaExceeded
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

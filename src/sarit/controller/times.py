@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sarit.controller.limits import TIMELINE_INTERVAL_SECONDS
 from sarit.controller.model.retention import RetentionTimes
 from sarit.controller.model.watermarks import WatermarkTimes
 from sarit.core.errors import Invalid
-from sarit.core.limits import TIMELINE_INTERVAL_SECONDS
 from sarit.core.metering import ScalingTimes
 
 __all__ = ["RetentionTimes", "ScalingTimes", "Times", "WatermarkTimes"]

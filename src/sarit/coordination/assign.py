@@ -22,7 +22,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from sarit.coordination.container_map import ContainerMap, StoreAddress
-from sarit.core.limits import (
+from sarit.coordination.limits import (
     BALANCE_QUIET_SECONDS,
     CONTAINER_REST_SECONDS,
     MAX_BALANCE_MOVES,

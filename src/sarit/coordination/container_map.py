@@ -15,8 +15,8 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from sarit.coordination.limits import MAX_CONTAINERS, MAX_STORE_TEXT_BYTES, MAX_STORE_WEIGHT, MAX_STORES
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_CONTAINERS, MAX_STORE_TEXT_BYTES, MAX_STORE_WEIGHT, MAX_STORES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

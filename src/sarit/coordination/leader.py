@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from sarit.coordination.assign import Recent, assign
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
+from sarit.coordination.limits import FIRST_MAP_SECONDS, STORE_LEASE_SECONDS
 from sarit.coordination.map_register import MAP, read_map, write_map
 from sarit.coordination.polling import poll
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, Invalid
-from sarit.core.limits import FIRST_MAP_SECONDS, STORE_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

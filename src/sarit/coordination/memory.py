@@ -12,9 +12,9 @@ import contextvars
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from sarit.coordination.limits import STORE_HEARTBEATS_PER_LEASE, STORE_LEASE_MARGIN_SECONDS, STORE_LEASE_SECONDS
 from sarit.coordination.port import MemberState, Versioned
 from sarit.core.errors import Conflict, Exists, NotFound, SaritError, Unavailable
-from sarit.core.limits import STORE_HEARTBEATS_PER_LEASE, STORE_LEASE_MARGIN_SECONDS, STORE_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

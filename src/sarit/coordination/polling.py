@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sarit.coordination.limits import COORDINATION_POLL_SECONDS, COORDINATION_RETRY_SECONDS
 from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import COORDINATION_POLL_SECONDS, COORDINATION_RETRY_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:

@@ -21,6 +21,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from sarit.coordination.limits import (
+    STORE_HEARTBEATS_PER_LEASE,
+    STORE_LEASE_MARGIN_SECONDS,
+    ZOOKEEPER_CALL_SECONDS,
+    ZOOKEEPER_CONNECT_SECONDS,
+    ZOOKEEPER_RETRY_SECONDS,
+    ZOOKEEPER_WAIT_SECONDS,
+)
 from sarit.coordination.port import MemberState, Versioned
 from sarit.coordination.zookeeper_client import (
     ZooKeeperWatch,
@@ -35,14 +43,6 @@ from sarit.coordination.zookeeper_client import (
     translate,
 )
 from sarit.core.errors import NotFound, SaritError, Unavailable
-from sarit.core.limits import (
-    STORE_HEARTBEATS_PER_LEASE,
-    STORE_LEASE_MARGIN_SECONDS,
-    ZOOKEEPER_CALL_SECONDS,
-    ZOOKEEPER_CONNECT_SECONDS,
-    ZOOKEEPER_RETRY_SECONDS,
-    ZOOKEEPER_WAIT_SECONDS,
-)
 from sarit.env.background import Background
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.coordination.limits import ZOOKEEPER_RETRY_SECONDS, ZOOKEEPER_SOCKET_SECONDS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import ZOOKEEPER_RETRY_SECONDS, ZOOKEEPER_SOCKET_SECONDS
 from sarit.env.small_files import read_secret
 
 if TYPE_CHECKING:

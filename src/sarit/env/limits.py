@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sarit.core.limits import MIB
+from sarit.core.limits import KIB, MIB
 
 # TLS: connections that wait for the first byte, for a handshake, or are in one; how long each may; a connection's end.
 MAX_TLS_HANDSHAKES: Final = 1000
@@ -25,4 +25,23 @@ MAX_TRACED_APPENDS: Final = 10_000  # sampled, and not acknowledged yet; of more
 TRACE_CLOSE_SECONDS: Final = 3.0  # for one request to the receiver of spans, and for the last ones at the end
 TRACE_NUMBER_BYTES: Final = 16
 SPAN_NUMBER_BYTES: Final = 8
-FIRST_REQUEST_ID_BYTES: Final = 6  # of a client or a connection, which counts from there
+
+# -- files and sockets -------------------------------------------------------------------------
+DISK_BLOCK_BYTES: Final = 4096
+# Aligned memory of a thread for direct writes.
+DIRECT_STAGING_BYTES: Final = 4 * MIB
+# Writes from this size on use O_DIRECT (docs/decisions/0304).
+DIRECT_WRITE_BYTES: Final = 1 * MIB
+# The same for writes that nobody waits for.  More than a rate-limited piece of a chunk: direct writes of such pieces
+# delay the syncs of the log.
+DIRECT_BACKGROUND_WRITE_BYTES: Final = 512 * KIB
+# Larger direct reads delay the syncs of the log: the disk serves each of them whole.
+DIRECT_READ_PIECE_BYTES: Final = 256 * KIB
+SOCKET_BUFFER_BYTES: Final = 4 * MIB
+
+# -- cache, flush, long-term storage ---------------------------------------------------------
+READ_BLOCK_BYTES: Final = 2 * MIB  # of a chunk, read at once and cached
+
+# -- the interpreter ---------------------------------------------------------------------------
+# Results of threads that are ready are delivered in one turn of the event loop, for at most that long.
+DELIVERY_SECONDS: Final = 0.005

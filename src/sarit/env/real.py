@@ -24,9 +24,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sarit.core.limits import DELIVERY_SECONDS, SOCKET_BUFFER_BYTES
 from sarit.core.request_ids import outside_requests
-from sarit.env.limits import HAND_OVER_RETRY_SECONDS, WORKER_START_SECONDS
+from sarit.env.limits import DELIVERY_SECONDS, HAND_OVER_RETRY_SECONDS, SOCKET_BUFFER_BYTES, WORKER_START_SECONDS
 from sarit.env.passed_sockets import passed_socket
 from sarit.env.ports import Env
 

@@ -15,7 +15,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import (
+from sarit.env.limits import (
     DIRECT_BACKGROUND_WRITE_BYTES,
     DIRECT_READ_PIECE_BYTES,
     DIRECT_STAGING_BYTES,

@@ -10,7 +10,7 @@ import mmap
 import weakref
 from typing import Final
 
-from sarit.core.limits import READ_BLOCK_BYTES
+from sarit.env.limits import READ_BLOCK_BYTES
 
 # Pieces retained when readers end.  While readers run, a piece is reused at once.
 _MAX_SPARES: Final = 8

@@ -25,7 +25,8 @@ import struct
 from typing import Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import LOG_IDENTITY_BYTES, UUID_BYTES
+from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.wire.limits import UUID_BYTES
 
 FORMAT_VERSION: Final = 2
 

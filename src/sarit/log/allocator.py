@@ -21,13 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.limits import (
-    FIRST_LOG_FILE_BYTES,
-    LOG_BLOCK_BYTES,
-    LOG_FILE_GROWTH,
-    LOG_IDENTITY_BYTES,
-    LOG_SALT_BYTES,
-)
+from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.log.limits import FIRST_LOG_FILE_BYTES, LOG_BLOCK_BYTES, LOG_FILE_GROWTH, LOG_SALT_BYTES
 from sarit.log.records import FRAME, LOG, MAX_HEADER_BLOCKS, NEW, RECYCLED, FileHeader, GroupEncoder, file_name
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import (
+from sarit.log.allocator import NO_SPACE_ERRNOS
+from sarit.log.limits import (
     IDLE_RECYCLED_LOG_FILES,
     LOG_IDLE_SECONDS,
     LOG_SPACE_RETRY_SECONDS,
     LOG_SPACE_TIMEOUT_SECONDS,
 )
-from sarit.log.allocator import NO_SPACE_ERRNOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

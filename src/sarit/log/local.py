@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
-from sarit.core.limits import LOG_FILE_BYTES
 from sarit.env.background import ignore_outcome, shielded
+from sarit.log.limits import LOG_FILE_BYTES
 from sarit.log.opening import begin_after, begin_epoch, claim_files, open_files
 from sarit.log.port import sole_owner
 from sarit.log.statistics import LogStatistics

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Fenced, Unavailable
-from sarit.core.limits import LOG_FRAMES_IN_FLIGHT, LOG_IDENTITY_BYTES
+from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.log.limits import LOG_FRAMES_IN_FLIGHT
 from sarit.log.port import DurableLog, Frame, FrameDone, LogHistory, sole_owner
 
 if TYPE_CHECKING:

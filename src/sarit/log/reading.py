@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt
-from sarit.core.limits import LOG_BLOCK_BYTES, LOG_READ_BYTES
 from sarit.log.history import Listing, UnreadableFile, history_problem
+from sarit.log.limits import LOG_BLOCK_BYTES, LOG_READ_BYTES
 from sarit.log.port import Frame
 from sarit.log.records import (
     FRAME,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import (
+from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.log.limits import (
     LOG_BLOCK_BYTES,
     LOG_CRC_HOLD_LOCK_BYTES,
-    LOG_IDENTITY_BYTES,
     LOG_JOIN_BELOW_BYTES,
     LOG_TAG_BYTES,
     MAX_FRAME_BYTES,

@@ -35,15 +35,15 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Fenced, SaritError, Unavailable
-from sarit.core.limits import (
+from sarit.env.background import ignore_outcome, shielded
+from sarit.log.file_manager import LogFileManager
+from sarit.log.limits import (
     LOG_BLOCK_BYTES,
     LOG_FILE_GROWTH,
     LOG_FRAMES_IN_FLIGHT,
     LOG_GROUP_BYTES,
     LOG_WATERMARK_SECONDS,
 )
-from sarit.env.background import ignore_outcome, shielded
-from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import replay
 from sarit.log.records import FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
 from sarit.log.statistics import LogStatistics

@@ -20,17 +20,12 @@ from http.client import UNAUTHORIZED, HTTPConnection, HTTPException, HTTPSConnec
 from typing import TYPE_CHECKING, Final
 
 from sarit.cluster.bookie_settings import ask_settings, bookies_with
+from sarit.cluster.limits import CLOCK_WARNING_SECONDS, DOCTOR_SECONDS
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import MIB
 from sarit.env.own_directory import require_own_directory
+from sarit.ops.limits import DOCTOR_SYNCS, SLOW_SYNC_SECONDS, USUAL_DESCRIPTORS
 from sarit.process.addresses import EVERY_ADDRESS, bound_address, is_loopback, refuse_plain_passwords
-from sarit.process.limits import (
-    CLOCK_WARNING_SECONDS,
-    DOCTOR_SECONDS,
-    DOCTOR_SYNCS,
-    SLOW_SYNC_SECONDS,
-    USUAL_DESCRIPTORS,
-)
 from sarit.process.ownership.directory_content import is_data_directory
 from sarit.store.flow_control.free_space import log_file_bytes, require_space, reserve_bytes
 
@@ -444,9 +439,9 @@ async def _check_cluster(cluster: ClusterAddress, env: Env) -> tuple[Finding, Cl
     """ZooKeeper, the description of the cluster, and the clocks."""
     from sarit.cluster.creation import read_meta
     from sarit.cluster.release import clocks_apart_ms
+    from sarit.coordination.limits import STORE_LEASE_SECONDS
     from sarit.coordination.zookeeper import ZooKeeper, server_ms
     from sarit.coordination.zookeeper_ports import ZooKeeperRegisters
-    from sarit.core.limits import STORE_LEASE_SECONDS
 
     check = "cluster"
     try:

@@ -34,13 +34,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Invalid, SaritError
-from sarit.core.limits import KIB, SWITCH_INTERVAL_SECONDS
+from sarit.core.limits import KIB
 from sarit.env.ending import end_process
 from sarit.env.standard_files import open_standard_files
 from sarit.process.addresses import advertised_address, internal_address
 from sarit.process.admin import Admin
 from sarit.process.backup_source import BackupSource
-from sarit.process.limits import CHILD_HEARTBEAT_SECONDS, HEALTH_POLL_SECONDS
+from sarit.process.limits import CHILD_HEARTBEAT_SECONDS, HEALTH_POLL_SECONDS, SWITCH_INTERVAL_SECONDS
 from sarit.process.observation.gc_scheduler import GcScheduler
 from sarit.process.observation.health import Health
 from sarit.process.observation.logs import LogSettings, set_up_logs

@@ -1,4 +1,4 @@
-"""Bounds, intervals and sizes of processes: of one node, and of a cluster.  What a user chooses: `settings.py`."""
+"""Bounds, intervals and sizes of processes.  What a user chooses: `settings.py`."""
 
 from __future__ import annotations
 
@@ -31,50 +31,17 @@ MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEAT
 # -- the service manager ----------------------------------------------------------------------------
 NOTIFY_RETRY_SECONDS: Final = 1.0  # between two checks that it has been sent the newest state
 
-# -- sarit doctor, sarit top ------------------------------------------------------------------------
-DOCTOR_SECONDS: Final = 3.0  # for an answer of whoever has a port; four times that for long-term storage
-DOCTOR_SYNCS: Final = 20
-BOOKIE_SETTINGS_BYTES: Final = 1 * MIB  # of the configuration that a bookie sends
-TOP_HTTP_SECONDS: Final = 2.0  # for an answer of a process to `sarit top`
-SLOW_SYNC_SECONDS: Final = 0.02
-USUAL_DESCRIPTORS: Final = 8192
-
 # -- controllers on stores of other processes -------------------------------------------------------
 STORES_RETRY_SECONDS: Final = 0.5  # between two attempts to begin
 # A store that did not answer a request which earlier versions do not know is asked for it again after that time.
 EARLIER_STORE_SECONDS: Final = 60.0
-CONTROLLER_DRAIN_SECONDS: Final = 5.0  # for calls under way, when a controller stops
 
 # -- the cluster ------------------------------------------------------------------------------------
-MIN_STORE_LEASE_SECONDS: Final = 4.0
-CLOCK_WARNING_SECONDS: Final = 5.0  # between the clock of a machine and that of ZooKeeper
-MAX_STORE_LEASE_SECONDS: Final = 30.0
-CLUSTER_ID_BYTES: Final = 16
-CLUSTER_SECRET_BYTES: Final = 32
-DRAIN_POLL_SECONDS: Final = 0.5
-# Of a log in a directory: an opening begins a file and fills it, which is most of the time of a move.
-SHARED_LOG_FILE_BYTES: Final = 16 * MIB
 LOG_SESSION_SECONDS: Final = 10.0  # with ZooKeeper; a log needs no lease, so it may be long
 BOOKIES_WAIT_SECONDS: Final = 60.0  # a start waits for bookies that start, too
-ZOOKEEPER_START_SECONDS: Final = 60.0  # the same of a cluster's process
 # Between two commits to an index on an object store, whose requests cost money.
 OBJECT_STORE_FLUSH_INTERVAL_SECONDS: Final = 10.0
 PACKED_SEGMENTS: Final = 1024  # whose small extents one compaction joins, for one commit
-# How often a store reports its requests to object storage, and those of which time.
-REQUEST_REPORT_SECONDS: Final = 30.0
-REQUEST_WINDOW_SECONDS: Final = 300.0
-# How often a store reports its health, and looks for a change of it; from which age on a report counts as none; and for
-# how long a first attempt to open a container counts as on its way.
-HEALTH_REPORT_SECONDS: Final = 5.0
-HEALTH_SAMPLE_SECONDS: Final = 1.0
-HEALTH_READ_SECONDS: Final = 2.0  # between two readings of all reports by a controller
-HEALTH_OLD_SECONDS: Final = 15.0
-OPENING_SECONDS: Final = 10.0
-DAY_SECONDS: Final = 86_400
-# S3 Standard in us-east-1 (https://aws.amazon.com/s3/pricing): $5 for a million PUT, COPY, POST and LIST; $0.40 for a
-# million GET and others.  DELETE costs nothing.
-S3_PUT_DOLLARS: Final = 5e-6
-S3_GET_DOLLARS: Final = 0.4e-6
 
 # -- the interpreter --------------------------------------------------------------------------------
 # The timer of garbage collections (process/observation/gc_scheduler.py).
@@ -105,7 +72,6 @@ STORE_SIGN_OF_LIFE_SECONDS: Final = 1.5
 
 # -- backup -----------------------------------------------------------------------------------
 
-BACKUP_SIGN_SECONDS: Final = 2.0  # between two signs of a backup that copies
 MAX_BACKUP_LINE_BYTES: Final = 64 * 1024
 MAX_SOCKET_PATH_BYTES: Final = 107  # of Linux
 
@@ -113,3 +79,32 @@ MAX_SOCKET_PATH_BYTES: Final = 107  # of Linux
 MAX_LOG_FIELD_CHARACTERS: Final = 256
 MAX_LOG_ERROR_CHARACTERS: Final = 1024
 MAX_LOG_LINE_CHARACTERS: Final = 4 * 1024
+
+# -- wire ---------------------------------------------------------------------------------
+MAX_API_CONNECTIONS: Final = 5_000
+
+# -- cache, flush, long-term storage ---------------------------------------------------------
+RETAINED_OWNERSHIP_TOKENS: Final = 16
+MAX_UNSEEN_OWNERSHIP_TOKENS: Final = 64
+
+# -- stopping -------------------------------------------------------------------------------
+REPEATED_SIGNAL_SECONDS: Final = 1.0
+
+# -- the interpreter ---------------------------------------------------------------------------
+SWITCH_INTERVAL_SECONDS: Final = 0.0001
+
+# -- controller --------------------------------------------------------------------------------
+REMOTE_RETRY_SECONDS: Final = 20.0
+STORES_POLL_SECONDS: Final = 5.0
+
+# -- metrics: streams, scopes and groups with a series of their own, the busiest; all others share one -----------------
+MAX_METRIC_GROUPS: Final = 100
+
+DEFAULT_TOKEN_SECONDS: Final = 600
+# Official clients renew a token 5 s before it expires: with less, at each use.
+MIN_TOKEN_SECONDS: Final = 5
+# Its file, and the older ones that are kept beside it.
+AUDIT_FILE_BYTES: Final = 64 * MIB
+AUDIT_FILES_KEPT: Final = 8
+# How often the files of users, keys and certificates are read again, if they have changed.
+SECURITY_FILES_INTERVAL_SECONDS: Final = 5.0

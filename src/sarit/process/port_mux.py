@@ -12,9 +12,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
-from sarit.core.limits import GRPC_FIRST_BYTES_SECONDS
 from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
+from sarit.rpc.limits import GRPC_FIRST_BYTES_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

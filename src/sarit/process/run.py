@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.process.addresses import Addressed, refuse_plain_passwords
 from sarit.process.admin import Admin
+from sarit.process.limits import SWITCH_INTERVAL_SECONDS
 from sarit.process.observation.gc_scheduler import GcScheduler
 from sarit.process.observation.health import Health
 from sarit.process.security import Security

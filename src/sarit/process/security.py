@@ -17,14 +17,14 @@ from sarit.core.errors import Invalid
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.rotating_file import RotatingFile
 from sarit.env.small_files import read_secret, read_small_file, read_unwritten
-from sarit.security.audit import Audit, AuditLog, NoAudit
-from sarit.security.limits import (
+from sarit.process.limits import (
     AUDIT_FILE_BYTES,
     AUDIT_FILES_KEPT,
     DEFAULT_TOKEN_SECONDS,
     MIN_TOKEN_SECONDS,
     SECURITY_FILES_INTERVAL_SECONDS,
 )
+from sarit.security.audit import Audit, AuditLog, NoAudit
 from sarit.security.oidc import OidcConfig, OidcTokens
 from sarit.security.tokens import TokenKeys, parse_keys
 from sarit.security.users import User, parse_users

@@ -1,4 +1,4 @@
-"""The settings of a node that an operator chooses.  Fixed bounds and intervals: `limits.py`, here and in `core`.
+"""The settings of a node that an operator chooses.  Fixed bounds and intervals: `limits.py` of each package.
 
 One number bounds the memory of a node (`--memory`).  `divide_memory` gives each part its share of it."""
 
@@ -9,26 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sarit.controller.times import Times
+from sarit.coordination.limits import MAX_CONTAINERS
 from sarit.core.errors import Invalid
-from sarit.core.limits import (
-    CHUNK_TARGET_BYTES,
-    FLUSH_TRIGGER_BYTES,
-    MAX_API_CONNECTIONS,
-    MAX_CONNECTIONS,
-    MAX_CONTAINERS,
-    MIB,
-    SCRUB_BYTES_PER_SECOND,
-    SMALL_EXTENT_BYTES,
-)
+from sarit.core.limits import MIB
 from sarit.index.limits import INDEX_CACHE_BYTES
 from sarit.process.addresses import Advertised, advertised_port
-from sarit.process.limits import OBJECT_STORE_FLUSH_INTERVAL_SECONDS, PACKED_SEGMENTS
+from sarit.process.limits import MAX_API_CONNECTIONS, OBJECT_STORE_FLUSH_INTERVAL_SECONDS, PACKED_SEGMENTS
 from sarit.process.places.bookkeeper_logs import parse_log_url
 from sarit.process.security import SecurityConfig
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
 from sarit.storage.layout import JOIN_EXTENTS
+from sarit.storage.limits import CHUNK_TARGET_BYTES, SMALL_EXTENT_BYTES
 from sarit.storage.open import parse_s3
 from sarit.store.container.container import ContainerLimits
+from sarit.store.limits import FLUSH_TRIGGER_BYTES, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND
 from sarit.store.store import StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
 

@@ -7,7 +7,7 @@ import logging
 import signal
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sarit.core.limits import REPEATED_SIGNAL_SECONDS
+from sarit.process.limits import REPEATED_SIGNAL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

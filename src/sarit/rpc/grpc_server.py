@@ -52,13 +52,6 @@ from h2.events import (
 from sarit.core.admission import Admission
 from sarit.core.bucket import HostBuckets
 from sarit.core.http_answer import HTTP_METHODS, METHOD_PREFIX, http_answer
-from sarit.core.limits import (
-    GRPC_FIRST_BYTES_SECONDS,
-    GRPC_MESSAGE_SECONDS,
-    GRPC_STALL_SECONDS,
-    HTTP2_WINDOW_BYTES,
-    MAX_CALLS_PER_CONNECTION,
-)
 from sarit.core.networks import network_of
 from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
@@ -70,12 +63,17 @@ from sarit.rpc.limits import (
     GRPC_AWAY_SECONDS,
     GRPC_CLOSE_SECONDS,
     GRPC_DRAIN_POLL_SECONDS,
+    GRPC_FIRST_BYTES_SECONDS,
     GRPC_FIRST_CALL_SECONDS,
     GRPC_IDLE_SECONDS,
+    GRPC_MESSAGE_SECONDS,
     GRPC_PING_SECONDS,
+    GRPC_STALL_SECONDS,
     HOST_WORK_BURST,
     HOST_WORK_PER_SECOND,
     HTTP2_FRAMES_PER_TURN,
+    HTTP2_WINDOW_BYTES,
+    MAX_CALLS_PER_CONNECTION,
     MAX_HOSTS_COUNTED,
     MAX_UNREAD_BYTES,
     MIN_WORK_WAIT_SECONDS,

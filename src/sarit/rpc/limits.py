@@ -1,4 +1,4 @@
-"""Bounds of the gRPC port that `core/limits.py` has not, by name, unit last."""
+"""Bounds of the gRPC port, by name, unit last."""
 
 from __future__ import annotations
 
@@ -58,3 +58,21 @@ MAX_HOSTS_COUNTED: Final = 10_000
 # Of a client: what a server may send before it is read, over a connection, and the longest reply.
 CLIENT_WINDOW_BYTES: Final = 4 * MIB
 MAX_API_REPLY_BYTES: Final = 64 * MIB
+
+# -- the controller's API ----------------------------------------------------------------------
+MAX_CALLS: Final = 5_000  # under way; each takes about 40 kB
+MAX_CALLS_PER_CONNECTION: Final = 1_000  # of those; Java programs have one connection for all their threads
+
+# -- node, gRPC --------------------------------------------------------------------------------
+# A client that takes no replies for that long is disconnected.
+GRPC_STALL_SECONDS: Final = 60.0
+# From a new connection to its first bytes (one port) or its HTTP/2 settings.
+GRPC_FIRST_BYTES_SECONDS: Final = 20.0
+# The least that HTTP/2 allows: every connection may use all of its window.
+HTTP2_WINDOW_BYTES: Final = 65_535
+MAX_API_REQUEST_BYTES: Final = 4 * MIB
+# Of all large requests that are not complete, together.
+MAX_BUFFERED_REQUEST_BYTES: Final = 64 * MIB
+# For one whole request to arrive, and for one reply to be taken.
+GRPC_MESSAGE_SECONDS: Final = 60.0
+REQUEST_PIECE_BYTES: Final = 64 * KIB

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
-from sarit.core.limits import (
+from sarit.rpc.call import PREFIX
+from sarit.rpc.limits import (
     GRPC_MESSAGE_SECONDS,
     MAX_API_REQUEST_BYTES,
     MAX_BUFFERED_REQUEST_BYTES,
     MAX_CALLS,
     REQUEST_PIECE_BYTES,
 )
-from sarit.rpc.call import PREFIX
 from sarit.rpc.request_texts import request_excess
 from sarit.rpc.statistics import CallStatistics
 from sarit.rpc.status import CallFailed, Status

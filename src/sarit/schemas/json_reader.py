@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from sarit.core.limits import MAX_JSON_BATCH_BYTES
 from sarit.schemas.json_values import JsonValues
+from sarit.schemas.limits import MAX_JSON_BATCH_BYTES
 from sarit.schemas.payloads import Rows
 
 if TYPE_CHECKING:

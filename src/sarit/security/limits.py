@@ -7,12 +7,6 @@ from typing import Final
 from sarit.core.limits import KIB, MIB
 
 MIN_TOKEN_KEY_BYTES: Final = 32
-DEFAULT_TOKEN_SECONDS: Final = 600
-# Official clients renew a token 5 s before it expires: with less, at each use.
-MIN_TOKEN_SECONDS: Final = 5
-MAX_TOKEN_BYTES: Final = 8 * KIB
-# Of a connection: tokens whose signature was verified.
-MAX_VERIFIED_TOKENS: Final = 256
 MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_BYTES: Final = 1024
 # argon2id: about 20 ms of a processor, and 19 MiB, for each password (the least that OWASP recommends).
@@ -49,38 +43,12 @@ AUDIT_REPEATED_SECONDS: Final = 60.0
 MAX_AUDIT_REASONS: Final = 1000
 AUDIT_QUEUE_BYTES: Final = 8 * MIB
 AUDIT_CLOSE_SECONDS: Final = 5.0
-# Its file, and the older ones that are kept beside it.
-AUDIT_FILE_BYTES: Final = 64 * MIB
-AUDIT_FILES_KEPT: Final = 8
-# How often the files of users, keys and certificates are read again, if they have changed.
-SECURITY_FILES_INTERVAL_SECONDS: Final = 5.0
-# A token is renewed when so much of its life has passed.
-TOKEN_RENEWAL: Final = 0.8
-MAX_CACHED_TOKENS: Final = 4096
-# How long a rule that another controller has changed may stay unknown here.
-RULES_INTERVAL_SECONDS: Final = 2.0
-MAX_RULES: Final = 10_000
 # Of the hash under which a log-in is cached.
 LOGIN_KEY_BYTES: Final = 32
 # -- quotas
-MAX_QUOTAS: Final = 1000
 MAX_QUOTA: Final = 1 << 60
 # A read of a connection brings 256 KiB at most: it is paid for before a client takes its connection for dead.
 MIN_QUOTA_BYTES_PER_SECOND: Final = 64 * KIB
 QUOTA_BURST_SECONDS: Final = 0.5
 # A debt is paid, however large the append was: the longest takes 512 s at the least rate.
 QUOTA_DEBT_SECONDS: Final = 600.0
-# A read that is over a quota for so long is answered without bytes: clients take a read without an answer for lost.
-QUOTA_READ_WAIT_SECONDS: Final = 8.0
-# Between two looks at a quota: meanwhile the rate lends for as long.
-QUOTA_TURN_SECONDS: Final = 0.02
-# Requests of this size and less are not charged to a quota; appends are.
-QUOTA_COUNTED_BYTES: Final = 1 * KIB
-# How long a quota that another controller has changed may stay unknown, and how often stores get them.
-QUOTA_INTERVAL_SECONDS: Final = 2.0
-# How often the bytes of scopes with a quota of storage are counted.
-QUOTA_MEASURE_SECONDS: Final = 30.0
-# A scope that is full may write again when so much of its quota is used.
-QUOTA_FULL_UNTIL: Final = 0.98
-# Scopes and users that have been charged and are remembered: the oldest without a debt are forgotten.
-MAX_CHARGED: Final = 4096

@@ -12,9 +12,9 @@ from sarit.client.streams import watermarks
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Conflict, NotFound, Unavailable
 from sarit.core.keyspace import KeyRange
-from sarit.core.limits import SPARK_STREAMS_AT_ONCE
 from sarit.core.names import MARK_PREFIX, StreamName
 from sarit.env.real import RealClock
+from sarit.spark.limits import SPARK_STREAMS_AT_ONCE
 from sarit.spark.source.position import SegmentState
 from sarit.spark.source.starts import HEAD, TAIL, Places, resolve
 from sarit.spark.worker_process import PerProcess

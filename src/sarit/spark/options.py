@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import SPARK_WAIT_SECONDS
 from sarit.core.names import StreamName
+from sarit.spark.limits import SPARK_WAIT_SECONDS
 from sarit.spark.login import SECRETS, credentials_of, tls_of
 
 if TYPE_CHECKING:

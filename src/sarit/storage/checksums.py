@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import CHECKSUM_BLOCK_BYTES, CHECKSUM_BYTES, CHECKSUM_JOIN_BYTES
+from sarit.storage.limits import CHECKSUM_BLOCK_BYTES, CHECKSUM_BYTES, CHECKSUM_JOIN_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists
-from sarit.core.limits import DISK_BLOCK_BYTES
+from sarit.env.limits import DISK_BLOCK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,11 +23,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
-from sarit.core.limits import CHUNK_PIECE_BYTES
 from sarit.env.own_directory import require_own_directory
 from sarit.storage.checksums import too_short
 from sarit.storage.chunk_file import ChunkFile, Pieces
 from sarit.storage.incoming import INCOMING, Claim, claim, sweep
+from sarit.storage.limits import CHUNK_PIECE_BYTES
 from sarit.storage.names import check_name, check_prefix
 
 if TYPE_CHECKING:

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import hdfs_native
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import (
+from sarit.env.background import gather
+from sarit.storage.checksums import too_short
+from sarit.storage.limits import (
     CLAIM_NAME_BYTES,
     HDFS_ABANDONED_WRITE_MS,
     HDFS_CALL_SECONDS,
     HDFS_CLOSE_SECONDS,
     HDFS_PIECE_BYTES,
 )
-from sarit.env.background import gather
-from sarit.storage.checksums import too_short
 from sarit.storage.names import check_name, check_prefix
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import CLAIM_NAME_BYTES
+from sarit.storage.limits import CLAIM_NAME_BYTES
 
 if TYPE_CHECKING:
     from sarit.env.ports import File, Files, Random

@@ -23,15 +23,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import (
-    APPEND_START_BYTES,
-    CHECKSUM_BYTES,
-    CHUNK_TARGET_BYTES,
-    READ_BLOCK_BYTES,
-    SMALL_EXTENT_BYTES,
-)
+from sarit.env.limits import READ_BLOCK_BYTES
 from sarit.storage import starts
 from sarit.storage.checksums import ChunkChecksums
+from sarit.storage.limits import APPEND_START_BYTES, CHECKSUM_BYTES, CHUNK_TARGET_BYTES, SMALL_EXTENT_BYTES
 from sarit.storage.names import is_pack
 from sarit.storage.packs import reference
 

@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_CHUNK_NAME_BYTES, MAX_CHUNK_PART_BYTES
+from sarit.storage.limits import MAX_CHUNK_NAME_BYTES, MAX_CHUNK_PART_BYTES
 
 _PART = rf"[A-Za-z0-9_\-=+@#][A-Za-z0-9._\-=+@#]{{0,{MAX_CHUNK_PART_BYTES - 1}}}"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")

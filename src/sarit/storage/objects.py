@@ -20,9 +20,9 @@ import obstore
 from obstore import exceptions, store
 
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import S3_CONNECT_SECONDS, S3_JOIN_ON_THREAD_BYTES, S3_MAX_RETRY_SECONDS, S3_REQUEST_SECONDS
 from sarit.core.s3_errors import explained, is_explained, is_missing_object
 from sarit.storage.checksums import DamagedChunk, too_short
+from sarit.storage.limits import S3_CONNECT_SECONDS, S3_JOIN_ON_THREAD_BYTES, S3_MAX_RETRY_SECONDS, S3_REQUEST_SECONDS
 from sarit.storage.names import check_name, check_prefix
 
 if TYPE_CHECKING:

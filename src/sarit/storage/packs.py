@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import CHECKSUM_BLOCK_BYTES
 from sarit.storage.checksums import ChecksumBuilder, ChunkChecksums
+from sarit.storage.limits import CHECKSUM_BLOCK_BYTES
 from sarit.storage.names import is_pack
 
 if TYPE_CHECKING:

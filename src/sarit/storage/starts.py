@@ -17,7 +17,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import APPEND_START_BYTES
+from sarit.storage.limits import APPEND_START_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import NotFound
-from sarit.core.limits import SCRUB_READ_BYTES
 from sarit.storage.checksums import missing
+from sarit.storage.limits import SCRUB_READ_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

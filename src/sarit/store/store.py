@@ -14,24 +14,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Corrupt, Invalid, SaritError
-from sarit.core.limits import (
-    CACHE_BYTES,
-    CHUNK_CACHE_BYTES,
-    FREE_SPACE_INTERVAL_SECONDS,
-    LAST_CHECKPOINT_TIMEOUT_SECONDS,
-    LATE_WRITES_SECONDS,
-    LOG_FILE_BYTES,
-    MAX_CACHED_PLACEMENTS,
-    MAX_CONNECTIONS_MEMORY_BYTES,
-    MAX_DIRTY_BYTES,
-    MIB,
-    SCRUB_BYTES_PER_SECOND,
-    SCRUB_INTERVAL_SECONDS,
-)
+from sarit.core.limits import MIB
 from sarit.core.names import placement_key
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background, gather
 from sarit.index.limits import INDEX_CACHE_BYTES
+from sarit.log.limits import LOG_FILE_BYTES
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
 from sarit.store.flow_control.free_space import FreeSpace, reserve_bytes
@@ -42,6 +30,18 @@ from sarit.store.hosting.health import ContainerHealth, HealthState, refusal
 from sarit.store.hosting.hosted_container import HostedContainer, SharedParts, cancel, close
 from sarit.store.hosting.open_slots import OpenSlots
 from sarit.store.hosting.states import Event, State
+from sarit.store.limits import (
+    CACHE_BYTES,
+    CHUNK_CACHE_BYTES,
+    FREE_SPACE_INTERVAL_SECONDS,
+    LAST_CHECKPOINT_TIMEOUT_SECONDS,
+    LATE_WRITES_SECONDS,
+    MAX_CACHED_PLACEMENTS,
+    MAX_CONNECTIONS_MEMORY_BYTES,
+    MAX_DIRTY_BYTES,
+    SCRUB_BYTES_PER_SECOND,
+    SCRUB_INTERVAL_SECONDS,
+)
 from sarit.store.metering.scope_use import TablesOfClients
 from sarit.store.metering.tenant_quotas import TenantQuotas
 from sarit.store.statistics import StoreStatistics

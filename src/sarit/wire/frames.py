@@ -48,7 +48,10 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.http_answer import TLS_HANDSHAKE
-from sarit.core.limits import (
+from sarit.wire.commands.append import DataAppended
+from sarit.wire.commands.registry import HEADER
+from sarit.wire.errors import ProtocolError
+from sarit.wire.limits import (
     COPIED_FRAME_BYTES,
     FIRST_RECEIVE_WINDOW_BYTES,
     FRAME_PIECE_BYTES,
@@ -59,9 +62,6 @@ from sarit.core.limits import (
     SMALL_RECEIVE_WINDOW_BYTES,
     UUID_BYTES,
 )
-from sarit.wire.commands.append import DataAppended
-from sarit.wire.commands.registry import HEADER
-from sarit.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_SEGMENT_NAME_BYTES, MAX_WIRE_STRING_BYTES, UUID_BYTES
 from sarit.core.versioned import decode_java, encode_java
 from sarit.env.ports import Buffer
 from sarit.wire.errors import ProtocolError
+from sarit.wire.limits import MAX_SEGMENT_NAME_BYTES, MAX_WIRE_STRING_BYTES, UUID_BYTES
 
 _INT: Final = struct.Struct(">i")
 _LENGTH: Final = struct.Struct(">H")

@@ -12,7 +12,7 @@ from sarit.admin import metrics
 from sarit.admin.exposition import Exposition
 from sarit.admin.metric_table import BY_NAME, METRICS, Kind
 from sarit.core.histogram import Histogram
-from tools import metrics_page
+from tools import limits_page, metrics_page
 
 UNITS = ("seconds", "bytes")
 
@@ -80,3 +80,7 @@ def test_metric_with_other_labels_than_declared_is_refused():
 
 def test_page_of_the_metrics_says_what_the_table_says():
     assert metrics_page.PAGE.read_text() == metrics_page.page(), "run make generate"
+
+
+def test_page_of_the_limits_says_what_the_code_says():
+    assert limits_page.PAGE.read_text() == limits_page.page(), "run make generate"

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 from sarit.client.core.values import SegmentRange, Successor
 from sarit.core.errors import NotFound
-from sarit.core.limits import MAX_READ_BYTES, NULL_ATTRIBUTE_VALUE, WIRE_VERSION
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.names import SegmentId, StreamName
+from sarit.store.limits import MAX_READ_BYTES
 from sarit.wire import commands as c
 from sarit.wire.damage import damage_reply
 from sarit.wire.frames import AppendAssembler, FrameReader, data_appended
+from sarit.wire.limits import WIRE_VERSION
 
 APPEND_BLOCK, APPEND_BLOCK_END = 3, 4
 

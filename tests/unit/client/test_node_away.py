@@ -17,8 +17,8 @@ import pytest
 
 import sarit
 from sarit.client import aio
+from sarit.client.limits import CONTROLLER_PING_SECONDS, MIN_ATTEMPT_SECONDS
 from sarit.core.errors import Unavailable
-from sarit.core.limits import CONTROLLER_PING_SECONDS, MIN_ATTEMPT_SECONDS
 from tests.unit.client.away_cases import CASES, ENDS, RAISES_SOONER, World, wait
 from tests.unit.client.nodes import local_node
 from tests.unit.client.proxy import Proxy, proxy

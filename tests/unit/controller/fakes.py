@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated, Unavailable
-from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES
 from sarit.env.ports import Env
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

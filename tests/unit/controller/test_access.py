@@ -15,7 +15,6 @@ from sarit.controller.model import codec
 from sarit.controller.model.records import MakerRecord
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Forbidden, Invalid, NotFound
-from sarit.core.limits import NO_VERSION
 from sarit.core.policies import StreamConfig
 from sarit.env.real import real_env
 from sarit.rpc.generated import controller_pb2 as pb
@@ -23,6 +22,7 @@ from sarit.rpc.generated import sarit_pb2
 from sarit.security.login import Logins
 from sarit.security.permissions import Caller, Permission, Rule, Rules, stream_resource
 from sarit.security.tokens import TokenKeys
+from sarit.wire.limits import NO_VERSION
 from tests.unit.controller.world import STREAM, World
 
 READ, UPDATE = Permission.READ, Permission.READ_UPDATE

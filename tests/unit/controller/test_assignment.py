@@ -10,11 +10,11 @@ from sarit.controller.assignment import BUCKETS, Assignment, bucket_of, owner_of
 from sarit.controller.calls.scopes import ScopeCalls
 from sarit.controller.keys import RETENTION_INDEX, WATERMARK_INDEX
 from sarit.controller.ports import TableUpdate
-from sarit.core.limits import NO_VERSION
 from sarit.core.metering import ScaleAdvice
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import StreamConfig
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.wire.limits import NO_VERSION
 from tests.unit.controller.world import World, run
 
 A, B, C = ("10.0.0.1", 9090), ("10.0.0.2", 9090), ("10.0.0.1", 9091)

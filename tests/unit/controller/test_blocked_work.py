@@ -8,10 +8,10 @@ import pytest
 
 from sarit.controller import keys, runner
 from sarit.controller.background import maintenance, recovery_sweeper
+from sarit.controller.limits import RESTART_LEASE_GRACE_MS
 from sarit.controller.model.records import TxnState
 from sarit.controller.transactions import transactions
 from sarit.core.errors import Unavailable
-from sarit.core.limits import RESTART_LEASE_GRACE_MS
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.limits import HANG_SECONDS

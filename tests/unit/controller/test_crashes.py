@@ -13,11 +13,11 @@ from contextlib import suppress
 import pytest
 
 from sarit.controller import keys
+from sarit.controller.limits import RESTART_LEASE_GRACE_MS
 from sarit.controller.model.records import GroupRecord, State, TableRecord, TxnState
 from sarit.controller.model.transactions import TooOld
 from sarit.core.errors import Conflict, Exists, NotFound
 from sarit.core.keyspace import KeyRange
-from sarit.core.limits import RESTART_LEASE_GRACE_MS
 from sarit.core.metering import Rates
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig

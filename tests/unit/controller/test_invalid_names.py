@@ -13,11 +13,12 @@ from sarit.controller.model import codec
 from sarit.controller.model.records import GroupRecord, State
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Invalid, NotFound
-from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION
+from sarit.core.limits import MAX_TABLE_KEY_BYTES
 from sarit.core.metering import ScaleAdvice
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, StreamConfig
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.wire.limits import NO_VERSION
 from tests.unit.controller.test_api import api
 from tests.unit.controller.test_crashes import group
 from tests.unit.controller.world import STREAM, World, run, segment

@@ -12,8 +12,8 @@ from sarit.controller.model import codec
 from sarit.controller.model.records import CreationRecord, GroupRecord, State, TableRecord
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Exists, NotFound
-from sarit.core.limits import NO_VERSION
 from sarit.rpc.generated import sarit_pb2 as pb
+from sarit.wire.limits import NO_VERSION
 from tests.unit.controller.fakes import Crash, crash_at
 from tests.unit.controller.world import STREAM, World, config, halves, run, stream_with
 

@@ -8,9 +8,9 @@ import dataclasses
 import pytest
 
 from sarit.controller import keys
+from sarit.controller.limits import RECOVERY_GRACE_SECONDS
 from sarit.controller.model.codec import decode_cut
 from sarit.core.errors import Unavailable
-from sarit.core.limits import RECOVERY_GRACE_SECONDS
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Faults

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from sarit.controller import keys
+from sarit.controller.limits import MAX_TIMELINE_CUTS
 from sarit.controller.model import timeline
 from sarit.controller.model.codec import decode_cut
 from sarit.core.errors import NotFound, Unavailable
-from sarit.core.limits import MAX_TIMELINE_CUTS
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Faults

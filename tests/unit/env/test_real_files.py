@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 
-from sarit.core.limits import (
+from sarit.env.limits import (
     DIRECT_BACKGROUND_WRITE_BYTES,
     DIRECT_READ_PIECE_BYTES,
     DIRECT_WRITE_BYTES,
-    LARGE_PIECE_BYTES,
     READ_BLOCK_BYTES,
-    SMALL_PIECE_BYTES,
 )
 from sarit.env.real_files import RealFiles
+from sarit.store.limits import LARGE_PIECE_BYTES, SMALL_PIECE_BYTES
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from sarit.core.limits import READ_BLOCK_BYTES
+from sarit.env.limits import READ_BLOCK_BYTES
 from sarit.env.real_memory import ReadMemory
 
 PAGE = 4096

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
-from sarit.core.limits import LOG_SPACE_TIMEOUT_SECONDS, LOG_WATERMARK_SECONDS
+from sarit.log.limits import LOG_SPACE_TIMEOUT_SECONDS, LOG_WATERMARK_SECONDS
 from sarit.log.local import LocalLogProvider
 from tests.limits import examples
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate, start

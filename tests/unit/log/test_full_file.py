@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
+from sarit.log.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
 from tests.unit.log.test_faults import names, provider, write
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
+from sarit.log.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
 from sarit.log.local import LocalLogProvider
 from sarit.log.port import LogHistory
 from sarit.log.reading import examine_log

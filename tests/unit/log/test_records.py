@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import LOG_BLOCK_BYTES, MAX_FRAME_BYTES
+from sarit.log.limits import LOG_BLOCK_BYTES, MAX_FRAME_BYTES
 from sarit.log.records import (
     FRAME,
     HEADER_BYTES,

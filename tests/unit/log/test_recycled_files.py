@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sarit.core.limits import IDLE_RECYCLED_LOG_FILES, KIB, LOG_FILE_GROWTH, LOG_IDLE_SECONDS, MIB
+from sarit.core.limits import KIB, MIB
 from sarit.log.allocator import LogFileAllocator, first_file_bytes
+from sarit.log.limits import IDLE_RECYCLED_LOG_FILES, LOG_FILE_GROWTH, LOG_IDLE_SECONDS
 from sarit.log.local import LocalLogProvider
 from tests.unit.log.test_faults import names, provider
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate

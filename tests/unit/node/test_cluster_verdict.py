@@ -10,6 +10,7 @@ import pytest
 
 from sarit.admin.reasons import Reason
 from sarit.cluster import store_report
+from sarit.cluster.limits import HEALTH_OLD_SECONDS, HEALTH_REPORT_SECONDS, OPENING_SECONDS
 from sarit.cluster.report_watch import ReportWatch
 from sarit.cluster.store_report import (
     HEALTH,
@@ -24,7 +25,6 @@ from sarit.coordination.container_map import ContainerMap, StoreAddress
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Invalid, Unavailable
 from sarit.log.statistics import BookieCounts, LogStatistics
-from sarit.process.limits import HEALTH_OLD_SECONDS, HEALTH_REPORT_SECONDS, OPENING_SECONDS
 from sarit.process.observation.health import Health, reasons_of_bookies
 from sarit.store.hosting.health import ContainerHealth, HealthState
 

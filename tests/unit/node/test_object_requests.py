@@ -11,6 +11,7 @@ import pytest
 
 from sarit.cli.cluster import _requests
 from sarit.cluster import object_requests
+from sarit.cluster.limits import REQUEST_REPORT_SECONDS, REQUEST_WINDOW_SECONDS
 from sarit.cluster.object_requests import (
     REQUESTS,
     Counts,
@@ -26,7 +27,6 @@ from sarit.cluster.status import ClusterStatus
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Invalid, Unavailable
 from sarit.index.statistics import IndexStatistics
-from sarit.process.limits import REQUEST_REPORT_SECONDS, REQUEST_WINDOW_SECONDS
 from sarit.storage.metered import StorageStatistics
 
 GOLDEN = (

@@ -6,9 +6,8 @@ import shutil
 import pytest
 
 from sarit.core.errors import Invalid, Unavailable
-from sarit.core.limits import RETAINED_OWNERSHIP_TOKENS
 from sarit.env.real import real_env
-from sarit.process.limits import OWNERSHIP_CHECK_SECONDS
+from sarit.process.limits import OWNERSHIP_CHECK_SECONDS, RETAINED_OWNERSHIP_TOKENS
 from sarit.process.ownership.claims import DirectoryClaim, claim_directory, claim_long_term_storage, own_token
 from sarit.process.ownership.directory_content import LAST_START, OWNER_CHUNK_WRITTEN
 from sarit.process.ownership.guarded_storage import GuardedStorage

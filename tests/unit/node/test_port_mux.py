@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 import sarit.client.aio as aio
-from sarit.core.limits import SMALL_RECEIVE_WINDOW_BYTES
 from sarit.env.real import real_env
 from sarit.process.port_mux import feed
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from sarit.wire import commands as wire
+from sarit.wire.limits import SMALL_RECEIVE_WINDOW_BYTES
 from tests.limits import HANG_SECONDS
 from tests.unit.store.server.test_connection import Client
 

@@ -10,7 +10,6 @@ import pytest
 from sarit.client.core.connection import Connection
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Conflict, Unavailable
-from sarit.core.limits import NO_VERSION
 from sarit.core.metering import ScaleAdvice
 from sarit.env.real import RealNetwork
 from sarit.process.store_calls.remote import (
@@ -25,6 +24,7 @@ from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore, container_of
 from sarit.wire import commands as wire
+from sarit.wire.limits import NO_VERSION
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, memory_env
 

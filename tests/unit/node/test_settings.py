@@ -10,9 +10,10 @@ import sarit.process.standalone
 from sarit.cli.standalone import standalone
 from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
 from sarit.core.errors import Invalid
-from sarit.core.limits import INLINE_BELOW_BYTES, MIB
+from sarit.core.limits import MIB
 from sarit.env.real_limits import cgroup_limit_files, machine_memory
 from sarit.process.settings import NodeConfig, choose_memory, divide_memory, min_memory
+from sarit.store.limits import INLINE_BELOW_BYTES
 from sarit.store.store import StoreLimits
 
 

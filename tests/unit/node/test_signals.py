@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sarit.core.limits import REPEATED_SIGNAL_SECONDS
+from sarit.process.limits import REPEATED_SIGNAL_SECONDS
 from sarit.process.signals import StopSignals, run_unless, serve_until_stopped
 from tests.limits import HANG_SECONDS
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import LOG_FILE_BYTES, MIB, MIN_LOG_FILE_BYTES, REPEATED_LOG_SECONDS
+from sarit.core.limits import MIB, REPEATED_LOG_SECONDS
+from sarit.log.limits import LOG_FILE_BYTES
 from sarit.process.places.volume import fit_to_volume, storage_directory
 from sarit.process.settings import NodeConfig
 from sarit.store.flow_control.free_space import FreeSpace, log_file_bytes
+from sarit.store.limits import MIN_LOG_FILE_BYTES
 
 
 class Volume:

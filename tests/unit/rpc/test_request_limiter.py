@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from sarit.core.limits import MAX_API_REQUEST_BYTES
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.limits import MAX_API_REQUEST_BYTES
 from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.statistics import CallStatistics
 from sarit.rpc.status import CallFailed, Status

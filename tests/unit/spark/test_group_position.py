@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import SPARK_PUBLISH_SECONDS
+from sarit.spark.limits import SPARK_PUBLISH_SECONDS
 from sarit.spark.source.group_position import GroupPosition
 from sarit.spark.source.options import parse_read
 from sarit.spark.source.position import Offset, StreamPosition, to_json

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid, NotFound
-from sarit.core.limits import SPARK_TASK_BYTES
 from sarit.core.names import SegmentId, StreamName
+from sarit.spark.limits import SPARK_TASK_BYTES
 from sarit.spark.source.admission import Limits
 from sarit.spark.source.lag import Lag, StreamLag, lag
 from sarit.spark.source.options import parse_read

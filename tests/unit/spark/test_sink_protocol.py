@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
-from sarit.core.limits import SPARK_BATCHES_KEPT
+from sarit.spark.limits import SPARK_BATCHES_KEPT
 from sarit.spark.sink import protocol
 from tests.unit.spark.sink_model import (
     Process,

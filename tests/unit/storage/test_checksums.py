@@ -7,8 +7,9 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.core.limits import CHECKSUM_BLOCK_BYTES, CHECKSUM_JOIN_BYTES, READ_BLOCK_BYTES
+from sarit.env.limits import READ_BLOCK_BYTES
 from sarit.storage.checksums import ChecksumBuilder, ChunkChecksums, DamagedChunk, checksums_of
+from sarit.storage.limits import CHECKSUM_BLOCK_BYTES, CHECKSUM_JOIN_BYTES
 from tests.limits import examples
 
 BLOCK = 1 << 15

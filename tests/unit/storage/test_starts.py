@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarit.core.limits import APPEND_START_BYTES, BOUNDARY_STEP_BYTES, CHUNK_TARGET_BYTES
+from sarit.core.limits import BOUNDARY_STEP_BYTES
+from sarit.storage.limits import APPEND_START_BYTES, CHUNK_TARGET_BYTES
 from sarit.storage.starts import FIRST, NONE, first_at_or_after, join, pack, thin, unpack
 
 STEP = 10

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import NO_VERSION
 from sarit.store.metering import scope_use as module
 from sarit.store.metering.scope_use import scope_use
 from sarit.store.tiering.checkpoint import FlushLimits
+from sarit.wire.limits import NO_VERSION
 from tests.unit.store.harness import SMALL, World, Writer
 
 if TYPE_CHECKING:

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from sarit.security.limits import MAX_CHARGED, QUOTA_BURST_SECONDS, QUOTA_MEASURE_SECONDS
+from sarit.core.limits import QUOTA_MEASURE_SECONDS
+from sarit.security.limits import QUOTA_BURST_SECONDS
 from sarit.security.quotas import Quota, Quotas
+from sarit.store.limits import MAX_CHARGED
 from sarit.store.metering.tenant_quotas import TenantQuotas
 
 RATE = 1_000_000

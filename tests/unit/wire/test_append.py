@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as w
 from sarit.wire.commands import ProtocolError
 from sarit.wire.frames import AppendAssembler, FrameReader, append_block_end_header, data_appended, read_data_appended
+from sarit.wire.limits import MAX_WIRE_PAYLOAD_BYTES
 from tests.limits import examples
 
 WRITER = bytes(range(16))

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.core.limits import MAX_SEGMENT_NAME_BYTES, MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NO_VERSION
 from sarit.store.server.access import NEEDS
 from sarit.wire import commands as w
 from sarit.wire import primitives
 from sarit.wire.commands import append, internal, segment, session, table
+from sarit.wire.limits import MAX_SEGMENT_NAME_BYTES, MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NO_VERSION
 from tests.limits import examples
 from tests.unit.wire.golden import GOLDEN, SHORTER, WRITER
 from tests.unit.wire.golden_internal import INTERNAL

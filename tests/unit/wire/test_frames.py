@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.core.limits import (
+from sarit.core.limits import KIB, MIB
+from sarit.wire.commands import ProtocolError
+from sarit.wire.frames import FrameReader, Window
+from sarit.wire.limits import (
     COPIED_FRAME_BYTES,
     FIRST_RECEIVE_WINDOW_BYTES,
     FRAME_PIECE_BYTES,
-    KIB,
     LARGE_FRAME_BYTES,
     MAX_WIRE_PAYLOAD_BYTES,
-    MIB,
     RECEIVE_WINDOW_BYTES,
     SMALL_RECEIVE_WINDOW_BYTES,
 )
-from sarit.wire.commands import ProtocolError
-from sarit.wire.frames import FrameReader, Window
 from tests.limits import examples
 
 SIZES = [

@@ -8,8 +8,6 @@ from sarit.core.limits import KIB, MIB
 
 # A longer one in a file is damage.
 MAX_EXPORTED_EVENT_BYTES: Final = 64 * MIB
-# Of text.  An event of 8 MiB in JSON has six times as many where all of it is escaped.
-MAX_LINE_BYTES: Final = 64 * MIB
 # An export that is killed repeats so much, or one Parquet file.
 EXPORT_NOTE_BYTES: Final = 16 * MIB
 EXPORT_PART_BYTES: Final = 64 * MIB

@@ -17,8 +17,8 @@ from sarit.cli.transfer.limits import (
 )
 from sarit.cli.transfer.parquet_pages import dictionary_columns, rows_at_a_time
 from sarit.cli.transfer.rows import FIELDS, Document, check_known, envelope_of, flag_of, key_of, segment_of, shown
+from sarit.client.limits import MAX_EVENT_BYTES
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_EVENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,8 @@ from sarit.client.blocking.overrides import ClientOverrides
 from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking.tables import Table, Tables
 from sarit.client.blocking.transactions import TransactionalWriter
+from sarit.client.limits import DEFAULT_TRANSACTION_LEASE_SECONDS, DEFAULT_WRITER_BUFFER_BYTES
 from sarit.client.session.guard import guarded
-from sarit.core.limits import DEFAULT_TRANSACTION_LEASE_SECONDS, DEFAULT_WRITER_BUFFER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

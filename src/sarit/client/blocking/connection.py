@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sarit.client import aio
 from sarit.client.blocking.client import Client
 from sarit.client.blocking.loop_thread import LoopThread
+from sarit.client.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
 from sarit.client.session.guard import check_call
-from sarit.core.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from typing import Never

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sarit.client.blocking.overrides import StateSynchronizerOverrides
+from sarit.client.limits import COMPACT_AFTER_BYTES, DEFAULT_LEASE_SECONDS
 from sarit.client.session.guard import guarded
-from sarit.core.limits import COMPACT_AFTER_BYTES, DEFAULT_LEASE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

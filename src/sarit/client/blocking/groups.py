@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS
 from sarit.client.session.guard import guarded
-from sarit.core.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from sarit.client.core.iteration import Items, Mapped
+from sarit.client.limits import CANCEL_GRACE_SECONDS, EXIT_FLUSH_SECONDS
 from sarit.core.errors import Invalid
-from sarit.core.limits import CANCEL_GRACE_SECONDS, EXIT_FLUSH_SECONDS
 from sarit.env.event_loop import new_event_loop
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from sarit.client.limits import BYTE_WRITER_DRAIN_BYTES, FULL_BUFFER_POLL_SECONDS
 from sarit.core.errors import Invalid
-from sarit.core.limits import BYTE_WRITER_DRAIN_BYTES, FULL_BUFFER_POLL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

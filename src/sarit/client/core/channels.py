@@ -13,7 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.limits import MAX_CONTROLLER_CALLS
+from sarit.client.limits import MAX_CONTROLLER_CALLS
 from sarit.rpc.channel import Channel
 
 if TYPE_CHECKING:

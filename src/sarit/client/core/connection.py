@@ -33,22 +33,19 @@ from sarit.client.limits import (
     ASK_OWNER_AFTER_CHECKS,
     CHECKED_KEEP_ALIVE_SECONDS,
     CHECKS_PER_KEEP_ALIVE,
-    ECHO_AFTER_CHECKS,
-)
-from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import (
     CLIENT_KEEP_ALIVE_SECONDS,
     CLIENT_WRITE_BUFFER_BYTES,
     CONNECT_TIMEOUT_SECONDS,
     DEAD_AFTER_KEEP_ALIVES,
-    OLDEST_WIRE_VERSION,
-    WIRE_VERSION,
+    ECHO_AFTER_CHECKS,
+    FIRST_REQUEST_ID_BYTES,
 )
+from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.env.background import ignore_outcome
-from sarit.env.limits import FIRST_REQUEST_ID_BYTES
 from sarit.wire.commands import AuthTokenCheckFailed, Hello, KeepAlive, decode, encode
 from sarit.wire.commands.registry import HEADER
 from sarit.wire.frames import DATA_APPENDED, FrameReader, Window, read_data_appended
+from sarit.wire.limits import OLDEST_WIRE_VERSION, WIRE_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

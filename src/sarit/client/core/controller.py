@@ -25,6 +25,7 @@ from sarit.client.core.delegation import DelegationTokens
 from sarit.client.core.login import MAYBE_TLS, no_tls, untrusted
 from sarit.client.core.retry import NotSent
 from sarit.client.core.values import ScalingEvent, SegmentRange, Successor
+from sarit.client.limits import CLIENT_KEEP_ALIVE_SECONDS, CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
 from sarit.core.errors import (
     Conflict,
     Corrupt,
@@ -37,7 +38,6 @@ from sarit.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from sarit.core.limits import CLIENT_KEEP_ALIVE_SECONDS, CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
 from sarit.rpc import convert
 from sarit.rpc.channel import CallLost

@@ -13,9 +13,9 @@ import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from sarit.client.limits import MAX_CACHED_TOKENS, TOKEN_RENEWAL
 from sarit.core.bounded_json import parse_json
 from sarit.env.background import ignore_outcome, shielded
-from sarit.security.limits import MAX_CACHED_TOKENS, TOKEN_RENEWAL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

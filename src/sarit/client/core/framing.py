@@ -20,8 +20,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.client.limits import MAX_CACHED_HEADER_EVENT_BYTES, MAX_EVENT_BYTES, WRITE_CHUNK_BYTES
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import EVENT_HEADER_BYTES, MAX_CACHED_HEADER_EVENT_BYTES, MAX_EVENT_BYTES, WRITE_CHUNK_BYTES
+from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

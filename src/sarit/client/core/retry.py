@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sarit.core.errors import Unavailable
-from sarit.core.limits import (
+from sarit.client.limits import (
     CLIENT_KEEP_ALIVE_SECONDS,
     CONTROLLER_CALL_SECONDS,
     DEAD_AFTER_KEEP_ALIVES,
@@ -31,6 +30,7 @@ from sarit.core.limits import (
     RETRIES_PER_SECOND,
     SOON_RETRY_DELAY_SECONDS,
 )
+from sarit.core.errors import Unavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.groups.values import UNBOUNDED
-from sarit.core.keyspace import hash_key
-from sarit.core.limits import (
+from sarit.client.limits import (
     ASSUMED_READER_LAG_MS,
     GROUP_DELAY_UNIT_SECONDS,
     JAVA_GROUP_DELAY_UNIT_SECONDS,
     MAX_GROUP_DELAY_SECONDS,
 )
+from sarit.core.keyspace import hash_key
 
 if TYPE_CHECKING:
     from sarit.client.groups.state import GroupState

@@ -16,9 +16,9 @@ from sarit.client.groups.position import Checkpoint
 from sarit.client.groups.shared import GroupName, SharedState
 from sarit.client.groups.state import Init
 from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
+from sarit.client.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS
 from sarit.core.cuts import StreamCut, from_text
 from sarit.core.errors import Exists, Invalid
-from sarit.core.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS
 from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from sarit.client.groups.state import (
     UpdatingConfig,
 )
 from sarit.client.groups.values import GroupConfig, Retention
+from sarit.client.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS, GROUP_POLL_SECONDS, MIN_DEATH_TIMEOUT_SECONDS
 from sarit.client.session.guard import guarded
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
-from sarit.core.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS, GROUP_POLL_SECONDS, MIN_DEATH_TIMEOUT_SECONDS
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 
 if TYPE_CHECKING:

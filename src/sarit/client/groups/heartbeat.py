@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from sarit.client.groups import generations
 from sarit.client.groups.state import RemoveReader, Update, UpdateDistance
-from sarit.client.sync.failure_detector import FailureDetector
-from sarit.client.sync.synchronizer import StateFollower
-from sarit.core.errors import Unavailable
-from sarit.core.limits import (
+from sarit.client.limits import (
     GROUP_CONFIG_CHANGE_GRACE_SECONDS,
     GROUP_FETCH_PAUSE_SECONDS,
     GROUP_HEARTBEAT_UNIT_SECONDS,
     HEARTBEATS_PER_DEATH_TIMEOUT,
     MAX_GROUP_FETCH_PAUSE_SECONDS,
 )
+from sarit.client.sync.failure_detector import FailureDetector
+from sarit.client.sync.synchronizer import StateFollower
+from sarit.core.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

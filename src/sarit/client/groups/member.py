@@ -51,8 +51,8 @@ from sarit.client.groups.state import (
     UpdateDistance,
 )
 from sarit.client.groups.values import UNBOUNDED, GroupSegment, KeyPart, Retention
+from sarit.client.limits import GROUP_EARLY_CHECKPOINT_SECONDS
 from sarit.core.errors import Conflict, SaritError
-from sarit.core.limits import GROUP_EARLY_CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
     import asyncio

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from sarit.client.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
 from sarit.client.reader.cursor import EventCursor
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.core.errors import Corrupt, NotFound, Truncated
-from sarit.core.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.client.groups.checkpoints import Checkpoints, is_silent
 from sarit.client.groups.values import UNBOUNDED
+from sarit.client.limits import ASSUMED_READER_LAG_MS
 from sarit.core.errors import Conflict
-from sarit.core.limits import ASSUMED_READER_LAG_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

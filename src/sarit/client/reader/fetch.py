@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.connection import REQUESTS, Connection
 from sarit.client.core.replies import error_of
+from sarit.client.limits import SEGMENT_READ_BYTES
 from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import SEGMENT_READ_BYTES
 from sarit.env.traces import CLIENT_READ
 from sarit.wire.commands import ReadSegment, SegmentIsSealed, SegmentRead, encode
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.client.core.deadline import within
 from sarit.client.core.iteration import Items, Mapped, Pulled
+from sarit.client.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.reader.progress import Progress
@@ -24,7 +25,6 @@ from sarit.client.session.guard import guarded
 from sarit.client.session.parts import watch, weakly
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
-from sarit.core.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
 
 if TYPE_CHECKING:
     import asyncio

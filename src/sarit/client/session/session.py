@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from sarit.client.core.connection import ConnectionPool, first_request_id
 from sarit.client.core.retry import Attempts, GaveUp, NotSent, RetryPolicy, Silent
-from sarit.client.limits import ASK_OWNER_AFTER_SECONDS, ASK_OWNER_AGAIN_SECONDS
+from sarit.client.limits import (
+    ASK_OWNER_AFTER_SECONDS,
+    ASK_OWNER_AGAIN_SECONDS,
+    CONTROLLER_PING_SECONDS,
+    MAX_CACHED_ENDPOINTS,
+    OUTAGE_LOG_AFTER_SECONDS,
+)
 from sarit.client.session.parts import ClientPart, Hooks, Parts, weakly
 from sarit.core.errors import Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import CONTROLLER_PING_SECONDS, MAX_CACHED_ENDPOINTS, OUTAGE_LOG_AFTER_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
 

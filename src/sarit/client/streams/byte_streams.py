@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from sarit.client.core import segments
 from sarit.client.core.deadline import within
 from sarit.client.core.framing import Chunk
+from sarit.client.limits import MAX_BYTE_WRITER_UNACKED_BYTES, WRITE_CHUNK_BYTES
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.session.guard import guarded
 from sarit.client.session.parts import Hooks, Unacknowledged, warn_of_loss, watch
 from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.segment_appender import FlushBarrier
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
-from sarit.core.limits import MAX_BYTE_WRITER_UNACKED_BYTES, MIB, WRITE_CHUNK_BYTES
+from sarit.core.limits import MIB
 from sarit.env.background import shielded
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import segments
+from sarit.client.limits import MAX_WATERMARKS_AHEAD
 from sarit.client.reader.reader import EventReader
 from sarit.client.session.guard import guarded
 from sarit.client.streams import watermarks
 from sarit.client.streams.history import Ranges
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_WATERMARKS_AHEAD
 from sarit.core.names import MARK_PREFIX, StreamName
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb

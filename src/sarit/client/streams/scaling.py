@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sarit.client.limits import FIRST_SCALE_POLL_SECONDS, MAX_SCALE_POLL_SECONDS
 from sarit.core import keyspace
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.keyspace import KeyRange
-from sarit.core.limits import FIRST_SCALE_POLL_SECONDS, MAX_SCALE_POLL_SECONDS
 from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 
 if TYPE_CHECKING:

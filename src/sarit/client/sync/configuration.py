@@ -15,11 +15,11 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.iteration import Pulled
+from sarit.client.limits import MAX_CONFIGURATION_BYTES
 from sarit.client.session.guard import guarded
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Corrupt, Invalid, SaritError
-from sarit.core.limits import MAX_CONFIGURATION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sarit.client.limits import COMPACT_AFTER_BYTES, DEFAULT_LEASE_SECONDS
 from sarit.client.session.guard import guarded
 from sarit.client.sync import configuration, membership_list
 from sarit.client.sync.configuration import SharedConfiguration
 from sarit.client.sync.membership import LeaderElection, Membership, initialize_group
 from sarit.client.sync.revisioned import Revision, RevisionedStream, open_or_create
 from sarit.client.sync.synchronizer import StateSynchronizer
-from sarit.core.limits import COMPACT_AFTER_BYTES, DEFAULT_LEASE_SECONDS
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:

@@ -23,12 +23,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from sarit.client.session.guard import guarded
-from sarit.client.sync import membership_list
-from sarit.client.sync.failure_detector import FailureDetector
-from sarit.client.sync.synchronizer import StateFollower
-from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
-from sarit.core.limits import (
+from sarit.client.limits import (
     HEARTBEATS_PER_LEASE,
     LEAVE_TIMEOUT_SECONDS,
     MAX_LEASE_SECONDS,
@@ -36,6 +31,11 @@ from sarit.core.limits import (
     MIN_LEASE_SECONDS,
     SAFE_LEASE_FRACTION,
 )
+from sarit.client.session.guard import guarded
+from sarit.client.sync import membership_list
+from sarit.client.sync.failure_detector import FailureDetector
+from sarit.client.sync.synchronizer import StateFollower
+from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,14 +27,10 @@ from sarit.client.core.connection import APPENDS, Connection
 from sarit.client.core.iteration import Items, Pulled
 from sarit.client.core.replies import error_of, expect
 from sarit.client.core.segments import ask_store, segment_info, truncate_segment
+from sarit.client.limits import MAX_REVISIONED_ENTRY_BYTES, REVISIONED_READ_BYTES
 from sarit.client.session.guard import guarded
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated, Unavailable
-from sarit.core.limits import (
-    EVENT_HEADER_BYTES,
-    MAX_REVISIONED_ENTRY_BYTES,
-    NULL_ATTRIBUTE_VALUE,
-    REVISIONED_READ_BYTES,
-)
+from sarit.core.limits import EVENT_HEADER_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
 from sarit.wire.commands import (
     AppendBlockEnd,

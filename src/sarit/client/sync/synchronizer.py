@@ -29,15 +29,11 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
+from sarit.client.limits import COMPACT_AFTER_BYTES, MAX_CONFLICT_PAUSE_SECONDS, MAX_WRITE_PAUSE_SECONDS
 from sarit.client.session.guard import guarded
 from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Conflict, Corrupt, Invalid, NotFound, SaritError, Truncated, Unavailable
-from sarit.core.limits import (
-    COMPACT_AFTER_BYTES,
-    EVENT_HEADER_BYTES,
-    MAX_CONFLICT_PAUSE_SECONDS,
-    MAX_WRITE_PAUSE_SECONDS,
-)
+from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.env.background import ignore_outcome
 
 if TYPE_CHECKING:

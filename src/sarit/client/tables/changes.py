@@ -18,15 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sarit.client.limits import CLIENT_TABLE_ENTRY_OVERHEAD_BYTES, MAX_CLIENT_TABLE_BATCH_BYTES, MAX_COALESCED_BYTES
 from sarit.core.errors import Invalid
-from sarit.core.limits import (
-    CLIENT_TABLE_ENTRY_OVERHEAD_BYTES,
-    MAX_CLIENT_TABLE_BATCH_BYTES,
-    MAX_COALESCED_BYTES,
-    MAX_TABLE_VALUE_BYTES,
-    NO_VERSION,
-    NOT_EXISTS,
-)
+from sarit.core.limits import MAX_TABLE_VALUE_BYTES, NOT_EXISTS
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

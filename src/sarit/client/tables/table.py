@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Items, Resumed
+from sarit.client.limits import MAX_COALESCED_BYTES, MAX_OUTSTANDING_TABLE_BYTES
 from sarit.client.session.guard import guarded
 from sarit.client.tables import calls
 from sarit.client.tables.changes import (
@@ -34,7 +35,7 @@ from sarit.client.tables.layout import Entry, TableConfig
 from sarit.client.tables.partition import Partition
 from sarit.client.tables.scans import PAGE_ENTRIES, PageCursor, merged
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
-from sarit.core.limits import MAX_COALESCED_BYTES, MAX_OUTSTANDING_TABLE_BYTES, NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName
 from sarit.env.background import gather
 

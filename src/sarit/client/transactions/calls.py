@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.values import SegmentRange, TransactionStatus
+from sarit.client.limits import OUTCOME_WITHIN_MS
 from sarit.core.errors import Conflict, Invalid, NotFound
-from sarit.core.limits import OUTCOME_WITHIN_MS
 from sarit.core.names import SegmentId
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb

@@ -12,8 +12,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.values import TransactionStatus
+from sarit.client.limits import FIRST_OUTCOME_POLL_SECONDS, MAX_OUTCOME_POLL_SECONDS
 from sarit.core.errors import SaritError, Unavailable
-from sarit.core.limits import FIRST_OUTCOME_POLL_SECONDS, MAX_OUTCOME_POLL_SECONDS
 
 if TYPE_CHECKING:
     from sarit.client.session.session import Session

@@ -26,18 +26,18 @@ from uuid import UUID
 
 from sarit.client.core.iteration import Items, Pulled
 from sarit.client.core.values import TransactionStatus
+from sarit.client.limits import (
+    DEFAULT_TRANSACTION_LEASE_SECONDS,
+    DEFAULT_WRITER_BUFFER_BYTES,
+    LEASE_RENEWALS,
+    LEASE_RETRY_SECONDS,
+)
 from sarit.client.session.guard import guarded
 from sarit.client.transactions.calls import TransactionCalls
 from sarit.client.transactions.outcomes import TransactionOutcomes
 from sarit.client.writer.targets import TransactionTarget
 from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import (
-    DEFAULT_TRANSACTION_LEASE_SECONDS,
-    DEFAULT_WRITER_BUFFER_BYTES,
-    LEASE_RENEWALS,
-    LEASE_RETRY_SECONDS,
-)
 from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:

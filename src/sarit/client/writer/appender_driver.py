@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.client.core.connection import APPENDS, Connection, PendingReply
 from sarit.client.core.replies import error_of, expect
+from sarit.client.limits import LARGE_EVENT_PIECE_BYTES
 from sarit.client.writer.append_traces import AppendTraces
 from sarit.client.writer.segment_appender import OPEN, SEALED, SETTING_UP, SegmentAppender
 from sarit.core.errors import Corrupt, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.limits import LARGE_EVENT_PIECE_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.background import gather
 from sarit.wire.commands import (
     AppendSetup,

@@ -22,11 +22,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sarit.client.core.framing import Chunk, chunks_of, split_events
+from sarit.client.limits import MAX_CACHED_KEYS, STICKY_BYTES, STICKY_SECONDS
 from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.segment_appender import FlushBarrier
 from sarit.core.errors import Corrupt
 from sarit.core.keyspace import KeyRange, hash_key
-from sarit.core.limits import MAX_CACHED_KEYS, STICKY_BYTES, STICKY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

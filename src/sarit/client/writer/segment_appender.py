@@ -41,14 +41,9 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from sarit.client.limits import APPENDER_WINDOW_BYTES, EAGER_BLOCKS, SMALL_BLOCK_BYTES, WRITE_CHUNK_BYTES
 from sarit.core.errors import Corrupt
-from sarit.core.limits import (
-    APPENDER_WINDOW_BYTES,
-    EAGER_BLOCKS,
-    NULL_ATTRIBUTE_VALUE,
-    SMALL_BLOCK_BYTES,
-    WRITE_CHUNK_BYTES,
-)
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.wire.commands import SetupAppend, encode
 from sarit.wire.frames import append_block_end_header
 

@@ -24,6 +24,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sarit.client.limits import DEFAULT_WRITER_BUFFER_BYTES, EAGER_BLOCKS, MAX_INTAKE_BYTES, MIN_INTAKE_BYTES
 from sarit.client.session.guard import guarded
 from sarit.client.session.parts import Hooks, Unacknowledged, warn_of_loss
 from sarit.client.streams import event_time as times
@@ -32,13 +33,7 @@ from sarit.client.writer.partitioner import Partitioner
 from sarit.client.writer.targets import StreamTarget
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
-from sarit.core.limits import (
-    DEFAULT_WRITER_BUFFER_BYTES,
-    EAGER_BLOCKS,
-    EVENT_HEADER_BYTES,
-    MAX_INTAKE_BYTES,
-    MIN_INTAKE_BYTES,
-)
+from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.controller.keys import RETENTION_INDEX, WATERMARK_INDEX
+from sarit.controller.limits import MIN_ROUND_PAUSE_SECONDS, RECOVERY_GRACE_SECONDS
 from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import NotFound, SaritError
-from sarit.core.limits import MIN_ROUND_PAUSE_SECONDS, RECOVERY_GRACE_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import gather
 

@@ -17,11 +17,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.limits import RECOVERY_GRACE_SECONDS, RECOVERY_SWEEP_SECONDS
 from sarit.controller.model import codec
 from sarit.controller.model.records import TransactionRecord, TxnState
 from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import Conflict, NotFound, SaritError
-from sarit.core.limits import RECOVERY_GRACE_SECONDS, RECOVERY_SWEEP_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:

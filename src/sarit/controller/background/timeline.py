@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.limits import MAX_TIMELINE_STREAMS, MIN_ROUND_PAUSE_SECONDS
 from sarit.controller.model import codec, streams, timeline
 from sarit.controller.model.cuts import follows, is_cut
 from sarit.controller.model.epochs import known_segments
@@ -25,7 +26,7 @@ from sarit.controller.model.records import CutRecord, State
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import for_each_bounded, gather_all
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
-from sarit.core.limits import MAX_TIMELINE_STREAMS, MIN_ROUND_PAUSE_SECONDS, NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SegmentId, is_user_name, parse_segment_name
 from sarit.core.repeated_log import RepeatedLog
 

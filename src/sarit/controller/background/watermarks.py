@@ -12,12 +12,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
+from sarit.controller.limits import WATERMARK_READ_BYTES
 from sarit.controller.model import codec, streams, watermarks
 from sarit.controller.model.records import State
 from sarit.controller.model.watermarks import MARK_ATTRIBUTE, Noted, Watermark
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Conflict, NotFound, Truncated, Unavailable
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE, WATERMARK_READ_BYTES
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.names import SegmentId
 
 if TYPE_CHECKING:

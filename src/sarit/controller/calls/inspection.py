@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.limits import MAX_SCALING_EVENT_SEGMENTS, STREAM_CONFIGS_PER_PAGE
 from sarit.controller.model import codec
 from sarit.controller.model.scaling_events import scaling_events
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_SCALING_EVENT_SEGMENTS, STREAM_CONFIGS_PER_PAGE
 from sarit.core.names import StreamName
 from sarit.rpc.convert import config_message
 from sarit.rpc.generated import sarit_pb2 as pb

@@ -11,8 +11,8 @@ from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core import properties
 from sarit.core.errors import Conflict, NotFound, Unavailable
-from sarit.core.limits import NO_VERSION
 from sarit.rpc.generated import sarit_pb2 as pb
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

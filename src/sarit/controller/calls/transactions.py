@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.controller.limits import MAX_OUTCOME_WAIT_SECONDS, MAX_WRITER_ID_BYTES
 from sarit.controller.model.records import TxnState
 from sarit.controller.model.transactions import LeaseTooLarge, TooOld
 from sarit.controller.writers import EarlierTime, UnknownWriter
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
-from sarit.core.limits import MAX_OUTCOME_WAIT_SECONDS, MAX_WRITER_ID_BYTES
 from sarit.rpc.convert import segment_range, stream_name, transaction, transaction_message
 from sarit.rpc.generated import controller_pb2 as pb
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import MAX_TIMELINE_CUTS, TIMELINE_AGES_MS, TIMELINE_OLDEST_SPAN_MS
+from sarit.controller.limits import MAX_TIMELINE_CUTS, TIMELINE_AGES_MS, TIMELINE_OLDEST_SPAN_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

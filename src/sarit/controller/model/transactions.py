@@ -22,14 +22,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from sarit.controller.limits import MAX_TRANSACTION_MS, RESTART_LEASE_GRACE_MS
 from sarit.controller.model.records import TransactionRecord, TxnState
 from sarit.core.errors import Conflict, Invalid
-from sarit.core.limits import (
-    MAX_TRANSACTION_LEASE_MS,
-    MAX_TRANSACTION_MS,
-    MIN_TRANSACTION_LEASE_MS,
-    RESTART_LEASE_GRACE_MS,
-)
+from sarit.core.limits import MAX_TRANSACTION_LEASE_MS, MIN_TRANSACTION_LEASE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
+from sarit.controller.limits import COMMIT_RETRY_SECONDS
 from sarit.controller.model import codec, streams, transactions
 from sarit.controller.model.effects import DeleteSegment
 from sarit.controller.model.epochs import stand_ins
@@ -27,9 +28,10 @@ from sarit.controller.runner import gather_all
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.controller.transactions.completed_log import CompletedTransactionLog, commit_time_updates, completion_updates
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
-from sarit.core.limits import COMMIT_RETRY_SECONDS, NO_VERSION, NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 from sarit.core.repeated_log import RepeatedLog
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

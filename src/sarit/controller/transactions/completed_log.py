@@ -13,18 +13,18 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
-from sarit.controller.model import codec
-from sarit.controller.model.records import CompletedRecord, TransactionRecord, TxnState, WriterRecord
-from sarit.controller.ports import TableUpdate
-from sarit.core.limits import (
+from sarit.controller.limits import (
     COMPLETED_TRANSACTION_MS,
     FIRST_COMPLETED_SPAN_MS,
     MAX_LISTED_TRANSACTIONS,
     MAX_STREAMS_COUNTED_FOR_PRUNING,
     MAX_WRITER_ID_BYTES,
-    NO_VERSION,
-    NOT_EXISTS,
 )
+from sarit.controller.model import codec
+from sarit.controller.model.records import CompletedRecord, TransactionRecord, TxnState, WriterRecord
+from sarit.controller.ports import TableUpdate
+from sarit.core.limits import NOT_EXISTS
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
+from sarit.controller.limits import MAX_CALLS_PER_NAME, TRANSACTION_STATE_WAIT_SECONDS
 from sarit.controller.model import codec, transactions
 from sarit.controller.model.effects import DeleteSegment
 from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState
@@ -21,7 +22,7 @@ from sarit.controller.transactions.commit_worker import CommitWorkers, parts_of
 from sarit.controller.transactions.completed_log import CompletedTransactionLog
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.limits import MAX_CALLS_PER_NAME, NOT_EXISTS, TRANSACTION_STATE_WAIT_SECONDS
+from sarit.core.limits import NOT_EXISTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import LOG_JOIN_BELOW_BYTES
 from sarit.log.bookkeeper.digest import OUR_DIGEST, OUR_MASTER_KEY, EntryDigest
 from sarit.log.bookkeeper.limits import (
     BOOKKEEPER_LARGE_RESPONSE_BYTES,
@@ -26,6 +25,7 @@ from sarit.log.bookkeeper.limits import (
 )
 from sarit.log.bookkeeper.metadata import NO_ENTRY
 from sarit.log.bookkeeper.port import AddPacket, Code
+from sarit.log.limits import LOG_JOIN_BELOW_BYTES
 from sarit.wire.errors import ProtocolError
 from sarit.wire.frames import Window
 

@@ -22,19 +22,14 @@ from typing import TYPE_CHECKING, Any
 from sarit.core.errors import Corrupt, Invalid, NotFound, Unavailable
 from sarit.ops.backup.index_copy import check_chunk, chunks_of, length_of
 from sarit.ops.backup.indexes import path_of_copy, remove_copies
-from sarit.ops.backup.limits import (
-    ATTEMPT_PAUSE_SECONDS,
-    ATTEMPTS,
-    BACKUP_WAIT_SECONDS,
-    INDEX_PART_BYTES,
-    MAX_ATTEMPT_PAUSE_SECONDS,
-)
+from sarit.ops.backup.limits import ATTEMPT_PAUSE_SECONDS, ATTEMPTS, INDEX_PART_BYTES, MAX_ATTEMPT_PAUSE_SECONDS
 from sarit.ops.backup.manifest import ContainerBackup, Manifest, Piece, digest_of
 from sarit.ops.backup.moment import Stores
 from sarit.ops.backup.node_connection import Refused
 from sarit.ops.backup.pacing import Pacer, for_each
 from sarit.ops.backup.place import open_place, url_of
 from sarit.ops.backup.source import describe_node
+from sarit.ops.limits import BACKUP_WAIT_SECONDS
 from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:

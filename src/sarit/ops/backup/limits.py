@@ -18,7 +18,8 @@ EXTENTS_PER_PAGE: Final = 5000
 ATTEMPTS: Final = 5
 ATTEMPT_PAUSE_SECONDS: Final = 1.0
 MAX_ATTEMPT_PAUSE_SECONDS: Final = 30.0
-BACKUP_WAIT_SECONDS: Final = 600.0
-MAX_BACKUP_WAIT_SECONDS: Final = 48 * 3600.0
 INDEX_ROWS_PER_COMMIT: Final = 2000  # of an index that is copied record by record
 COPY_CACHE_BYTES: Final = 0  # each block of an index on an object store is read once
+
+# -- backup -----------------------------------------------------------------------------------
+BACKUP_SIGN_SECONDS: Final = 2.0  # between two signs of a backup that copies

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.env.background import gather
+from sarit.ops.backup.limits import BACKUP_SIGN_SECONDS
 from sarit.ops.backup.node_connection import TryAgain
-from sarit.process.limits import BACKUP_SIGN_SECONDS
 from sarit.store.limits import BACKUP_ARRIVAL_SECONDS, BACKUP_COMMIT_SECONDS, BACKUP_HOLD_SECONDS, BACKUP_IDLE_SECONDS
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import SaritError
-from sarit.core.limits import MAX_METRIC_GROUPS
 from sarit.core.repeated_log import RepeatedLog
-from sarit.process.limits import GROUP_LAG_INTERVAL_SECONDS
+from sarit.process.limits import GROUP_LAG_INTERVAL_SECONDS, MAX_METRIC_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

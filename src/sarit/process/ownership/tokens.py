@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
-from sarit.core.limits import MAX_UNSEEN_OWNERSHIP_TOKENS, RETAINED_OWNERSHIP_TOKENS
+from sarit.process.limits import MAX_UNSEEN_OWNERSHIP_TOKENS, RETAINED_OWNERSHIP_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,10 +28,10 @@ from sarit.client.session.session import Backoff, Pauses, background
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Truncated, Unavailable
-from sarit.core.limits import NOT_EXISTS, REMOTE_RETRY_SECONDS, STORES_POLL_SECONDS
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice
 from sarit.core.repeated_log import RepeatedLog
-from sarit.process.limits import EARLIER_STORE_SECONDS
+from sarit.process.limits import EARLIER_STORE_SECONDS, REMOTE_RETRY_SECONDS, STORES_POLL_SECONDS
 from sarit.store.store import container_of
 from sarit.wire import commands as wire
 

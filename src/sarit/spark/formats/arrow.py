@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructField, StructType
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import ARROW_EVENT_BYTES
 from sarit.schemas.payloads import Rows
 from sarit.spark.formats.types import spark_type
+from sarit.spark.limits import ARROW_EVENT_BYTES
 
 _ERRORS: Final = (pa.ArrowException, OSError, EOFError, ValueError, TypeError)
 _HALVES: Final = 2

@@ -16,7 +16,7 @@ from sarit.client.blocking.loop_thread import LoopThread
 from sarit.client.core.values import TransactionStatus
 from sarit.client.tables.changes import Remove
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import SPARK_FIRST_LEASE_SECONDS, SPARK_REQUESTS_AT_ONCE, SPARK_TABLE_PARTITIONS
+from sarit.spark.limits import SPARK_FIRST_LEASE_SECONDS, SPARK_REQUESTS_AT_ONCE, SPARK_TABLE_PARTITIONS
 from sarit.spark.sink import protocol, records
 from sarit.spark.sink.protocol import ABORTED, COMMITTED, OPEN, UNKNOWN, Found, Record, Registration, Transaction
 from sarit.spark.worker_process import PerProcess

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructType
 
+from sarit.client.limits import MAX_EVENT_BYTES
 from sarit.core.errors import Invalid
-from sarit.core.limits import EVENT_HEADER_BYTES, MAX_EVENT_BYTES
+from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
 from sarit.spark.formats.encoding import encoder
 

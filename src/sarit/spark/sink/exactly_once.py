@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from sarit.client.limits import LEASE_RENEWALS
 from sarit.core.errors import Conflict
-from sarit.core.limits import LEASE_RENEWALS
 from sarit.spark.sink import protocol
 from sarit.spark.sink.access import CONNECTIONS, BatchRequests, TaskTransactions
 from sarit.spark.worker_process import freeze_once

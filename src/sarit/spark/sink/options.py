@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_TRANSACTION_LEASE_MS, MIN_TRANSACTION_LEASE_MS, SPARK_LEASE_SECONDS
+from sarit.core.limits import MAX_TRANSACTION_LEASE_MS, MIN_TRANSACTION_LEASE_MS
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 from sarit.spark.formats import options as formats
+from sarit.spark.limits import SPARK_LEASE_SECONDS
 from sarit.spark.options import DEFAULT_CONTROLLER, WRITE, Given, Option
 
 if TYPE_CHECKING:

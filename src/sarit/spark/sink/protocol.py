@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
-from sarit.core.limits import SPARK_BATCHES_KEPT, SPARK_BATCHES_PER_PRUNE
+from sarit.spark.limits import SPARK_BATCHES_KEPT, SPARK_BATCHES_PER_PRUNE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

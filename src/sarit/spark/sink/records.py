@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import MAX_TABLE_VALUE_BYTES, SPARK_QUERY_ID_BYTES, TRANSACTION_ID_BYTES
+from sarit.core.limits import MAX_TABLE_VALUE_BYTES, TRANSACTION_ID_BYTES
+from sarit.spark.limits import SPARK_QUERY_ID_BYTES
 from sarit.spark.sink.protocol import DECIDED, DONE, VOID, Record, Registration, Transaction
 
 if TYPE_CHECKING:

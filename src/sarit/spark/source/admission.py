@@ -16,7 +16,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import BOUNDARY_STEP_BYTES, SPARK_SAMPLE_BYTES
+from sarit.core.limits import BOUNDARY_STEP_BYTES
+from sarit.spark.limits import SPARK_SAMPLE_BYTES
 from sarit.spark.source.position import split_budget
 
 if TYPE_CHECKING:

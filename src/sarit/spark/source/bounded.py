@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.cuts import StreamCut, to_text
 from sarit.core.errors import Invalid
-from sarit.core.limits import SPARK_FILTER_STEP_BYTES, SPARK_FILTER_STEPS, SPARK_RANGE_BYTES
+from sarit.spark.limits import SPARK_FILTER_STEP_BYTES, SPARK_FILTER_STEPS, SPARK_RANGE_BYTES
 from sarit.spark.source.filters import EVERYTHING
 from sarit.spark.source.ranges import Range, TruncationGuard, remaining_ranges
 from sarit.spark.source.starts import Places, resolve

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import SaritError
-from sarit.core.limits import SPARK_PUBLISH_SECONDS
+from sarit.spark.limits import SPARK_PUBLISH_SECONDS
 from sarit.spark.source.position import from_json
 
 if TYPE_CHECKING:

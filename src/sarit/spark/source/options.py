@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, NotFound
-from sarit.core.limits import SPARK_PARTITION_BYTES
 from sarit.core.names import StreamName, is_internal_name
 from sarit.spark.formats import options as formats
+from sarit.spark.limits import SPARK_PARTITION_BYTES
 from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, READ, Given, Option
 from sarit.spark.source import streaming_options
 from sarit.spark.source.starts import Places

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import SPARK_SAMPLE_BYTES, SPARK_TASK_BYTES
+from sarit.spark.limits import SPARK_SAMPLE_BYTES, SPARK_TASK_BYTES
 from sarit.spark.source.position import split_budget
 
 if TYPE_CHECKING:

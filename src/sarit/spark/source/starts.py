@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.bounded_json import parse_json
 from sarit.core.cuts import UNBOUNDED_TEXT, StreamCut, from_text
 from sarit.core.errors import Invalid
-from sarit.core.limits import SPARK_LAST_EVENTS_BYTES
 from sarit.core.names import StreamName
 from sarit.core.properties import require_milliseconds
 from sarit.core.times import parse_time
+from sarit.spark.limits import SPARK_LAST_EVENTS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.groups.group import group_name
 from sarit.core.errors import Invalid
-from sarit.core.limits import SPARK_DISCOVERY_SECONDS, SPARK_TRIGGER_DELAY_MS
+from sarit.spark.limits import SPARK_DISCOVERY_SECONDS, SPARK_TRIGGER_DELAY_MS
 from sarit.spark.options import READ, STREAMING_READ, Option
 from sarit.spark.source.admission import Limits
 

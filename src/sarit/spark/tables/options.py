@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import SPARK_SAMPLE_SECONDS
 from sarit.core.names import StreamName, is_user_name
+from sarit.spark.limits import SPARK_SAMPLE_SECONDS
 from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, Given, Option
 
 if TYPE_CHECKING:

@@ -27,14 +27,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Exists, Invalid, Moved, NotFound, SaritError, Unavailable
-from sarit.core.limits import (
-    MAX_MERGE_ATTRIBUTES,
-    MAX_SEGMENT_NAME_BYTES,
-    MAX_SEGMENTS_IN_MEMORY,
-    METADATA_BYTES,
-    RECOVERY_WINDOW_BYTES,
-    TABLE_CACHE_BYTES,
-)
 from sarit.store.container.damage import DamageLog
 from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
@@ -44,7 +36,15 @@ from sarit.store.container.state import ContainerState
 from sarit.store.container.writer_session import fence_owner, segment_missing
 from sarit.store.flow_control.append_gate import AppendGate
 from sarit.store.flow_control.control_limit import ControlLimit
+from sarit.store.limits import (
+    MAX_MERGE_ATTRIBUTES,
+    MAX_SEGMENTS_IN_MEMORY,
+    METADATA_BYTES,
+    RECOVERY_WINDOW_BYTES,
+    TABLE_CACHE_BYTES,
+)
 from sarit.store.statistics import StoreStatistics
+from sarit.wire.limits import MAX_SEGMENT_NAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

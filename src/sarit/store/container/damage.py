@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import MAX_NOTED_DAMAGED_CHUNKS
+from sarit.store.limits import MAX_NOTED_DAMAGED_CHUNKS
 from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt
-from sarit.core.limits import EXTENT_OVERHEAD_BYTES
 from sarit.index import keys
 from sarit.index.scans import scan_page, scan_readable
 from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent
 from sarit.storage.starts import first_at_or_after
+from sarit.store.limits import EXTENT_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

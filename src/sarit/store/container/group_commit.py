@@ -35,7 +35,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Moved, SaritError, Unavailable
-from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAME_OPERATIONS
+from sarit.log.limits import MAX_FRAME_BYTES
 from sarit.store.container.operations import (
     APPEND_HEADER_BYTES,
     FORMAT_VERSION,
@@ -45,7 +45,7 @@ from sarit.store.container.operations import (
     Operation,
     operation_charge,
 )
-from sarit.store.limits import SAMPLE_SECONDS
+from sarit.store.limits import FRAME_TARGET_BYTES, MAX_FRAME_OPERATIONS, SAMPLE_SECONDS
 from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:

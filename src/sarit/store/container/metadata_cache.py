@@ -21,15 +21,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, NotFound
-from sarit.core.limits import (
-    ATTRIBUTE_OVERHEAD_BYTES,
-    MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT,
-    MAX_CACHED_RANGE_BYTES,
-    MAX_CACHED_RANGE_ROWS,
-    MAX_CACHED_RANGES,
-    NULL_ATTRIBUTE_VALUE,
-    SEGMENT_OVERHEAD_BYTES,
-)
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.background import shielded
 from sarit.index import keys
 from sarit.index.port import DamagedRecord
@@ -37,6 +29,14 @@ from sarit.index.scans import scan_readable
 from sarit.store.container.extents import Commits, Extents
 from sarit.store.container.operations import Create, Entry
 from sarit.store.container.segment import Attribute, Segment, load_segment
+from sarit.store.limits import (
+    ATTRIBUTE_OVERHEAD_BYTES,
+    MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT,
+    MAX_CACHED_RANGE_BYTES,
+    MAX_CACHED_RANGE_ROWS,
+    MAX_CACHED_RANGES,
+    SEGMENT_OVERHEAD_BYTES,
+)
 from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES, MAX_FRAME_BYTES, TABLE_ENTRY_HEADER_BYTES
+from sarit.log.limits import MAX_FRAME_BYTES
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES, TABLE_ENTRY_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 from sortedcontainers import SortedDict
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.storage.packs import reference
 from sarit.storage.starts import FIRST
 from sarit.store.container.operations import Create, Entry
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

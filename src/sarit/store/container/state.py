@@ -23,7 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, assert_never
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
-from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE, TABLE_ENTRY_HEADER_BYTES
+from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import is_transient
 from sarit.storage.starts import FIRST, NONE
 from sarit.store.container.operations import (
@@ -41,6 +41,8 @@ from sarit.store.container.operations import (
 )
 from sarit.store.container.segment import Attribute, Block, Segment, copy_segment
 from sarit.store.flow_control.memory_budget import DirtyBytes
+from sarit.store.limits import TABLE_ENTRY_HEADER_BYTES
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

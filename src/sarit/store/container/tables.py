@@ -17,16 +17,10 @@ import heapq
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
-from sarit.core.limits import (
-    MAX_TABLE_BATCH_BYTES,
-    MAX_TABLE_KEY_BYTES,
-    MAX_TABLE_PAGE_BYTES,
-    MAX_TABLE_VALUE_BYTES,
-    NOT_EXISTS,
-    TABLE_ENTRY_HEADER_BYTES,
-)
+from sarit.core.limits import MAX_TABLE_KEY_BYTES, MAX_TABLE_VALUE_BYTES, NOT_EXISTS
 from sarit.index import keys
 from sarit.store.container.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry, serialized_bytes
+from sarit.store.limits import MAX_TABLE_BATCH_BYTES, MAX_TABLE_PAGE_BYTES, TABLE_ENTRY_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -27,7 +27,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.limits import APPEND_GATE_SWEEP_SECONDS
+from sarit.store.limits import APPEND_GATE_SWEEP_SECONDS
 from sarit.store.statistics import StoreStatistics
 
 if TYPE_CHECKING:

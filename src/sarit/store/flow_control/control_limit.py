@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
-from sarit.core.limits import CONTROL_LIMIT_TIMEOUT_SECONDS
 from sarit.core.names import SYSTEM_SCOPE
+from sarit.store.limits import CONTROL_LIMIT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from sarit.store.flow_control.memory_budget import MemoryBudget

@@ -10,14 +10,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import (
-    LOG_FILE_BYTES,
-    LOG_VOLUME_SHARE,
-    MIB,
-    MIN_LOG_FILE_BYTES,
-)
+from sarit.core.limits import MIB
 from sarit.core.repeated_log import RepeatedLog
 from sarit.log.allocator import first_file_bytes
+from sarit.log.limits import LOG_FILE_BYTES
+from sarit.store.limits import LOG_VOLUME_SHARE, MIN_LOG_FILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import (
+from sarit.core.limits import MIB
+from sarit.store.limits import (
     APPENDS_IDLE_SECONDS,
     FAST_APPEND_SECONDS,
     MAX_READ_WAIT_SECONDS,
-    MIB,
     MIN_READ_BYTES_PER_SECOND,
     RATE_LIMITER_SLACK_SECONDS,
     READ_LIMIT_INTERVAL_SECONDS,

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import (
+from sarit.core.limits import MIB
+from sarit.store.limits import (
     FLUSH_DRAIN_SECONDS,
     LARGE_PIECE_BYTES,
-    MIB,
     MIN_FLUSH_BYTES_PER_SECOND,
     RATE_LIMITER_SLACK_SECONDS,
     SMALL_PIECE_BYTES,

@@ -16,14 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
-from sarit.core.limits import (
-    MAX_REOPEN_SECONDS,
-    ORPHAN_SWEEP_RETRY_SECONDS,
-    RELEASE_DIRTY_BYTES,
-    RELEASE_FLUSH_SECONDS,
-    RELEASE_REPORT_SECONDS,
-    REOPEN_SECONDS,
-)
 from sarit.core.repeated_log import RepeatedLog
 from sarit.store.container.departure import Departure
 from sarit.store.container.reads import Reads
@@ -32,6 +24,14 @@ from sarit.store.hosting.health import ContainerHealth, HealthState, Opening
 from sarit.store.hosting.opening import open_container
 from sarit.store.hosting.phases import Phases
 from sarit.store.hosting.states import UNDECIDED, WORK, Effect, Event, Hosting, State, Work
+from sarit.store.limits import (
+    MAX_REOPEN_SECONDS,
+    ORPHAN_SWEEP_RETRY_SECONDS,
+    RELEASE_DIRTY_BYTES,
+    RELEASE_FLUSH_SECONDS,
+    RELEASE_REPORT_SECONDS,
+    REOPEN_SECONDS,
+)
 from sarit.store.tiering.scrub import Scrub
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from heapq import heappop, heappush
 
-from sarit.core.limits import MAX_CONCURRENT_OPENS
+from sarit.store.limits import MAX_CONCURRENT_OPENS
 
 
 class OpenSlots:

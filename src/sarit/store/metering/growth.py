@@ -11,8 +11,8 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sarit.core.limits import GROWTH_SLACK_MS
 from sarit.core.names import is_transaction, is_transient
+from sarit.store.limits import GROWTH_SLACK_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,10 +21,10 @@ from math import exp
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import MAX_METRIC_SCOPES, MAX_METRIC_STREAMS
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice, scale_advice
 from sarit.core.names import is_transaction, is_transient
 from sarit.core.policies import ScaleType, ScalingPolicy
+from sarit.store.limits import MAX_METRIC_SCOPES, MAX_METRIC_STREAMS
 from sarit.store.metering.scale_requests import ScaleRequests
 from sarit.store.metering.stream_rates import Busiest, add_rates
 

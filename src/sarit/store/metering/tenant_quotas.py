@@ -21,10 +21,11 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from sarit.core.limits import QUOTA_MEASURE_SECONDS
 from sarit.core.repeated_log import RepeatedLog
 from sarit.security.byte_bucket import ByteBucket
-from sarit.security.limits import MAX_CHARGED, QUOTA_MEASURE_SECONDS
 from sarit.security.quotas import SCOPE, USER, Quotas
+from sarit.store.limits import MAX_CHARGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

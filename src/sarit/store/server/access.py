@@ -39,9 +39,9 @@ from sarit.core.names import (
     TRANSIENT_DELIMITER,
     is_user_name,
 )
-from sarit.security.limits import MAX_TOKEN_BYTES, MAX_VERIFIED_TOKENS
 from sarit.security.permissions import Permission, group_resource, stream_resource, table_resource
 from sarit.security.tokens import Grant, TokenRefused
+from sarit.store.limits import MAX_TOKEN_BYTES, MAX_VERIFIED_TOKENS
 from sarit.wire import commands as wire
 from sarit.wire.commands import encode
 

@@ -21,24 +21,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sarit.core.errors import Conflict, Corrupt, Invalid, Moved, NotFound, SaritError, Sealed
-from sarit.core.limits import (
-    BLOCK_OVERHEAD_BYTES,
-    MAX_APPEND_BYTES,
-    MAX_SEGMENT_NAME_BYTES,
-    MAX_WRITERS_PER_CONNECTION,
-    MOVED_DELAY_SECONDS,
-    REQUEST_OVERHEAD_BYTES,
-)
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.container.writer_session import OPEN, State, WriterSession
-from sarit.store.limits import SAMPLE_SECONDS
+from sarit.store.limits import (
+    BLOCK_OVERHEAD_BYTES,
+    MAX_APPEND_BYTES,
+    MAX_WRITERS_PER_CONNECTION,
+    MOVED_DELAY_SECONDS,
+    REQUEST_OVERHEAD_BYTES,
+    SAMPLE_SECONDS,
+)
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.commands import ProtocolError, encode
 from sarit.wire.damage import RUST_WIRE_VERSION, damage_reply
 from sarit.wire.frames import data_appended
+from sarit.wire.limits import MAX_SEGMENT_NAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -24,18 +24,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sarit.core.errors import Unavailable
 from sarit.core.http_answer import http_answer, other_protocol
-from sarit.core.limits import (
-    CONNECTION_CLOSE_SECONDS,
-    KIB,
-    MAX_CONNECTION_UNACKED_BYTES,
-    MAX_REQUESTS_PER_CONNECTION,
-    OLDEST_WIRE_VERSION,
-    REQUEST_OVERHEAD_BYTES,
-    SEND_BATCH_BYTES,
-    WIRE_VERSION,
-)
+from sarit.core.limits import KIB
 from sarit.core.request_ids import current_request_id
 from sarit.store.hosting.health import Opening
+from sarit.store.limits import (
+    CONNECTION_CLOSE_SECONDS,
+    MAX_CONNECTION_UNACKED_BYTES,
+    MAX_REQUESTS_PER_CONNECTION,
+    REQUEST_OVERHEAD_BYTES,
+    SEND_BATCH_BYTES,
+)
 from sarit.store.server.access import NO_TOKENS
 from sarit.store.server.append_handler import AppendHandler
 from sarit.store.server.connection_budget import ConnectionBudget, SharedBudgets
@@ -52,6 +50,7 @@ from sarit.wire import commands as wire
 from sarit.wire.commands import ProtocolError, decode, encode, encode_parts
 from sarit.wire.damage import RUST_WIRE_VERSION
 from sarit.wire.frames import Append, AppendAssembler, FrameReader
+from sarit.wire.limits import OLDEST_WIRE_VERSION, WIRE_VERSION
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer

@@ -14,7 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.core.errors import SaritError
-from sarit.security.limits import QUOTA_COUNTED_BYTES, QUOTA_READ_WAIT_SECONDS, QUOTA_TURN_SECONDS
+from sarit.store.limits import QUOTA_COUNTED_BYTES, QUOTA_READ_WAIT_SECONDS, QUOTA_TURN_SECONDS
 from sarit.wire import commands as wire
 from sarit.wire.commands import encode
 

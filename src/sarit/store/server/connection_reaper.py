@@ -20,15 +20,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from sarit.core.limits import (
+from sarit.store.limits import (
     CONNECTION_STALLED_SECONDS,
+    FIRST_REQUEST_SECONDS,
     MAX_CONNECTION_UNACKED_BYTES,
     MAX_CONNECTION_UNSENT_BYTES,
     MAX_CONNECTIONS_MEMORY_BYTES,
     MIN_CONNECTION_UNACKED_BYTES,
     MIN_CONNECTION_UNSENT_BYTES,
 )
-from sarit.store.limits import FIRST_REQUEST_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

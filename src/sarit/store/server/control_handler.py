@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed
-from sarit.core.limits import (
-    MAX_WIRE_PAYLOAD_BYTES,
-    NULL_ATTRIBUTE_VALUE,
-    TABLE_ENTRY_OVERHEAD_BYTES,
-    TABLE_READ_OVERHEAD_BYTES,
-)
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.names import transient_segment
 from sarit.store.container.operations import KIND_TABLE_FIXED, Entry
 from sarit.store.container.segment import AttributeUpdate
+from sarit.store.limits import TABLE_ENTRY_OVERHEAD_BYTES, TABLE_READ_OVERHEAD_BYTES
 from sarit.store.server.held_requests import answer_request
 from sarit.store.server.replies import error_reply, table_error_reply
 from sarit.wire import commands as wire
+from sarit.wire.limits import MAX_WIRE_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError, Unavailable
-from sarit.core.limits import OPENING_WAIT_SECONDS
 from sarit.store.hosting.health import Opening
+from sarit.store.limits import OPENING_WAIT_SECONDS
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:

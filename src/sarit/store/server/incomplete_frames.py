@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from sarit.core.limits import INCOMPLETE_FRAMES_SHARE, MIN_INCOMPLETE_FRAMES_BYTES
+from sarit.store.limits import INCOMPLETE_FRAMES_SHARE, MIN_INCOMPLETE_FRAMES_BYTES
 
 C = TypeVar("C")
 

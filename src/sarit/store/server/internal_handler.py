@@ -13,16 +13,12 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Conflict, Exists, Invalid, SaritError
-from sarit.core.limits import (
-    MAX_GROWN_PER_REPLY,
-    MAX_INTERNAL_READ_BYTES,
-    MAX_SCALE_REQUESTS,
-    NULL_ATTRIBUTE_VALUE,
-)
+from sarit.core.limits import MAX_SCALE_REQUESTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES, ScaleAdvice
 from sarit.security.quotas import Quotas
 from sarit.store.backup_session import BackupEnded, Backups
 from sarit.store.container.writer_session import WriterSession
+from sarit.store.limits import MAX_GROWN_PER_REPLY, MAX_INTERNAL_READ_BYTES
 from sarit.store.metering.growth import GrowthMonitor
 from sarit.store.metering.scope_use import scope_use
 from sarit.store.server.held_requests import answer_request

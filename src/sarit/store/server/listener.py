@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from sarit.core.admission import Admission
 from sarit.core.bucket import HostBuckets
-from sarit.core.limits import MAX_CONNECTIONS, REAP_INTERVAL_SECONDS
 from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
 from sarit.store.limits import (
     FIRST_REQUEST_SECONDS,
     HOST_REFUSALS,
     HOST_REFUSALS_PER_SECOND,
+    MAX_CONNECTIONS,
     MAX_FRAME_WAIT_SECONDS,
     MAX_REFUSED_HOSTS,
+    REAP_INTERVAL_SECONDS,
 )
 from sarit.store.server.connection import StoreConnection
 from sarit.store.server.connection_reaper import ConnectionReaper, unacked_limit, unsent_limit

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import (
+from sarit.core.limits import MAX_TABLE_VALUE_BYTES
+from sarit.store.limits import (
     BLOCK_OVERHEAD_BYTES,
     MAX_INTERNAL_READ_BYTES,
     MAX_TABLE_PAGE_BYTES,
-    MAX_TABLE_VALUE_BYTES,
-    MAX_WIRE_PAYLOAD_BYTES,
     REQUEST_OVERHEAD_BYTES,
 )
 from sarit.wire import commands as wire
+from sarit.wire.limits import MAX_WIRE_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from sarit.wire.commands import Command

@@ -17,7 +17,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import Corrupt, SaritError
-from sarit.core.limits import (
+from sarit.store.container.reads import ReadResult
+from sarit.store.hosting.health import Opening
+from sarit.store.limits import (
     CHUNK_READ_MEMORY_BYTES,
     MAX_PARKED_READS_PER_CONNECTION,
     MAX_READ_BYTES,
@@ -26,8 +28,6 @@ from sarit.core.limits import (
     REQUEST_OVERHEAD_BYTES,
     ZERO_COPY_READ_BYTES,
 )
-from sarit.store.container.reads import ReadResult
-from sarit.store.hosting.health import Opening
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.read_traces import ReadTraces
 from sarit.store.server.replies import error_reply

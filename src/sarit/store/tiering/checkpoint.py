@@ -8,26 +8,23 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.core.limits import (
-    BOUNDARY_STEP_BYTES,
-    CHECKSUM_BLOCK_BYTES,
-    CHUNK_TARGET_BYTES,
+from sarit.core.limits import BOUNDARY_STEP_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.names import is_transient
+from sarit.index import keys
+from sarit.index.port import DamagedRecord, WriteBatch
+from sarit.storage.layout import Extent
+from sarit.storage.limits import CHECKSUM_BLOCK_BYTES, CHUNK_TARGET_BYTES, SMALL_EXTENT_BYTES
+from sarit.storage.starts import FIRST, thin, unpack
+from sarit.store.container.operations import serialized_bytes
+from sarit.store.container.recovery import aside_range
+from sarit.store.container.segment import with_entry_bytes
+from sarit.store.limits import (
     COMPACTION_BYTES,
     COMPACTION_SWEEP_SECONDS,
     FLUSH_INTERVAL_SECONDS,
     FLUSH_TRIGGER_BYTES,
     INLINE_BELOW_BYTES,
-    NULL_ATTRIBUTE_VALUE,
-    SMALL_EXTENT_BYTES,
 )
-from sarit.core.names import is_transient
-from sarit.index import keys
-from sarit.index.port import DamagedRecord, WriteBatch
-from sarit.storage.layout import Extent
-from sarit.storage.starts import FIRST, thin, unpack
-from sarit.store.container.operations import serialized_bytes
-from sarit.store.container.recovery import aside_range
-from sarit.store.container.segment import with_entry_bytes
 from sarit.store.tiering.references import drop_references, put_extent, stored_key
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
-from sarit.core.limits import CHUNK_GC_CYCLE_SECONDS, MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.env.background import gather
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.index.scans import scan_page
+from sarit.store.limits import CHUNK_GC_CYCLE_SECONDS, MAX_CHUNK_DELETIONS_IN_FLIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

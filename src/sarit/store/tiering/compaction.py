@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Exists, Moved, NotFound, Unavailable
-from sarit.core.limits import MAX_COMPACTED_BYTES_PER_CYCLE
 from sarit.index.port import WriteBatch
 from sarit.storage import starts as append_starts
 from sarit.storage.checksums import DamagedChunk, missing
@@ -44,6 +43,7 @@ from sarit.storage.layout import JOIN_EXTENTS, Extent, load_inlined_extent, plan
 from sarit.storage.names import is_pack
 from sarit.storage.packs import PieceChecksums
 from sarit.store.container.damage_report import note_damage
+from sarit.store.limits import MAX_COMPACTED_BYTES_PER_CYCLE
 from sarit.store.tiering.checkpoint import record_resolved_chunks
 from sarit.store.tiering.compaction_sweep import CompactionSweep, neighbourhood
 from sarit.store.tiering.pack_reader import PackReader

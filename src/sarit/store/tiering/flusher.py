@@ -40,11 +40,11 @@ from sortedcontainers import SortedDict
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, SaritError, Unavailable
-from sarit.core.limits import CHUNK_RETRY_SECONDS, MAX_CHUNK_RETRY_SECONDS, MAX_UNCHANGED_FRAMES
 from sarit.storage.layout import Extent
 from sarit.storage.names import epoch_prefix, pack_name
 from sarit.storage.packs import PieceChecksums, reference
 from sarit.store.container.metadata_cache import EVICTION_SCAN
+from sarit.store.limits import CHUNK_RETRY_SECONDS, MAX_CHUNK_RETRY_SECONDS, MAX_UNCHANGED_FRAMES
 from sarit.store.tiering.checkpoint import (
     ENTRIES_PER_TURN,
     BatchBuilder,

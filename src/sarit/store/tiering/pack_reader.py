@@ -10,10 +10,10 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sarit.core.limits import PACK_GAP_BYTES
 from sarit.env.background import ignore_outcome, shielded
 from sarit.storage.names import is_pack
 from sarit.storage.verified import read_verified
+from sarit.store.limits import PACK_GAP_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Moved, Unavailable
-from sarit.core.limits import MAX_NOTED_DAMAGED_CHUNKS, MIB, SCRUB_RETRY_SECONDS, SCRUB_START_SECONDS
+from sarit.core.limits import MIB
 from sarit.index import keys
 from sarit.index.scans import scan_page
 from sarit.storage.checksums import DamagedChunk
@@ -27,6 +27,7 @@ from sarit.storage.layout import Extent, load_chunk_extent
 from sarit.storage.verified import verify_extent
 from sarit.store.container.damage_report import note_damage
 from sarit.store.container.segment import load_segment
+from sarit.store.limits import MAX_NOTED_DAMAGED_CHUNKS, SCRUB_RETRY_SECONDS, SCRUB_START_SECONDS
 
 if TYPE_CHECKING:
     from sarit.env.ports import Clock

@@ -15,9 +15,9 @@ from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NoReturn, TypeVar, dataclass_transform, get_type_hints
 
-from sarit.core.limits import JOINED_PIECE_BYTES, MAX_WIRE_PAYLOAD_BYTES
 from sarit.env.ports import Buffer
 from sarit.wire.errors import ProtocolError
+from sarit.wire.limits import JOINED_PIECE_BYTES, MAX_WIRE_PAYLOAD_BYTES
 from sarit.wire.primitives import Codec, Fixed
 
 HEADER: Final = struct.Struct(">ii")

@@ -3,9 +3,9 @@
 import struct
 from typing import Annotated, Final, NamedTuple
 
-from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES
 from sarit.wire.commands.registry import HEADER, Command, command
 from sarit.wire.errors import ProtocolError
+from sarit.wire.limits import MAX_WIRE_PAYLOAD_BYTES
 from sarit.wire.primitives import (
     BYTE,
     LONG,

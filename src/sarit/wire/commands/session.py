@@ -2,8 +2,8 @@
 
 from typing import Annotated, Final, NamedTuple
 
-from sarit.core.limits import OLDEST_WIRE_VERSION, WIRE_VERSION
 from sarit.wire.commands.registry import Command, command
+from sarit.wire.limits import OLDEST_WIRE_VERSION, WIRE_VERSION
 from sarit.wire.primitives import FLAG, LONG, TEXT, Int, ListCodec, Long, Name, StructCodec, Text
 
 

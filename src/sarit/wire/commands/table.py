@@ -7,10 +7,10 @@ import struct
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from sarit.core.limits import NO_VERSION
 from sarit.env.ports import Buffer
 from sarit.wire.commands.registry import Command, command
 from sarit.wire.errors import ProtocolError
+from sarit.wire.limits import NO_VERSION
 from sarit.wire.primitives import BYTES, Blob, Flag, Int, ListCodec, Long, Longs, Name, Text, read_count
 
 _TWO_INTS: Final = struct.Struct(">ii")

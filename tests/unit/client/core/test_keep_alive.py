@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from sarit.client.core.connection import Connection
-from sarit.client.limits import ASK_OWNER_AFTER_CHECKS, CHECKS_PER_KEEP_ALIVE
-from sarit.core.limits import DEAD_AFTER_KEEP_ALIVES
+from sarit.client.limits import ASK_OWNER_AFTER_CHECKS, CHECKS_PER_KEEP_ALIVE, DEAD_AFTER_KEEP_ALIVES
 from sarit.wire import commands as c
 
 HELLO = c.encode(c.Hello(17, 5))

@@ -13,7 +13,7 @@ from sarit.client.groups.state import (
     apply,
 )
 from sarit.client.groups.values import GroupConfig, GroupSegment
-from sarit.core.limits import GROUP_EARLY_CHECKPOINT_SECONDS
+from sarit.client.limits import GROUP_EARLY_CHECKPOINT_SECONDS
 from sarit.core.names import SegmentId, StreamName
 
 STREAM = StreamName("s", "t")

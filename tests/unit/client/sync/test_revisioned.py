@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from sarit.client.limits import MAX_REVISIONED_ENTRY_BYTES
 from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Corrupt, Invalid, NotFound, Sealed, Truncated
-from sarit.core.limits import MAX_REVISIONED_ENTRY_BYTES
 from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
 

@@ -5,12 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.client.core.values import SegmentRange
+from sarit.client.limits import MAX_COALESCED_BYTES
 from sarit.client.tables.changes import MAX_BATCH_KEYS, Insert, Put, Remove, Replace, batch_of, coalescible, item_of
 from sarit.client.tables.layout import Entry, Layout, TableConfig, following
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import split_evenly
-from sarit.core.limits import MAX_COALESCED_BYTES, MAX_TABLE_VALUE_BYTES, NO_VERSION, NOT_EXISTS
+from sarit.core.limits import MAX_TABLE_VALUE_BYTES, NOT_EXISTS
 from sarit.core.names import SegmentId
+from sarit.wire.limits import NO_VERSION
 
 
 def layout(primary=2, secondary=0, partitions=1):

@@ -1,7 +1,8 @@
 """What a store answers to requests about tables that are wrong (wire.md par. 5 and 6); nothing of them is done."""
 
-from sarit.core.limits import MAX_TABLE_VALUE_BYTES, MIB, NO_VERSION, NOT_EXISTS
+from sarit.core.limits import MAX_TABLE_VALUE_BYTES, MIB, NOT_EXISTS
 from sarit.wire import commands as wire
+from sarit.wire.limits import NO_VERSION
 from tests.unit.client.nodes import on_node
 
 SEGMENT = "s/t_kvtable/0.#epoch.0"

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from sarit.client.limits import SMALL_BLOCK_BYTES
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import hash_key
-from sarit.core.limits import SMALL_BLOCK_BYTES
 from sarit.core.names import SegmentId
 from tests.unit.client.world import on_loop, until
 

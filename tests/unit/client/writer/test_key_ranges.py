@@ -2,10 +2,10 @@
 
 import pytest
 
+from sarit.client.limits import MAX_CACHED_KEYS
 from sarit.client.writer.partitioner import KeyRanges
 from sarit.core.errors import Corrupt
 from sarit.core.keyspace import hash_key
-from sarit.core.limits import MAX_CACHED_KEYS
 
 
 def test_key_maps_by_hash_and_an_upper_bound_is_inclusive() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from sarit.client.core.framing import split_events
 from sarit.client.core.values import SegmentRange, Successor
+from sarit.client.limits import STICKY_BYTES, STICKY_SECONDS
 from sarit.client.writer.bulk import Bulk
 from sarit.client.writer.partitioner import Partitioner
 from sarit.core.errors import Corrupt
-from sarit.core.limits import STICKY_BYTES, STICKY_SECONDS
 from sarit.core.names import SegmentId, StreamName
 from tests.unit.controller.fakes import fake_env
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from sarit.client.core.framing import Chunk, chunks_of, split_events
+from sarit.client.limits import APPENDER_WINDOW_BYTES, SMALL_BLOCK_BYTES, WRITE_CHUNK_BYTES
 from sarit.client.writer.segment_appender import (
     DISCONNECTED,
     OPEN,
@@ -14,7 +15,7 @@ from sarit.client.writer.segment_appender import (
     SegmentAppender,
 )
 from sarit.core.errors import Corrupt
-from sarit.core.limits import APPENDER_WINDOW_BYTES, NULL_ATTRIBUTE_VALUE, SMALL_BLOCK_BYTES, WRITE_CHUNK_BYTES
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.wire.frames import AppendAssembler, FrameReader
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from sarit.client.core.retry import RetryPolicy
+from sarit.client.limits import STICKY_BYTES
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
-from sarit.core.limits import STICKY_BYTES
 from sarit.core.names import SegmentId
 from tests.limits import HANG_SECONDS
 from tests.unit.client.world import on_loop, until

@@ -6,8 +6,13 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sarit.controller.limits import (
+    MAX_TIMELINE_CUTS,
+    TIMELINE_AGES_MS,
+    TIMELINE_INTERVAL_SECONDS,
+    TIMELINE_OLDEST_SPAN_MS,
+)
 from sarit.controller.model.timeline import THINNING_INTERVAL_MS, is_thinning_due, newest_at, span_of, surplus
-from sarit.core.limits import MAX_TIMELINE_CUTS, TIMELINE_AGES_MS, TIMELINE_INTERVAL_SECONDS, TIMELINE_OLDEST_SPAN_MS
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 24 * 3_600_000
 NOW = 1_770_000_000_123

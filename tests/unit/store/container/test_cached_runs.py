@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.operations import Create
 from sarit.store.container.segment import Block, Segment, slice_blocks
 from sarit.store.flow_control.memory_budget import MemoryBudget
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.operations import Create
 from sarit.store.container.segment import Block, Segment, slice_blocks
 from sarit.store.flow_control.memory_budget import MemoryBudget
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 from tests.limits import examples
 
 CACHE_BYTES = 40 + 5 * BLOCK_OVERHEAD_BYTES

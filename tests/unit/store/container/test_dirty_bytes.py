@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import SaritError
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 from tests.unit.store.harness import SMALL, World, Writer
 
 NAMES = [f"s/t/{n}.#epoch.0" for n in range(4)]

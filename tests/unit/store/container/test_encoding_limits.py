@@ -6,9 +6,10 @@ import logging
 import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
-from sarit.core.limits import MAX_MERGE_ATTRIBUTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import SetAttributes
 from sarit.store.hosting import hosted_container as hosted
+from sarit.store.limits import MAX_MERGE_ATTRIBUTES
 from sarit.store.server.control_handler import ControlHandler
 from sarit.wire import commands as wire
 from sarit.wire.commands.segment import AttributeUpdate

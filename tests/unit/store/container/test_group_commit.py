@@ -8,16 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import (
-    MAX_APPEND_BYTES,
-    MAX_FRAME_BYTES,
-    MAX_TABLE_BATCH_BYTES,
-    MAX_TABLE_VALUE_BYTES,
-    TABLE_ENTRY_HEADER_BYTES,
-)
+from sarit.core.limits import MAX_TABLE_VALUE_BYTES
 from sarit.env.real import real_env
+from sarit.log.limits import MAX_FRAME_BYTES
 from sarit.store.container import group_commit as group_commit
 from sarit.store.container.operations import FRAME_HEADER, Append
+from sarit.store.limits import MAX_APPEND_BYTES, MAX_TABLE_BATCH_BYTES, TABLE_ENTRY_HEADER_BYTES
 from sarit.store.server import append_handler as append_requests
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire import commands as wire

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
-from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import FORMAT_VERSION, FRAME_HEADER, KIND_STREAM, KIND_TABLE_HASH, decode_frame
 from sarit.store.container.segment import Attribute, slice_blocks
 from sarit.store.container.state import ContainerState, WrongEventNumber
+from sarit.wire.limits import NO_VERSION
 from tests.limits import examples
 
 NAMES = ("a", "b", "c")

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.core.limits import MAX_TABLE_PAGE_BYTES, NO_VERSION
 from sarit.store.container import metadata_cache
 from sarit.store.container.container import ContainerLimits
 from sarit.store.container.metadata_cache import RangeScanCache
+from sarit.store.limits import MAX_TABLE_PAGE_BYTES
+from sarit.wire.limits import NO_VERSION
 from tests.unit.store.container.test_tables import TABLE, opened, run, stored
 from tests.unit.store.harness import SMALL, World
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.core.limits import NO_VERSION
 from sarit.store.container import tables as tables_module
 from sarit.store.tiering.checkpoint import FlushLimits
+from sarit.wire.limits import NO_VERSION
 from tests.unit.store.harness import SMALL, World
 
 TABLE = "_system/_tables/x"

@@ -6,7 +6,8 @@ import random
 import pytest
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Truncated
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS
+from sarit.wire.limits import NO_VERSION
 from tests.unit.store.harness import World
 
 TABLE = "_system/_tables/x"

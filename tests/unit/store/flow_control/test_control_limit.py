@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES, NO_VERSION
 from sarit.log.local import LocalLogProvider
 from sarit.store.flow_control import control_limit
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 from sarit.store.store import SegmentStore
+from sarit.wire.limits import NO_VERSION
 from tests.unit.log.world import Machine, simulate
 from tests.unit.store.harness import SMALL, World, Writer
 

@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from sarit.core.limits import GROWTH_SLACK_MS
 from sarit.core.names import transaction_segment, transient_segment
+from sarit.store.limits import GROWTH_SLACK_MS
 from sarit.store.metering.growth import GrowthMonitor
 
 NAME = "s/t/{}.#epoch.0"

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from sarit.core.limits import FAST_APPEND_SECONDS, MAX_READ_WAIT_SECONDS, MIB, MIN_READ_BYTES_PER_SECOND
+from sarit.core.limits import MIB
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
+from sarit.store.limits import FAST_APPEND_SECONDS, MAX_READ_WAIT_SECONDS, MIN_READ_BYTES_PER_SECOND
 
 
 @dataclass

@@ -12,8 +12,8 @@ import pytest
 
 from sarit.admin.collectors import rate_samples
 from sarit.admin.exposition import Exposition
-from sarit.core.limits import MAX_METRIC_SCOPES, MAX_METRIC_STREAMS
 from sarit.core.metering import ScalingTimes
+from sarit.store.limits import MAX_METRIC_SCOPES, MAX_METRIC_STREAMS
 from sarit.store.metering.load_meters import LoadMeters
 from sarit.store.metering.stream_rates import OTHERS, Busiest
 

@@ -3,9 +3,10 @@
 import asyncio
 from dataclasses import dataclass
 
-from sarit.core.limits import MIB, MIN_FLUSH_BYTES_PER_SECOND
+from sarit.core.limits import MIB
 from sarit.store.flow_control.memory_budget import DirtyBytes, MemoryBudget
 from sarit.store.flow_control.write_limiter import FlushRateLimiter
+from sarit.store.limits import MIN_FLUSH_BYTES_PER_SECOND
 
 
 @dataclass

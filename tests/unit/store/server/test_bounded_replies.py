@@ -2,16 +2,16 @@
 
 import asyncio
 
-from sarit.core.limits import (
+from sarit.client.limits import SEGMENT_READ_BYTES
+from sarit.core.limits import MIB
+from sarit.store.container.reads import ReadResult, Reads
+from sarit.store.container.tables import Tables
+from sarit.store.limits import (
     BLOCK_OVERHEAD_BYTES,
     MAX_CONNECTION_UNACKED_BYTES,
     MAX_REQUESTS_PER_CONNECTION,
-    MIB,
     REQUEST_OVERHEAD_BYTES,
-    SEGMENT_READ_BYTES,
 )
-from sarit.store.container.reads import ReadResult, Reads
-from sarit.store.container.tables import Tables
 from sarit.store.server.connection import StoreConnection
 from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.wire import commands as wire

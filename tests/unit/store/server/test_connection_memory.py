@@ -3,15 +3,11 @@
 import asyncio
 import struct
 
-from sarit.core.limits import (
-    LARGE_FRAME_BYTES,
-    MAX_CONNECTION_UNACKED_BYTES,
-    MAX_WIRE_PAYLOAD_BYTES,
-    MIB,
-    NULL_ATTRIBUTE_VALUE,
-)
+from sarit.core.limits import MIB, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.container import Container
+from sarit.store.limits import MAX_CONNECTION_UNACKED_BYTES
 from sarit.wire import commands as wire
+from sarit.wire.limits import LARGE_FRAME_BYTES, MAX_WIRE_PAYLOAD_BYTES
 from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, raw, ready, run, serving
 
 

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.index.memory import MemoryIndex
 from sarit.store.flow_control.free_space import FreeSpace
+from sarit.store.limits import MAX_CONNECTION_UNACKED_BYTES
 from sarit.wire import commands as wire
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sarit.core.errors import Corrupt, NotFound
-from sarit.core.limits import NO_VERSION
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.store.container.recovery import aside_range
+from sarit.wire.limits import NO_VERSION
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
-from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.names import epoch_prefix
+from sarit.store.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.store.store import StartPolicy
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, Writer, read_all

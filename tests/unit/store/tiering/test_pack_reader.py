@@ -1,6 +1,6 @@
 """Which pieces of packs one request reads."""
 
-from sarit.core.limits import PACK_GAP_BYTES
+from sarit.store.limits import PACK_GAP_BYTES
 from sarit.store.tiering.pack_reader import _spans
 
 DENSE = [(0, 100), (100, 100), (200, 100)]

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.core.limits import MAX_FRAME_OPERATIONS
 from sarit.store.container.container import ContainerLimits
 from sarit.store.container.operations import decode_frame
+from sarit.store.limits import MAX_FRAME_OPERATIONS
 from sarit.store.tiering.checkpoint import ENTRIES_PER_TURN, FlushLimits
 from simulation.mutants.tiering import extents_read_before_memory_follows
 from tests.unit.store.harness import SMALL, World, Writer, read_all

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.storage.memory import MemoryChunks
+from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire.frames import Append
 from tests.limits import HANG_SECONDS

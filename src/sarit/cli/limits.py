@@ -1,0 +1,22 @@
+"""Bounds of the command line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import KIB, MIB
+
+# -- command line and Spark --------------------------------------------------------------------
+STDIN_READ_BYTES: Final = 64 * KIB
+# A ready pipe takes that much without blocking (PIPE_BUF).
+PIPE_WRITE_BYTES: Final = 4 * KIB
+FILE_WRITE_BYTES: Final = 1 * MIB
+# Between two checks for Ctrl-C while standard output is not ready.
+INTERRUPT_POLL_SECONDS: Final = 0.1
+
+# Of text.  An event of 8 MiB in JSON has six times as many where all of it is escaped.
+MAX_LINE_BYTES: Final = 64 * MIB
+MAX_BACKUP_WAIT_SECONDS: Final = 48 * 3600.0
+
+# -- sarit doctor, sarit top ------------------------------------------------------------------------
+TOP_HTTP_SECONDS: Final = 2.0  # for an answer of a process to `sarit top`

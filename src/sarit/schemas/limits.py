@@ -1,0 +1,10 @@
+"""Bounds of schemas and codecs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import MIB
+
+# -- command line and Spark --------------------------------------------------------------------
+MAX_JSON_BATCH_BYTES: Final = 256 * MIB  # of payloads, decoded at once
