@@ -15,7 +15,7 @@ import hashlib
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -33,18 +33,12 @@ if TYPE_CHECKING:
 
     from sarit.client.aio import Client
     from sarit.client.core.login import Credentials
+    from sarit.security.login import Logins
     from sarit.security.permissions import Caller
 
 METRICS_ROLE: Final = "metrics"
 current_peer: ContextVar[str] = ContextVar("peer", default="this process")  # who asks, for the audit log
 CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="sarit", charset="UTF-8"'}
-
-
-class LoginsPort(Protocol):
-    """The log-ins of callers (`security.login.Logins`)."""
-
-    async def caller(self, authorization: str | None, peer: str) -> Caller:
-        """Who sent the header.  Raises Unauthenticated, Unavailable."""
 
 
 @dataclass(eq=False, slots=True)
@@ -71,7 +65,7 @@ class Gate:
 
     `open_metrics`: metrics and health are for everybody."""
 
-    def __init__(self, logins: LoginsPort | None = None, *, open_metrics: bool = False) -> None:
+    def __init__(self, logins: Logins | None = None, *, open_metrics: bool = False) -> None:
         self.logins = logins
         self._open_metrics = open_metrics
 

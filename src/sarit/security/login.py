@@ -19,7 +19,7 @@ import hmac
 import logging
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Unauthenticated
 from sarit.core.networks import network_of_peer
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.env.ports import Env
+    from sarit.security.oidc import OidcTokens
 
 T = TypeVar("T")
 
@@ -49,25 +50,10 @@ _NOBODY: Final = User(
 )
 
 
-class BearerTokens(Protocol):
-    """Tokens of an identity provider."""
-
-    def known(self, token: str, now: float) -> Caller | None:
-        """Return who has a token that was verified before; None: `caller` has to verify it.
-
-        Raises Unauthenticated: it was refused a moment ago."""
-
-    def claimed_name(self, token: str) -> str:
-        """Return the name that a token says, which is not verified; empty: none."""
-
-    async def caller(self, token: str, now: float) -> tuple[Caller, float]:
-        """Return who has the token, and until when, in seconds since 1970.  Raises Unauthenticated, Unavailable."""
-
-
 class Logins:
     """Who the callers of one process are."""
 
-    def __init__(self, env: Env, users: Mapping[str, User], bearer: BearerTokens | None = None) -> None:
+    def __init__(self, env: Env, users: Mapping[str, User], bearer: OidcTokens | None = None) -> None:
         self._env = env
         self._users = users
         self._bearer = bearer
@@ -123,7 +109,7 @@ class Logins:
             raise Unauthenticated("this server does not take log-ins of this kind: send a user and password")
         return await self._by_password(value.strip(), network_of_peer(peer))
 
-    async def _by_token(self, bearer: BearerTokens, token: str, network: str) -> Caller:
+    async def _by_token(self, bearer: OidcTokens, token: str, network: str) -> Caller:
         now = self._env.clock.wall_ms() / 1000
         try:
             caller = bearer.known(token, now)

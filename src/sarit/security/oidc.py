@@ -104,7 +104,7 @@ def role_pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 class OidcTokens:
-    """`BearerTokens` of one provider.  `read`: the document at a URL or in a file; blocking, raises SaritError."""
+    """The tokens of one identity provider.  `read`: the document at a URL or in a file; blocking, raises SaritError."""
 
     def __init__(self, env: Env, config: OidcConfig, read: Callable[[str], bytes] | None = None) -> None:
         self._env = env

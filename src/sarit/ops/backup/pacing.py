@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """Shows how far a copy is."""
+    """Shows how far a copy or a check is."""
 
     def begin(self, label: str, length: int | None) -> None:
         """A part begins, of `length` bytes; None: nobody knows how many."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
@@ -34,21 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.env.ports import Env, File
+    from sarit.ops.backup.pacing import Progress
     from sarit.process.ownership.tokens import OwnershipToken
     from sarit.storage.layout import Extent
     from sarit.storage.port import ChunkStorage
 
 _LOST = "these bytes, unless a backup has the chunk; every other byte of the segment is served"
-
-
-class Progress(Protocol):
-    """Shows how far a check is."""
-
-    def begin(self, label: str, length: int) -> None:
-        """A part begins, of `length` bytes."""
-
-    def add(self, length: int) -> None:
-        """So many bytes of it are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,4 +324,4 @@ async def _check_unnamed(contents: Contents, named: set[str], storage: ChunkStor
         )  # fmt: skip
 
 
-__all__ = ["Directory", "Progress", "SaritError", "Unavailable", "open_directory", "verify"]
+__all__ = ["Directory", "SaritError", "Unavailable", "open_directory", "verify"]

@@ -21,7 +21,7 @@ to its user, but retries after a lost connection.  ErrorMessage and OperationUns
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
@@ -29,23 +29,16 @@ from sarit.core.names import SYSTEM_SCOPE
 from sarit.store.limits import CONTROL_LIMIT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
+    from sarit.log.port import DurableLog
     from sarit.store.flow_control.memory_budget import MemoryBudget
 
 _SYSTEM: Final = f"{SYSTEM_SCOPE}/"
 
 
-class LogSpace(Protocol):
-    """A durable log."""
-
-    @property
-    def short_of_space(self) -> bool:
-        """Whether the disk has no space for the log's next file."""
-
-
 class ControlLimit:
     """Lets the control operations of one container wait."""
 
-    def __init__(self, budget: MemoryBudget, log: LogSpace) -> None:
+    def __init__(self, budget: MemoryBudget, log: DurableLog) -> None:
         self._budget = budget
         self._log = log
         self._waiters: list[asyncio.Future[None]] = []

@@ -9,61 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.limits import GROWTH_SLACK_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from sarit.env.ports import Clock
+    from sarit.store.metering.scope_use import Serving
 
 # Compared in one turn of the event loop: less than 1 ms of work.
 _SEGMENTS_PER_TURN: Final = 500
 
 
-class GrowingSegment(Protocol):
-    """A segment: its length in bytes, and when it was changed last, in ms since 1970."""
-
-    id: int
-    name: str
-    length: int
-    modified_ms: int
-    deleted: bool
-
-    @property
-    def is_table(self) -> bool:
-        """Whether the segment holds entries: they are not counted."""
-
-
-class GrowingState(Protocol):
-    """The segments of a container that are in memory."""
-
-    @property
-    def segments(self) -> Mapping[int, GrowingSegment]: ...
-
-
-class GrowingContainer(Protocol):
-    """A container that serves."""
-
-    number: int
-
-    @property
-    def state(self) -> GrowingState: ...
-
-
-class GrowingStore(Protocol):
-    """The store whose segments are compared."""
-
-    def serving(self) -> Sequence[GrowingContainer]:
-        """Return the containers that serve now."""
-
-
 class GrowthMonitor:
     """Compares the lengths of the segments of a store."""
 
-    def __init__(self, store: GrowingStore, clock: Clock) -> None:
+    def __init__(self, store: Serving, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._lengths: dict[tuple[int, int], int] = {}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from math import exp
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Unavailable
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice, scale_advice
@@ -29,10 +29,10 @@ from sarit.store.metering.scale_requests import ScaleRequests
 from sarit.store.metering.stream_rates import Busiest, add_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from sarit.core.metering import ScalingTimes
     from sarit.env.ports import Clock
+    from sarit.store.container.segment import Segment
+    from sarit.store.metering.scope_use import Serving
     from sarit.store.metering.stream_rates import Rate
 
 # Measured in one turn of the event loop: less than 1 ms of work.
@@ -45,59 +45,12 @@ _ZERO: Final = (0.0, 0.0, 0.0, 0.0)
 _NOTHING: Final = (0.0, 0.0)
 
 
-class MeteredSegment(Protocol):
-    """The counters of a segment that a meter reads; offsets in bytes."""
-
-    id: int
-    name: str
-    length: int
-    events: int
-    created: bool
-    sealed: bool
-    deleted: bool
-    scale_type: int
-    target_rate: int
-
-    @property
-    def is_table(self) -> bool:
-        """Whether the segment holds entries: tables are not metered."""
-
-
-class MeteredState(Protocol):
-    """The segments of a container that are in memory, by id and by name."""
-
-    @property
-    def segments(self) -> Mapping[int, MeteredSegment]: ...
-
-    @property
-    def names(self) -> Mapping[str, MeteredSegment]: ...
-
-
-class MeteredContainer(Protocol):
-    """A container that serves."""
-
-    number: int
-
-    @property
-    def state(self) -> MeteredState: ...
-
-
-class MeteredStore(Protocol):
-    """The store whose segments are metered."""
-
-    def serving(self) -> Sequence[MeteredContainer]:
-        """Return the containers that serve now."""
-
-    def container(self, segment: str) -> MeteredContainer:
-        """Return the container of a segment.  Raises Unavailable while it recovers."""
-
-
 class LoadMeter:
     """The averages of one segment."""
 
     __slots__ = ("averages", "bytes", "events", "idle", "latest", "requested_at", "since")
 
-    def __init__(self, segment: MeteredSegment, now: float) -> None:
+    def __init__(self, segment: Segment, now: float) -> None:
         # What is in the segment already is not load: the counters begin here.
         self.events = segment.events
         self.bytes = segment.length
@@ -109,7 +62,7 @@ class LoadMeter:
         self.latest = _NOTHING
         self.idle = True
 
-    def add(self, segment: MeteredSegment, elapsed: float, weights: tuple[float, ...]) -> None:
+    def add(self, segment: Segment, elapsed: float, weights: tuple[float, ...]) -> None:
         """Add what was appended in the last `elapsed` seconds."""
         events, size = segment.events, segment.length
         # Nothing is new, and the averages have nothing left to decay.
@@ -129,7 +82,7 @@ class LoadMeters:
     """Meters of all segments of a store that are in memory."""
 
     def __init__(
-        self, store: MeteredStore, clock: Clock, times: ScalingTimes, requests: ScaleRequests | None = None
+        self, store: Serving, clock: Clock, times: ScalingTimes, requests: ScaleRequests | None = None
     ) -> None:
         """`requests`: takes those to scale a segment."""
         self._store = store
@@ -198,7 +151,7 @@ class LoadMeters:
         self.busiest_streams, self.busiest_scopes = streams, scopes
 
     def _measure(
-        self, container: int, segment: MeteredSegment, now: float, elapsed: float, weights: tuple[float, ...],
+        self, container: int, segment: Segment, now: float, elapsed: float, weights: tuple[float, ...],
         measured: dict[tuple[int, int], LoadMeter],
     ) -> None:  # fmt: skip
         if segment.is_table or segment.sealed or segment.deleted or not segment.created:

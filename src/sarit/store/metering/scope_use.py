@@ -31,6 +31,9 @@ class Serving(Protocol):
     def serving(self) -> list[Container]:
         """Return the containers that serve now."""
 
+    def container(self, segment: str) -> Container:
+        """Return the container of a segment.  Raises Unavailable while it recovers."""
+
 
 @dataclass(slots=True)
 class ScopeUse:

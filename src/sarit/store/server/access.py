@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Clock
     from sarit.security.audit import Audit
     from sarit.security.tokens import TokenKeys
+    from sarit.store.server.connection_budget import Peer
 
 TOKEN_EXPIRED: Final = 1
 _REFUSED: Final = 0
@@ -151,16 +152,6 @@ CONTROLLERS_ONLY: Final = (
 _SUBJECTS: Final = ("segment", "parent_segment", "target", "source")
 
 
-class Connection(Protocol):
-    """The part of a connection that access checks need."""
-
-    def send(self, frame: bytes) -> None:
-        """Send a frame to the client."""
-
-    def close(self) -> None:
-        """Send what is queued and end."""
-
-
 class Checks(Protocol):
     """The access checks of one connection's requests; `user`: whose it is, empty while nobody said so.
 
@@ -169,7 +160,7 @@ class Checks(Protocol):
     user: str
     groups_alone: bool
 
-    def admit(self, command: wire.Command, connection: Connection) -> bool:
+    def admit(self, command: wire.Command, connection: Peer) -> bool:
         """Return whether a request is to be served; if not, it is answered."""
 
     def expires(self, token: str) -> float:
@@ -185,7 +176,7 @@ class NoTokens:
     user = ""
     groups_alone = False
 
-    def admit(self, command: wire.Command, connection: Connection) -> bool:
+    def admit(self, command: wire.Command, connection: Peer) -> bool:
         """Return whether a request is to be served; if not, it is answered."""
         need = NEEDS.get(type(command))
         if need is None and not isinstance(command, CONTROLLERS_ONLY):
@@ -254,7 +245,7 @@ class TokenChecks:
             return _failed(command, error)
         return None
 
-    def admit(self, command: wire.Command, connection: Connection) -> bool:
+    def admit(self, command: wire.Command, connection: Peer) -> bool:
         """Return whether a request of `connection` has a token that allows it; if not, it is answered."""
         refused = self.refusal(command)
         if refused is None:
@@ -293,7 +284,7 @@ class TokenChecks:
                 raise TokenRefused(f"the token does not give {need.permission.name} on {either}")
             self.groups_alone = True
 
-    def _end_with(self, token: str, connection: Connection) -> None:
+    def _end_with(self, token: str, connection: Peer) -> None:
         """End the connection when the token expires, unless another one does earlier: blocks carry none."""
         loop = asyncio.get_running_loop()
         at = loop.time() + self._verified[token].expires - self._clock.wall_ms() / 1000

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from sarit.core.errors import Conflict, Corrupt, Invalid, Moved, NotFound, SaritError, Sealed
 from sarit.core.names import is_transaction, is_transient
@@ -41,43 +41,17 @@ from sarit.wire.frames import data_appended
 from sarit.wire.limits import MAX_SEGMENT_NAME_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from sarit.env.traces import Traces
     from sarit.store.container.container import Container
-    from sarit.store.server.connection_quotas import ConnectionQuotas
+    from sarit.store.server.request_connection import RequestConnection
     from sarit.store.store import SegmentStore
     from sarit.wire.frames import Append
-
-
-class Connection(Protocol):
-    """The connection whose writers they are."""
-
-    closed: bool
-    paused: bool
-    hello_version: int
-    quotas: ConnectionQuotas
-
-    def send(self, frame: bytes) -> None:
-        """Send a reply."""
-
-    def close(self, reason: str | None = None) -> None:
-        """Send what is queued and end."""
-
-    def abort(self, reason: str) -> None:
-        """End at once."""
-
-    def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int) -> asyncio.Task[None]:
-        """Run a request as a task that ends with the connection."""
-
-    def apply_backpressure(self) -> None:
-        """Stop or resume reading."""
 
 
 class AppendHandler:
     """The `ReplySink` of the writers of one connection."""
 
-    def __init__(self, connection: Connection, store: SegmentStore) -> None:
+    def __init__(self, connection: RequestConnection, store: SegmentStore) -> None:
         self._connection = connection
         self._store = store
         self._tenants = store.quotas

@@ -36,7 +36,7 @@ from sarit.store.limits import (
 )
 from sarit.store.server.access import NO_TOKENS
 from sarit.store.server.append_handler import AppendHandler
-from sarit.store.server.connection_budget import ConnectionBudget, SharedBudgets
+from sarit.store.server.connection_budget import ConnectionBudget
 from sarit.store.server.connection_quotas import ConnectionQuotas
 from sarit.store.server.connection_reaper import ConnectionMemory
 from sarit.store.server.frame_turns import FrameTurns
@@ -53,6 +53,8 @@ from sarit.wire.frames import Append, AppendAssembler, FrameReader
 from sarit.wire.limits import OLDEST_WIRE_VERSION, WIRE_VERSION
 
 if TYPE_CHECKING:
+    from sarit.core.bucket import HostBuckets
+    from sarit.core.repeated_log import RepeatedLog
     from sarit.env.ports import Buffer
     from sarit.store.container.container import Container
     from sarit.store.server.access import Checks
@@ -70,8 +72,11 @@ _HTTP_ANSWER = http_answer("the wire protocol of a segment store")
 _APPEND_FAMILY = frozenset((1, 5, 89))
 
 
-class ConnectionRegistry(SharedBudgets, Protocol):
-    """The list of open connections."""
+class ConnectionRegistry(Protocol):
+    """The list of open connections, and the budgets that they share."""
+
+    refusals: HostBuckets
+    floods: RepeatedLog
 
     def connection_opened(self, connection: StoreConnection) -> None:
         """Note that a connection can be written to; called once."""
@@ -124,7 +129,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._turns = FrameTurns()
         self._turn_scheduled = False
         self._reading = True
-        self._budget = ConnectionBudget(self, registry)
+        self._budget = ConnectionBudget(self, registry.refusals, registry.floods)
         self.quotas = ConnectionQuotas(self, store.quotas)
         self._appends = AppendHandler(self, store)
         self._reads = ReadHandler(self, store)

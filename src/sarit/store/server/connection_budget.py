@@ -33,34 +33,32 @@ if TYPE_CHECKING:
     from sarit.core.repeated_log import RepeatedLog
 
 
-class Connection(Protocol):
-    """The connection that it is of."""
+class Peer(Protocol):
+    """A connection that can be answered, slowed down and ended."""
 
     host: str
 
-    def apply_backpressure(self) -> None:
-        """Stop or resume reading."""
+    def send(self, frame: bytes) -> None:
+        """Send a frame to the client."""
 
-    def close(self) -> None:
+    def close(self, reason: str | None = None) -> None:
         """Send what is queued and end."""
 
-
-class SharedBudgets(Protocol):
-    """The budgets that all connections of a listener share."""
-
-    refusals: HostBuckets
-    floods: RepeatedLog
+    def apply_backpressure(self) -> None:
+        """Stop or resume reading."""
 
 
 class ConnectionBudget:
     """`slowed`: the connection is not read from, because its budget is used up.  `served`: it has asked for something,
     with a valid token where one is needed."""
 
-    __slots__ = ("_connection", "_frames", "_loop", "_shared", "_timer", "_until", "served", "slowed")
+    __slots__ = ("_connection", "_floods", "_frames", "_loop", "_refusals", "_timer", "_until", "served", "slowed")
 
-    def __init__(self, connection: Connection, shared: SharedBudgets) -> None:
+    def __init__(self, connection: Peer, refusals: HostBuckets, floods: RepeatedLog) -> None:
         self._connection = connection
-        self._shared = shared
+        # Of all connections of the listener.
+        self._refusals = refusals
+        self._floods = floods
         self._loop = asyncio.get_running_loop()
         self._frames = frame_budget(STRANGER_FRAME_BUDGET, STRANGER_FRAMES_PER_SECOND, self._loop.time())
         self._timer: asyncio.TimerHandle | None = None
@@ -89,7 +87,7 @@ class ConnectionBudget:
     def refused(self) -> None:
         """Count a request whose token was refused."""
         now = self._loop.time()
-        shared = self._shared.refusals.of(network_of(self._connection.host), now)
+        shared = self._refusals.of(network_of(self._connection.host), now)
         delay = max(_take(self._frames, now), _take(shared, now))
         self._slow(delay, "sends requests whose tokens are refused: it is slowed down")
 
@@ -122,7 +120,7 @@ class ConnectionBudget:
 
     def _report(self, what: str) -> None:
         host = self._connection.host
-        self._shared.floods.warning((host, what), f"a connection from {host} {what}")
+        self._floods.warning((host, what), f"a connection from {host} {what}")
 
 
 def frame_budget(burst: int, rate: float, now: float) -> Bucket:

@@ -11,7 +11,7 @@ scope is full.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import SaritError
 from sarit.store.limits import QUOTA_COUNTED_BYTES, QUOTA_READ_WAIT_SECONDS, QUOTA_TURN_SECONDS
@@ -22,18 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sarit.store.metering.tenant_quotas import TenantQuotas
+    from sarit.store.server.connection_budget import Peer
 
 _REFUSED: Final = 0  # no new token mends it
-
-
-class Connection(Protocol):
-    """The connection that it is of."""
-
-    def apply_backpressure(self) -> None:
-        """Stop or resume reading."""
-
-    def send(self, frame: bytes) -> None:
-        """Send a reply."""
 
 
 def scope_of(segment: str) -> str:
@@ -47,7 +38,7 @@ class ConnectionQuotas:
 
     __slots__ = ("_began", "_connection", "_loop", "_scope", "_take_waiting", "_timer", "quotas", "stopped", "user")
 
-    def __init__(self, connection: Connection, quotas: TenantQuotas) -> None:
+    def __init__(self, connection: Peer, quotas: TenantQuotas) -> None:
         self._connection = connection
         self.quotas = quotas
         self.stopped = False

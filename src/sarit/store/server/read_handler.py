@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Corrupt, SaritError
 from sarit.store.container.reads import ReadResult
@@ -38,43 +38,10 @@ from sarit.wire.damage import damage_reply
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from sarit.env.ports import Buffer
     from sarit.store.container.reads import Reads
     from sarit.store.container.segment import Segment
-    from sarit.store.server.connection_quotas import ConnectionQuotas
-    from sarit.store.server.reply_semaphore import ReplySemaphore
+    from sarit.store.server.request_connection import RequestConnection
     from sarit.store.store import SegmentStore
-
-
-class Connection(Protocol):
-    """The connection whose reads they are."""
-
-    closed: bool
-    hello_version: int
-    quotas: ConnectionQuotas
-    reply_semaphore: ReplySemaphore
-
-    @property
-    def writable(self) -> bool:
-        """Whether the client takes what is sent."""
-
-    async def wait_writable(self) -> None:
-        """Wait until the client takes replies again."""
-
-    def send(self, frame: bytes) -> None:
-        """Send a reply."""
-
-    def send_parts(self, parts: list[Buffer]) -> None:
-        """Send a reply made of parts."""
-
-    def close(self, reason: str | None = None) -> None:
-        """Send what is queued and end."""
-
-    def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int) -> asyncio.Task[None]:
-        """Run a request as a task that ends with the connection."""
-
-    def token_expires(self, token: str) -> float:
-        """When a token that was accepted expires, in seconds since 1970; infinite where none is asked for."""
 
 
 class _Parked:
@@ -100,7 +67,7 @@ class _Parked:
 class ReadHandler:
     """The reads of one connection."""
 
-    def __init__(self, connection: Connection, store: SegmentStore) -> None:
+    def __init__(self, connection: RequestConnection, store: SegmentStore) -> None:
         self._connection = connection
         self._store = store
         self._statistics = store.statistics
