@@ -86,8 +86,8 @@ class Channel:
         async with asyncio.timeout_at(deadline):
             connection = await self._connect()
             await connection.has_place()
-            head = (*self._head, (":path", method.name), ("grpc-timeout", timeout_text(deadline - loop.time())),
-                    *metadata.items())  # fmt: skip
+            timeout = timeout_text(deadline - loop.time())
+            head = ((":path", method.name), *self._head, ("grpc-timeout", timeout), *metadata.items())
             data = await connection.ask(head, framed(request.SerializeToString()))
         try:
             return method.reply_type.FromString(data)
