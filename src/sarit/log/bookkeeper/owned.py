@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Fenced, SaritError, Unavailable
+from sarit.core.errors import Corrupt, Fenced, SaritError, Unavailable
 from sarit.env.background import Background, shielded
 from sarit.log.bookkeeper import chain as chains
 from sarit.log.bookkeeper.chain_register import ChainRegister
-from sarit.log.bookkeeper.entries import split, without_frame
-from sarit.log.bookkeeper.ledgers import LedgerWriter, WriterCalls
+from sarit.log.bookkeeper.entries import FrameJoiner, parse, split, without_frame
+from sarit.log.bookkeeper.ledgers import LedgerReader, LedgerWriter, WriterCalls
 from sarit.log.bookkeeper.limits import (
     LEDGER_BYTES_IN_FLIGHT,
     LEDGER_CLOSE_TIMEOUT_SECONDS,
@@ -41,8 +41,8 @@ from sarit.log.bookkeeper.limits import (
     LEDGER_TICK_SECONDS,
     METADATA_RETRY_SECONDS,
 )
-from sarit.log.bookkeeper.replay import replay
 from sarit.log.bookkeeper.writing import State
+from sarit.log.port import Frame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from sarit.log.bookkeeper.chain import Chain
     from sarit.log.bookkeeper.metadata import LedgerMetadata
     from sarit.log.bookkeeper.port import Bookies, LedgerStore
-    from sarit.log.port import Frame, FrameDone
+    from sarit.log.port import FrameDone
     from sarit.log.statistics import LogStatistics
 
 _log = logging.getLogger("sarit.log")
@@ -173,7 +173,7 @@ class BookKeeperLog:
     def replay(self, after: int) -> AsyncIterator[Frame]:
         """Durable frames above `after`, in order.  Raises Corrupt, Unavailable."""
         opened, logs = self._opened, self._logs
-        return replay(self._name, self._container, logs.bookies, logs.store, opened.chain, opened.old, after)
+        return _replay(self._name, self._container, logs.bookies, logs.store, opened.chain, opened.old, after)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -474,3 +474,45 @@ def _report(frames: list[_Frame], error: SaritError | None) -> None:
 
 
 __all__ = ["BookKeeperLog", "Ledgers", "Opened"]
+
+
+async def _replay(
+    name: str, container: int, bookies: Bookies, store: LedgerStore, chain: Chain,
+    metadata: Mapping[int, LedgerMetadata], after: int,
+) -> AsyncIterator[Frame]:  # fmt: skip
+    """Durable frames above `after`, in order.  Raises Corrupt, Unavailable.
+
+    `name`: of the log, for errors.  `metadata`: of the closed ledgers of the chain; others are not read."""
+    reached = after
+    any_seen = False
+    for each in chain.ledgers:
+        if each.ledger not in metadata or each.last <= after:
+            continue
+        ledger = LedgerReader(bookies, store, each.ledger, metadata[each.ledger])
+        begin = 0 if after < each.first else await _entry_after(ledger, container, after)
+        joiner = FrameJoiner()
+        async for payload in ledger.entries(begin):
+            entry = parse(payload, container)
+            frame = joiner.add(entry)
+            # One that an earlier ledger has: its owner had sent it twice, with the same bytes.
+            if frame is None or entry.frame <= reached:
+                continue
+            if any_seen and entry.frame != reached + 1:
+                raise Corrupt(f"{name} continues with frame {entry.frame}, not {reached + 1}")
+            any_seen, reached = True, entry.frame
+            yield Frame(entry.frame, entry.epoch, frame)
+        if reached < each.last:
+            raise Corrupt(f"{name} lacks frames {reached + 1} to {each.last} of ledger {each.ledger}")
+
+
+async def _entry_after(ledger: LedgerReader, container: int, after: int) -> int:
+    """Return the first entry of a ledger that belongs to a frame above `after`: numbers never fall within a ledger."""
+    low, high = 0, ledger.metadata.last_entry + 1
+    while low < high:
+        middle = (low + high) // 2
+        entry = parse(await ledger.entry(middle), container)
+        if entry.frame > after:
+            high = middle
+        else:
+            low = middle + 1
+    return low

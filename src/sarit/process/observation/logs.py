@@ -1,8 +1,7 @@
 """What a process of Sarit logs, on standard error: text for people, or JSON lines for programs.
 
 A line is one record: what a client may have put into a message, as a line feed in a name, is escaped, and each text in
-it is cut (`process/observation/log_texts.py`).  Lines say the id of the request that they belong to, if it has one
-(`core/request_ids.py`).
+it is cut.  Lines say the id of the request that they belong to, if it has one (`core/request_ids.py`).
 
 *Floods.*  Lasting conditions are logged once a minute by whoever knows them (`core/repeated_log.py`).  Beyond that,
 `FloodFilter` bounds warnings and errors that are alike, as those about connections: after MAX_ALIKE_LOG_LINES in
@@ -11,18 +10,24 @@ REPEATED_LOG_SECONDS the rest of them are counted, and one line says how many th
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from sarit.core.limits import MAX_REPEATED_LOG_KEYS, REPEATED_LOG_SECONDS
 from sarit.core.request_ids import current_request_id
 from sarit.core.texts import cut_text
-from sarit.process.limits import MAX_ALIKE_LOG_LINES, MAX_LOG_ERROR_CHARACTERS
-from sarit.process.observation.log_texts import shortened
+from sarit.process.limits import (
+    MAX_ALIKE_LOG_LINES,
+    MAX_LOG_ERROR_CHARACTERS,
+    MAX_LOG_FIELD_CHARACTERS,
+    MAX_LOG_LINE_CHARACTERS,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -173,7 +178,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._floods = FloodFilter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        record = shortened(record)
+        record = _shortened(record)
         for suppressed in self._floods.ended(record.created):
             super().emit(suppressed)
         if self._floods.admits(record):
@@ -245,3 +250,42 @@ class _Alike:
         record = self.last
         text = f"{self.count - MAX_ALIKE_LOG_LINES} more lines like this were not logged: {_message(record)}"
         return logging.LogRecord(record.name, record.levelno, record.pathname, record.lineno, text, None, None)
+
+
+# -- bounds on texts: a client may have chosen a part of a line, and as long as it likes ---------------
+
+
+def _shortened(record: logging.LogRecord) -> logging.LogRecord:
+    """Return the record, or a copy of it whose fields and message are cut.
+
+    An argument is a field, unless it is the whole message, as those of `RepeatedLog` are."""
+    given: Any = record.args
+    if not given:
+        message = str(record.msg)
+        if len(message) <= MAX_LOG_LINE_CHARACTERS:
+            return record
+        made = copy.copy(record)
+        made.msg = cut_text(message, MAX_LOG_LINE_CHARACTERS)
+        return made
+    most = MAX_LOG_LINE_CHARACTERS if record.msg == "%s" else MAX_LOG_FIELD_CHARACTERS
+    # The logging module takes one mapping, too, in place of a tuple.
+    args: Any = (
+        {name: _cut(value, most) for name, value in given.items()}
+        if isinstance(given, Mapping)
+        else tuple(_cut(value, most) for value in given)
+    )
+    if args == given:
+        return record
+    made = copy.copy(record)
+    made.args = args
+    return made
+
+
+def _cut(value: object, most: int) -> object:
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str):
+        return cut_text(value, most)
+    # Of an error or an object, whose text a client's text may be a part of.
+    text = str(value)
+    return value if len(text) <= MAX_LOG_ERROR_CHARACTERS else cut_text(text, MAX_LOG_ERROR_CHARACTERS)

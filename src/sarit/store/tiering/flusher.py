@@ -34,7 +34,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from sortedcontainers import SortedDict
 
@@ -58,7 +60,6 @@ from sarit.store.tiering.checkpoint import (
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
 from sarit.store.tiering.early_reclaim import EarlyReclaim
-from sarit.store.tiering.flush_statistics import FlushStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +75,18 @@ _log = logging.getLogger(__name__)
 # While many segments have few dirty bytes each, a checkpoint waits for that many times the interval and the bytes.
 _INTERVAL_FACTOR = 2
 _WAKEUPS_PER_INTERVAL = 8  # meanwhile: space may become short, which ends the wait
+_MAX_COMMIT_SAMPLES: Final = 10_000
+
+
+@dataclass(slots=True)
+class FlushStatistics:
+    """What a flusher has counted since the container opened; seconds and bytes."""
+
+    checkpoints: int = 0
+    chunks: int = 0
+    chunk_bytes: int = 0
+    commit_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_COMMIT_SAMPLES))
+    storage_errors: int = 0
 
 
 class Flusher:
