@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.loads.open_loop import now
 from sarit.cli.main import main
-from sarit.log.bookkeeper import owned
+from sarit.log.bookkeeper import open_log as owned
 from sarit.process import standalone
 from sarit.store.tiering.flusher import Flusher
 

@@ -24,7 +24,7 @@ from sarit.client.groups.state import (
 from sarit.client.groups.values import GroupConfig, GroupSegment, KeyPart
 from sarit.client.streams import watermarks as client_watermarks
 from sarit.client.sync import configuration, membership_list
-from sarit.client.sync.revisioned import Revision
+from sarit.client.sync.revisioned_stream import Revision
 from sarit.client.sync.synchronizer import decode_entry, encode_initial, encode_updates
 from sarit.controller.model import watermarks as controller_watermarks
 from sarit.controller.model.epochs import SegmentRange

@@ -19,8 +19,8 @@ from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId, StreamName
 from sarit.index import keys as index_keys
+from sarit.log.file_reader import RunReader
 from sarit.log.limits import LOG_BLOCK_BYTES
-from sarit.log.reading import RunReader
 from sarit.log.records import FRAME, WATERMARK, FileHeader, GroupEncoder, parse_file_name
 from sarit.storage import layout
 from sarit.storage.checksums import ChunkChecksums

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.store.limits import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from sarit.store.hosting.opening import Opened
+    from sarit.store.hosting.container_opening import Opened
     from sarit.store.store import SegmentStore
     from simulation.cluster import Cluster
     from simulation.options import Options

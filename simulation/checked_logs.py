@@ -16,7 +16,7 @@ from zlib import crc32
 
 from sarit.log.bookkeeper import wire
 from sarit.log.bookkeeper.entries import parse
-from sarit.log.bookkeeper.owned import BookKeeperLog
+from sarit.log.bookkeeper.open_log import BookKeeperLog
 from sarit.log.port import sole_owner
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from sarit.index.memory import MemoryIndexes
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.directory import SUFFIX
 from sarit.storage.names import is_pack
-from sarit.storage.verified import verify_extent
+from sarit.storage.verified_reads import verify_extent
 from sarit.store.container.reads import ChunkReader, Reads
 from simulation.crashes.container import LIMITS, open_on
 from simulation.crashes.machine import Machine, simulate
@@ -30,7 +30,7 @@ from simulation.crashes.workload import ATTRIBUTES, KEYS, Workload
 
 if TYPE_CHECKING:
     from sarit.storage.layout import Extent
-    from sarit.store.hosting.opening import Opened
+    from sarit.store.hosting.container_opening import Opened
     from simulation.crashes.model import ModelSegment
     from simulation.disk import SimulatedDisk
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Corrupt, Invalid, Unavailable
 from sarit.index import keys
-from sarit.log.reading import RunReader, list_files
+from sarit.log.file_reader import RunReader, list_files
 from sarit.log.records import FRAME, RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:

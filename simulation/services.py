@@ -16,7 +16,9 @@ from sarit.coordination.map_register import MAP
 from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
 from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
-from sarit.log.bookkeeper import chain_register, owned, writing
+from sarit.log.bookkeeper import chain_register
+from sarit.log.bookkeeper import open_log as owned
+from sarit.log.bookkeeper import write_decisions as writing
 from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
 from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
 from sarit.log.bookkeeper.metadata import path_of

@@ -14,7 +14,8 @@ import pytest
 
 import sarit
 from sarit.cli.limits import MAX_LINE_BYTES
-from sarit.cli.transfer import importing, raw_format
+from sarit.cli.transfer import import_command as importing
+from sarit.cli.transfer import raw_format
 from sarit.cli.transfer.progress import Noted
 from sarit.cli.transfer.rows import Row
 from sarit.core.cuts import to_text

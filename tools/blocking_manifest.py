@@ -252,7 +252,7 @@ nor call the client.
         [
             Facade("sarit.client.sync.coordination", "Coordination"),
             Facade(
-                "sarit.client.sync.revisioned",
+                "sarit.client.sync.revisioned_stream",
                 "RevisionedStream",
                 hidden={
                     "open": "`client.coordination.revisioned` calls it",

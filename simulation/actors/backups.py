@@ -21,7 +21,7 @@ from sarit.index import keys
 from sarit.ops.backup.index_copy import check_chunk, length_of
 from sarit.ops.backup.moment import Stores
 from sarit.ops.backup.node_connection import NodeConnection
-from sarit.ops.backup.pacing import for_each
+from sarit.ops.backup.pacer import for_each
 from sarit.storage.layout import load_chunk_extent
 from sarit.store.backup_session import PROTOCOL
 from sarit.store.limits import BACKUP_IDLE_SECONDS

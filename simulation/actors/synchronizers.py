@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from checkers.log import Violation
     from sarit.client.aio import Client
-    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.revisioned_stream import Revision
     from sarit.client.sync.synchronizer import StateSynchronizer
     from simulation.cluster import Cluster
 

@@ -25,7 +25,7 @@ from sarit.store.container.tables import Tables
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
-from sarit.store.hosting.opening import open_container
+from sarit.store.hosting.container_opening import open_container
 from sarit.store.tiering.checkpoint import FlushLimits
 from simulation.crashes.machine import DirectThreads, Machine, NestedLoop, SimulatedClock, SimulatedRandom, simulate
 from simulation.crashes.model import Model, Seen
@@ -34,7 +34,7 @@ from simulation.crashes.workload import ATTRIBUTES, KEYS, Workload
 
 if TYPE_CHECKING:
     from sarit.index.port import Index
-    from sarit.store.hosting.opening import Opened
+    from sarit.store.hosting.container_opening import Opened
     from simulation.disk import SimulatedDisk
 
 FILE_BYTES: Final = 16 * 1024

@@ -11,8 +11,8 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Final
 
+from sarit.log.file_reader import replay
 from sarit.log.local import LocalLogProvider, open_files
-from sarit.log.reading import replay
 from sarit.log.records import LogFile
 from simulation.crashes.machine import Machine, simulate
 from simulation.crashes.states import States, subsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sarit.client.sync.revisioned import Revision, RevisionedStream
+from sarit.client.sync.revisioned_stream import Revision, RevisionedStream
 from sarit.client.sync.synchronizer import StateSynchronizer, encode_initial
 from sarit.client.tables.partition import Partition
 from sarit.core.errors import Conflict, Unavailable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sarit.index import memory
 from sarit.index.limits import INDEX_CHECKSUM_BYTES
-from sarit.index.sealing import unseal
+from sarit.index.record_seals import unseal
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 

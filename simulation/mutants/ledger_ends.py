@@ -13,10 +13,10 @@ from sarit.log.bookkeeper.chain_register import ChainRegister
 from sarit.log.bookkeeper.entries import parse
 from sarit.log.bookkeeper.ledgers import LedgerWriter, read_entry
 from sarit.log.bookkeeper.log import BookKeeperClaim, BookKeeperLogs
-from sarit.log.bookkeeper.owned import BookKeeperLog
+from sarit.log.bookkeeper.open_log import BookKeeperLog
 from sarit.log.bookkeeper.port import Code
-from sarit.log.bookkeeper.recovering import LedgerRecovering
-from sarit.log.bookkeeper.writing import LedgerWriting, State, write_set
+from sarit.log.bookkeeper.recovery_decisions import LedgerRecovering
+from sarit.log.bookkeeper.write_decisions import LedgerWriting, State, write_set
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 

@@ -9,9 +9,9 @@ from sarit.log.bookkeeper import chain
 from sarit.log.bookkeeper.chain_register import ChainRegister
 from sarit.log.bookkeeper.ledgers import _Recovery
 from sarit.log.bookkeeper.log import BookKeeperClaim
-from sarit.log.bookkeeper.owned import BookKeeperLog
-from sarit.log.bookkeeper.recovering import Close, LedgerRecovering
-from sarit.log.bookkeeper.writing import LedgerWriting
+from sarit.log.bookkeeper.open_log import BookKeeperLog
+from sarit.log.bookkeeper.recovery_decisions import Close, LedgerRecovering
+from sarit.log.bookkeeper.write_decisions import LedgerWriting
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 

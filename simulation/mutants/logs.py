@@ -6,10 +6,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sarit.log import history, opening, records
+from sarit.log import claims as opening
+from sarit.log import history, records
+from sarit.log.file_reader import survey_tail
 from sarit.log.history import history_problem
 from sarit.log.limits import LOG_READ_BYTES
-from sarit.log.reading import survey_tail
 from sarit.log.writer import LogWriter
 from sarit.process.ownership import claims as ownership
 from sarit.store.container import recovery

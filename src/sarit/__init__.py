@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
     from sarit.client.reader.pointers import EventPointer
     from sarit.client.sync.membership_list import Member
-    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.revisioned_stream import Revision
     from sarit.client.tables.changes import Insert, Put, Remove, Replace
     from sarit.core.cuts import StreamCut
     from sarit.core.envelope import Envelope
@@ -69,7 +69,7 @@ _HOMES = {
     "sarit.client.groups.position": ("Checkpoint", "Position"),
     "sarit.client.groups.reader": ("ArrowBatch", "CheckpointEvent", "EventBatch", "GroupEvent"),
     "sarit.client.sync.membership_list": ("Member",),
-    "sarit.client.sync.revisioned": ("Revision",),
+    "sarit.client.sync.revisioned_stream": ("Revision",),
     "sarit.client.blocking.handles": ("BatchReader", "Stream", "TimeWindows"),
     "sarit.client.blocking.transactions": ("Transaction", "TransactionalWriter"),
     "sarit.client.blocking.tables": ("Table",),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sarit.client.aio import Client
-    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.revisioned_stream import Revision
     from sarit.client.sync.synchronizer import StateSynchronizer
 
 TABLE: Final = f"{SCOPE}/pairs"

@@ -35,7 +35,7 @@ from tests.components.zookeeper import ZooKeeperServer
 
 if TYPE_CHECKING:
     from sarit.log.bookkeeper.log import BookKeeperLogs
-    from sarit.log.bookkeeper.owned import BookKeeperLog
+    from sarit.log.bookkeeper.open_log import BookKeeperLog
 
 MIB = 1 << 20
 FRAME_BYTES = 256 << 10

@@ -13,7 +13,7 @@ from sarit.core.errors import Fenced, Unavailable
 from sarit.env.real import real_env
 from sarit.index.memory import MemoryIndexes
 from sarit.index.port import DamagedRecord, Index, IndexProvider, WriteBatch
-from sarit.index.sealing import seal
+from sarit.index.record_seals import seal
 from sarit.index.slate import SlateIndex, open_in_memory, open_on_s3
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.storage.open import s3_config

@@ -10,7 +10,7 @@ from sarit.env.real import RealThreads, real_env
 from sarit.index import keys, slate_snapshot
 from sarit.index.limits import INDEX_SNAPSHOT_SECONDS
 from sarit.index.port import WriteBatch
-from sarit.index.sealing import unseal
+from sarit.index.record_seals import unseal
 from sarit.index.slate import SlateIndex, open_in_memory
 from sarit.index.slate_snapshot import SlateSnapshot, take_snapshot
 from sarit.index.sqlite import SqliteIndexProvider

@@ -8,7 +8,7 @@ import asyncio
 import os
 
 from sarit.cli.main import main
-from sarit.storage.metered import MeteredStorage
+from sarit.storage.metered_storage import MeteredStorage
 
 READ_SECONDS = 5.0
 

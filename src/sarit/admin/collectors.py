@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sarit.index.statistics import IndexStatistics
     from sarit.log.statistics import LogStatistics
     from sarit.rpc.grpc_server import GrpcListener
-    from sarit.storage.metered import StorageStatistics
+    from sarit.storage.metered_storage import StorageStatistics
     from sarit.store.metering.load_meters import LoadMeters
     from sarit.store.metering.tenant_quotas import TenantQuotas
     from sarit.store.server.listener import StoreListener

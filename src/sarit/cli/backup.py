@@ -151,7 +151,7 @@ def verify(place: str, rate: int, output: str) -> None:
     """
     from sarit.core.errors import SaritError
     from sarit.ops.backup.check import CheckReport, verify_place
-    from sarit.ops.backup.pacing import Pacer
+    from sarit.ops.backup.pacer import Pacer
 
     async def work(env: Env, bar: Bar) -> CheckReport:
         async with _opened(env, place) as found:
@@ -215,7 +215,7 @@ def restore(
     its stores afterwards.  A restore that was interrupted goes on when the command is given again.
     """
     from sarit.core.errors import Invalid
-    from sarit.ops.backup.pacing import Pacer
+    from sarit.ops.backup.pacer import Pacer
     from sarit.ops.backup.restore import restore as make
 
     _one_of(data_dir, cluster)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from sarit.cli.configured import Configured
+from sarit.cli.configured_commands import Configured
 from sarit.cli.option_types import CLUSTER_INDEX_URL, CLUSTER_LOG_URL, CLUSTER_STORAGE_URL
 from sarit.cli.options import Commands, count_of, format_option, show, show_fields, show_rows
 from sarit.cli.process_options import cluster_option, config_option, machine_option

@@ -12,7 +12,7 @@ import click
 
 from sarit.cli.config_file import ConfigFile
 from sarit.cli.config_report import effective, example, without_secrets
-from sarit.cli.configured import (
+from sarit.cli.configured_commands import (
     CONFIG_VARIABLE,
     DEFAULT_CONFIG,
     ConfigError,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.cli.configured import allowed_values, configured_commands, key_of, origin_of, settable, variable_of
+from sarit.cli.configured_commands import allowed_values, configured_commands, key_of, origin_of, settable, variable_of
 from sarit.cli.option_types import Advertise, HttpPort, Processes
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import click
 
 from sarit.cli.options import Commands
 from sarit.core.errors import SaritError
-from sarit.env.ending import end_process
+from sarit.env.process_end import end_process
 from sarit.env.standard_files import open_standard_files
 
 # noun -> (module:attribute, one line of help); it is here so that `sarit --help` imports nothing else.
@@ -37,8 +37,8 @@ _NOUNS = {
     "acl": ("sarit.cli.acl:acl", "Give, take and list permissions."),
     "quota": ("sarit.cli.quota:quota", "Limit what scopes and users may use."),
     "tls": ("sarit.cli.tls:tls", "Make certificates for trials."),
-    "export": ("sarit.cli.transfer.exporting:export", "Write the events of a stream to a file."),
-    "import": ("sarit.cli.transfer.importing:import_", "Write the events of a file to a stream, each once."),
+    "export": ("sarit.cli.transfer.export_command:export", "Write the events of a stream to a file."),
+    "import": ("sarit.cli.transfer.import_command:import_", "Write the events of a file to a stream, each once."),
     "verify": ("sarit.cli.verify:verify", "Check a node's data directory: index, chunks, log."),
     "repair": ("sarit.cli.verify:repair", "Repair the index of a stopped node as far as no guess is needed."),
     "backup": ("sarit.cli.backup:backup", "Back up a running node; list, verify and prune its backups."),

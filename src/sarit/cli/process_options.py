@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sarit.cli.configured import config_option, parsed_again, unknown_variables
+from sarit.cli.configured_commands import config_option, parsed_again, unknown_variables
 from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Memory, Name
 from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
 from sarit.store.limits import SCRUB_BYTES_PER_SECOND

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sarit.cli.configured import Configured, OneStart, config_option, is_check
+from sarit.cli.configured_commands import Configured, OneStart, config_option, is_check
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertise, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.process_options import log_options, reload_of, scrub_option, shown_options, start_logs, zookeeper_option

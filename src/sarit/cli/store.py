@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sarit.cli.configured import Configured, is_check
+from sarit.cli.configured_commands import Configured, is_check
 from sarit.cli.option_types import CLUSTER_INDEX_URL, CLUSTER_LOG_URL, CLUSTER_STORAGE_URL, Memory, Name
 from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.process_options import (

@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from sarit.client.core import listing, segments
+from sarit.client.core import pages as listing
+from sarit.client.core import segments
 from sarit.client.core.addresses import default_address, default_traces, parse_addresses
 from sarit.client.core.call_traces import CallTraces
 from sarit.client.core.connection import first_request_id

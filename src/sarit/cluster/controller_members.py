@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from sarit.cluster.limits import STORE_INCARNATION_BYTES
-from sarit.coordination.polling import leave, poll
+from sarit.coordination.polls import leave, poll
 from sarit.coordination.port import MemberState
 from sarit.core.errors import Invalid
 from sarit.env.background import Background

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.coordination.map_register import MAP, read_map
-from sarit.coordination.polling import poll
+from sarit.coordination.polls import poll
 from sarit.core.errors import Unavailable
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from sarit.cluster.map_watch import MapWatch
 from sarit.coordination.container_map import decode_store, encode_store
 from sarit.coordination.limits import COORDINATION_RETRY_SECONDS, STORE_LEASE_MARGIN_SECONDS, STORE_LEASE_SECONDS
 from sarit.coordination.map_register import change_map
-from sarit.coordination.polling import leave, poll
+from sarit.coordination.polls import leave, poll
 from sarit.coordination.port import MemberState
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Fenced, NotFound, SaritError, Unavailable

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sarit.coordination.port import Registers
     from sarit.env.ports import Clock
     from sarit.index.statistics import IndexStatistics
-    from sarit.storage.metered import StorageStatistics
+    from sarit.storage.metered_storage import StorageStatistics
 
 REQUESTS: Final = "requests"
 _FORMAT: Final = 1

@@ -23,7 +23,7 @@ from sarit.cluster.store_report import StoreReporter
 from sarit.coordination.container_map import StoreAddress, decode_store
 from sarit.coordination.limits import COORDINATION_POLL_SECONDS, STORE_LEASE_MARGIN_SECONDS
 from sarit.coordination.map_register import STORES
-from sarit.coordination.polling import poll, woken
+from sarit.coordination.polls import poll, woken
 from sarit.core.errors import SaritError, Unavailable
 from sarit.env.background import Background
 from sarit.env.passed_sockets import check_passed_sockets

@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.controller.authorized import Authorized, current_authorized
+from sarit.controller.authorized_caller import Authorized, current_authorized
 from sarit.controller.model import groups
 from sarit.core.errors import Forbidden, Unauthenticated
 from sarit.core.names import MARK_PREFIX, SYSTEM_SCOPE

@@ -14,7 +14,7 @@ from sarit.coordination.assign import Recent, assign
 from sarit.coordination.container_map import ContainerMap, StoreAddress, decode_store
 from sarit.coordination.limits import FIRST_MAP_SECONDS, STORE_LEASE_SECONDS
 from sarit.coordination.map_register import MAP, read_map, write_map
-from sarit.coordination.polling import poll
+from sarit.coordination.polls import poll
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, Invalid
 

@@ -18,7 +18,7 @@ from sarit.core.errors import Invalid
 from sarit.core.keyspace import tiles
 from sarit.core.limits import MAX_CUT_TEXT_BYTES
 from sarit.core.names import SegmentId, StreamName
-from sarit.core.versioned import Cursor, pack_int, pack_long, pack_signed, pack_single, pack_text
+from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_signed, pack_single, pack_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

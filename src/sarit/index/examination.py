@@ -24,7 +24,7 @@ from sarit.core.errors import Corrupt
 from sarit.index.keys import after, describe
 from sarit.index.limits import INDEX_CHECKSUM_BYTES
 from sarit.index.port import DamagedRecord
-from sarit.index.sealing import is_whole
+from sarit.index.record_seals import is_whole
 
 if TYPE_CHECKING:
     import sqlite3

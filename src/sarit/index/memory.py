@@ -7,7 +7,7 @@ simulates a crash: every handle is cut off, and a commit in progress took effect
 tell which).  A fenced handle returns old values and fails its next commit.  After a failed commit the handle is dead,
 as SQLite's is: open the index again and read.
 
-Records are sealed as in SQLite (`sealing.py`), and `flip` damages one.
+Records are sealed as in SQLite (`record_seals.py`), and `flip` damages one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
 from sarit.index.limits import INDEX_CHECKSUM_BYTES
-from sarit.index.sealing import seal, unseal
+from sarit.index.record_seals import seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

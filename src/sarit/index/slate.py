@@ -42,7 +42,7 @@ from sarit.index.limits import (
     INDEX_WARM_SECONDS,
     INDEX_WORK_SECONDS,
 )
-from sarit.index.sealing import seal, unseal
+from sarit.index.record_seals import seal, unseal
 from sarit.index.statistics import REQUEST_KINDS
 from sarit.index.sweeps import Sweeps, decode_mark, encode_mark
 

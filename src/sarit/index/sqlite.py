@@ -16,7 +16,7 @@ commit in the WAL for durable.  So opening writes the WAL again and syncs it bef
 (4) This module opens files without `Env.files`; it is never simulated.
 
 Format: `application_id` and `user_version` of the file are checked (docs/formats/sqlite-index.md).  Each value
-is stored with a checksum (`sealing.py`); the threads make and check it.
+is stored with a checksum (`record_seals.py`); the threads make and check it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from sarit.index.limits import (
     INDEX_WAL_COPY_BYTES,
 )
 from sarit.index.port import DamagedRecord
-from sarit.index.sealing import seal, unseal
+from sarit.index.record_seals import seal, unseal
 from sarit.index.wal import WalUse, wal_use
 
 if TYPE_CHECKING:

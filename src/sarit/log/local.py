@@ -2,7 +2,7 @@
 
 A claim fences earlier owners.  An owner in this process is failed, its threads end and its descriptors close before the
 first byte is read.  Owners in other processes are excluded by the lock on the directory.  Between claim and opening the
-owner reads in the index what the log must hold (`opening.py`).  What an open log does is in `writer.py`.
+owner reads in the index what the log must hold (`claims.py`).  What an open log does is in `writer.py`.
 
 Format and recovery: docs/formats/durable-log.md.
 """
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
 from sarit.env.background import ignore_outcome, shielded
+from sarit.log.claims import begin_after, begin_epoch, claim_files, open_files
 from sarit.log.limits import LOG_FILE_BYTES
-from sarit.log.opening import begin_after, begin_epoch, claim_files, open_files
 from sarit.log.port import sole_owner
 from sarit.log.statistics import LogStatistics
 from sarit.log.writer import LocalLog
 
 if TYPE_CHECKING:
     from sarit.env.ports import Env, Worker
-    from sarit.log.opening import ClaimedFiles
+    from sarit.log.claims import ClaimedFiles
     from sarit.log.port import Confirm, LogHistory
 
 

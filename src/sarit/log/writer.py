@@ -37,6 +37,7 @@ from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Fenced, SaritError, Unavailable
 from sarit.env.background import ignore_outcome, shielded
 from sarit.log.file_manager import LogFileManager
+from sarit.log.file_reader import replay
 from sarit.log.limits import (
     LOG_BLOCK_BYTES,
     LOG_FILE_GROWTH,
@@ -44,7 +45,6 @@ from sarit.log.limits import (
     LOG_GROUP_BYTES,
     LOG_WATERMARK_SECONDS,
 )
-from sarit.log.reading import replay
 from sarit.log.records import FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
 from sarit.log.statistics import LogStatistics
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer, Env, Worker
     from sarit.log.allocator import WritableFile
-    from sarit.log.opening import OpenedFiles
+    from sarit.log.claims import OpenedFiles
     from sarit.log.port import Frame, FrameDone
 
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import KIB
-from sarit.env.ending import end_process
+from sarit.env.process_end import end_process
 from sarit.env.standard_files import open_standard_files
 from sarit.process.addresses import advertised_address, internal_address
 from sarit.process.admin import Admin

@@ -17,7 +17,7 @@ from sarit.spark.sink.columns import RowsToEvents
 from sarit.spark.sink.options import parse_write
 from sarit.spark.source.batch import BatchReader
 from sarit.spark.source.options import parse_read
-from sarit.spark.source.streaming import stream_reader
+from sarit.spark.source.stream_readers import stream_reader
 from sarit.spark.tables.key_value import TableReader, TableStreamWriter, TableWriter, check_table_write, table_schema
 from sarit.spark.tables.metadata import MetadataReader, schema_of
 from sarit.spark.tables.options import is_metadata, is_table, parse_metadata, parse_table_read, parse_table_write

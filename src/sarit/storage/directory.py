@@ -1,9 +1,9 @@
 """Chunks as files of a directory: a local disk, or a mounted network file system.
 
 Theory of operation.  Chunk `a/b/c` is the file `ROOT/a/b/c.chunk`; the suffix distinguishes chunks from folders and
-from other files.  A write goes to a temporary file (`storage/chunk_file.py`, `storage/incoming.py`); before it returns,
-the file is synced and renamed and its folder synced.  Writes and reads have threads of their own, so that a read does
-not queue after a write.  Reader threads cache open files.
+from other files.  A write goes to a temporary file (`storage/chunk_file.py`, `storage/incoming_files.py`); before it
+returns, the file is synced and renamed and its folder synced.  Writes and reads have threads of their own, so that a
+read does not queue after a write.  Reader threads cache open files.
 
 Warnings.  (1) A large write followed by one fdatasync delays every other fdatasync of the disk, above all the log's:
 measured 16 to 21 ms at p95 for 32 MiB.  So a chunk is written in pieces that are synced one by one; the caller's
@@ -26,7 +26,7 @@ from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
 from sarit.env.own_directory import require_own_directory
 from sarit.storage.checksums import too_short
 from sarit.storage.chunk_file import ChunkFile, Pieces
-from sarit.storage.incoming import INCOMING, Claim, claim, sweep
+from sarit.storage.incoming_files import INCOMING, Claim, claim, sweep
 from sarit.storage.limits import CHUNK_PIECE_BYTES
 from sarit.storage.names import check_name, check_prefix
 

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
     from sarit.store.container.tables import Tables
+    from sarit.store.hosting.container_opening import Opened
     from sarit.store.hosting.hosted_container import Placement
-    from sarit.store.hosting.opening import Opened
 
 _log = logging.getLogger("sarit.store")
 

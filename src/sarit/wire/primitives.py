@@ -7,7 +7,7 @@ A codec writes a value as one or more pieces to a list, so that large data is ne
 value at a position of a payload, returning the position after it.  Every error is a ProtocolError:
 too few bytes, negative lengths, numbers and strings that do not fit.
 
-Strings are Java's *modified* UTF-8 (`core/versioned.py`) after a uint16 byte length.
+Strings are Java's *modified* UTF-8 (`core/versioned_objects.py`) after a uint16 byte length.
 Source: wire.md par. 1.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
 from sarit.core.errors import Invalid
-from sarit.core.versioned import decode_java, encode_java
+from sarit.core.versioned_objects import decode_java, encode_java
 from sarit.env.ports import Buffer
 from sarit.wire.errors import ProtocolError
 from sarit.wire.limits import MAX_SEGMENT_NAME_BYTES, MAX_WIRE_STRING_BYTES, UUID_BYTES

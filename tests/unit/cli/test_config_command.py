@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sarit.cli import configured
+from sarit.cli import configured_commands as configured
 from sarit.cli.config_report import (
     HIDDEN,
     default_value,
@@ -23,7 +23,7 @@ from sarit.cli.config_report import (
     option_tables,
     without_secrets,
 )
-from sarit.cli.configured import configured_commands, key_of, settable, variable_of
+from sarit.cli.configured_commands import configured_commands, key_of, settable, variable_of
 from sarit.cli.main import cli
 
 COMMANDS = ("standalone", "store", "controller")

@@ -11,8 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sarit.cli import configured
-from sarit.cli.configured import Configured, allowed_values, key_of, settable, unknown_variables, variable_of
+from sarit.cli import configured_commands as configured
+from sarit.cli.configured_commands import Configured, allowed_values, key_of, settable, unknown_variables, variable_of
 from sarit.cli.main import cli
 from sarit.cli.option_types import Memory, Text
 from sarit.cluster import controller as cluster_controller

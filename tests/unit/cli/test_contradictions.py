@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from sarit.cli import configured
-from sarit.cli.configured import configured_commands, settable, variable_of
+from sarit.cli import configured_commands as configured
+from sarit.cli.configured_commands import configured_commands, settable, variable_of
 from sarit.cli.main import cli
 
 CLUSTER = ("cluster = 'zookeeper://zk:2181/first'",)

@@ -18,13 +18,13 @@ from pyspark.sql.types import StructType
 from sarit.cli import read, write
 from sarit.cli.envelopes import EnvelopeParts
 from sarit.cli.transfer import parquet_format, raw_format
-from sarit.cli.transfer.importing import _lines
+from sarit.cli.transfer.import_command import _lines
 from sarit.cli.transfer.rows import FIELDS, row_of, to_json
 from sarit.core.bounded_json import MAX_JSON_TOKENS, parse_json
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
 from sarit.spark.formats.columns import ENVELOPE, EVENT, PAYLOAD, Projection
-from sarit.spark.formats.encoding import encoder
+from sarit.spark.formats.encoders import encoder
 from sarit.spark.formats.options import FormatOptions
 from sarit.spark.source.ranges import Range
 from tests.limits import examples

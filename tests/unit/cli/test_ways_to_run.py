@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from sarit.cli import configured
-from sarit.cli.configured import configured_commands, settable, variable_of
+from sarit.cli import configured_commands as configured
+from sarit.cli.configured_commands import configured_commands, settable, variable_of
 from sarit.cli.main import cli
 
 COMMANDS = {name: configured_commands()[name] for name in ("standalone", "store", "controller")}

@@ -9,7 +9,7 @@ import pytest
 
 from sarit.controller import keys
 from sarit.controller.access import Access
-from sarit.controller.authorized import Authorized, current_authorized
+from sarit.controller.authorized_caller import Authorized, current_authorized
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.model import codec
 from sarit.controller.model.records import MakerRecord

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from sarit.coordination import polling
+from sarit.coordination import polls as polling
 from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
 from tests.limits import HANG_SECONDS

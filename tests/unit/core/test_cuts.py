@@ -12,7 +12,7 @@ from sarit.core.cuts import MAX_CUT_TEXT_BYTES, StreamCut, from_bytes, from_text
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import split_evenly
 from sarit.core.names import SegmentId, StreamName
-from sarit.core.versioned import Cursor
+from sarit.core.versioned_objects import Cursor
 
 STREAM = StreamName("s", "t")
 CUT = StreamCut(STREAM, {SegmentId(1, 3): 300_000, SegmentId(0, 0): 10})

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
-from sarit.core.versioned import (
+from sarit.core.versioned_objects import (
     Cursor,
     decode_java,
     encode_java,

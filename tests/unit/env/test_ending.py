@@ -12,7 +12,7 @@ from tests.limits import HANG_SECONDS
 
 PROGRAM = """
 import atexit, sys
-from sarit.env.ending import end_process
+from sarit.env.process_end import end_process
 
 class Global:
     def __del__(self, write=sys.stdout.write):

@@ -12,8 +12,8 @@ from sarit.env.real import real_env
 from sarit.index import database
 from sarit.index.examination import right_record
 from sarit.index.port import DamagedRecord, WriteBatch
+from sarit.index.record_seals import seal
 from sarit.index.scans import scan_readable
-from sarit.index.sealing import seal
 from sarit.index.sqlite import SqliteIndexProvider
 
 ROWS = {b"a%d" % number: b"value" * 10 for number in range(0, 8, 2)}

@@ -11,7 +11,7 @@ import pytest
 from sarit.env.real import real_env
 from sarit.index import database
 from sarit.index.port import WriteBatch
-from sarit.index.sealing import seal
+from sarit.index.record_seals import seal
 from sarit.index.sqlite import SqliteIndexProvider
 
 NAME = "container-0.db"

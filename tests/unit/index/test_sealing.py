@@ -5,7 +5,7 @@ import pytest
 from sarit.core.errors import Corrupt
 from sarit.index.keys import meta_key
 from sarit.index.port import DamagedRecord
-from sarit.index.sealing import is_whole, seal, unseal
+from sarit.index.record_seals import is_whole, seal, unseal
 
 KEY, VALUE = meta_key("frame"), bytes(7) + b"\x11"
 

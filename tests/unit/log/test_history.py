@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from sarit.core.errors import Corrupt
+from sarit.log.file_reader import examine_log
 from sarit.log.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
 from sarit.log.local import LocalLogProvider
 from sarit.log.port import LogHistory
-from sarit.log.reading import examine_log
 from tests.limits import examples
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 

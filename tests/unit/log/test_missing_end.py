@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from sarit.core.errors import Corrupt
+from sarit.log.file_reader import examine_log, list_files
 from sarit.log.limits import LOG_BLOCK_BYTES
 from sarit.log.port import LogHistory
-from sarit.log.reading import examine_log, list_files
 from tests.unit.log.test_history import DIRECTORY, at_frame, log_files, open_known, provider
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate, start
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from sarit.core.errors import Corrupt
+from sarit.log.file_reader import RunReader, check_tail, list_files, replay, survey_tail
 from sarit.log.limits import LOG_BLOCK_BYTES
-from sarit.log.reading import RunReader, check_tail, list_files, replay, survey_tail
 from sarit.log.records import FRAME, WATERMARK, FileHeader, GroupEncoder, file_name, parse_file_name
 from simulation.disk import SimulatedDisk
 from tests.unit.log.world import payload_of

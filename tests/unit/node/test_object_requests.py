@@ -27,7 +27,7 @@ from sarit.cluster.status import ClusterStatus
 from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Invalid, Unavailable
 from sarit.index.statistics import IndexStatistics
-from sarit.storage.metered import StorageStatistics
+from sarit.storage.metered_storage import StorageStatistics
 
 GOLDEN = (
     b'{"version": 1, "at_ms": 1700000000000, "seconds": 300.0, "chunk_puts": 7, "index_puts": 60, "chunk_gets": 3, '

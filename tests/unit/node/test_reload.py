@@ -11,7 +11,7 @@ import threading
 import pytest
 from click.testing import CliRunner
 
-from sarit.cli import configured
+from sarit.cli import configured_commands as configured
 from sarit.cli.main import cli
 from sarit.controller.times import RetentionTimes, Times
 from sarit.core.errors import Invalid

@@ -21,7 +21,7 @@ from sarit.schemas.avro_schema import avro_columns
 from sarit.schemas.avro_writer import AvroWriter, avro_schema_of
 from sarit.spark.formats.arrow import ArrowReader, ArrowWriter
 from sarit.spark.formats.columns import Projection, read_schema
-from sarit.spark.formats.encoding import encoder
+from sarit.spark.formats.encoders import encoder
 from sarit.spark.formats.options import parse_formats
 from sarit.spark.formats.types import arrow_schema, spark_fields
 from tests.limits import examples

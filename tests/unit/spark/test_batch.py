@@ -11,9 +11,9 @@ from sarit.core.cuts import from_text
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import hash_key
 from sarit.core.names import SegmentId
-from sarit.spark.source import bounded
+from sarit.spark.source import bounded_ranges as bounded
 from sarit.spark.source.batch import plan
-from sarit.spark.source.bounded import MIN_JOINED_TASKS, batch_ranges, joined, successors_by_epochs
+from sarit.spark.source.bounded_ranges import MIN_JOINED_TASKS, batch_ranges, joined, successors_by_epochs
 from sarit.spark.source.filters import EVERYTHING, Comparison, wanted
 from sarit.spark.source.options import parse_read
 from sarit.spark.source.ranges import Range

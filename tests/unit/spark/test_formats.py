@@ -12,7 +12,7 @@ import pytest
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
 from sarit.spark.formats.columns import Projection, read_schema
-from sarit.spark.formats.encoding import encoder
+from sarit.spark.formats.encoders import encoder
 from sarit.spark.formats.options import parse_formats
 from sarit.spark.source.ranges import Range
 from tests.unit.spark.fake_stream import B, S

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sarit.core.errors import Invalid
 from sarit.schemas.json_reader import JsonReader
 from sarit.spark.formats.columns import Projection, read_schema
-from sarit.spark.formats.encoding import encoder
+from sarit.spark.formats.encoders import encoder
 from sarit.spark.formats.options import parse_formats
 from sarit.spark.formats.types import arrow_schema
 from tests.limits import examples

@@ -14,7 +14,7 @@ from sarit.spark.formats.columns import Projection
 from sarit.spark.source import batch, task
 from sarit.spark.source.admission import Limits
 from sarit.spark.source.batch import BatchReader
-from sarit.spark.source.bounded import batch_ranges
+from sarit.spark.source.bounded_ranges import batch_ranges
 from sarit.spark.source.options import parse_read
 from sarit.spark.source.ranges import Range
 from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, S, planner_of, take

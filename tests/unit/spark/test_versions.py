@@ -9,9 +9,9 @@ import pytest
 
 from sarit.core.errors import Invalid
 from sarit.spark import versions
-from sarit.spark.source import streaming
+from sarit.spark.source import stream_readers as streaming
 from sarit.spark.source.options import parse_read
-from sarit.spark.source.streaming import PlainStreamReader, stream_reader
+from sarit.spark.source.stream_readers import PlainStreamReader, stream_reader
 from tests.unit.spark.fake_stream import A, FakeSource, FakeStream
 
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
+from sarit.store.hosting import container_opening as opening_module
 from sarit.store.hosting import hosted_container as hosted_module
-from sarit.store.hosting import opening as opening_module
 from sarit.store.hosting.health import HealthState
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import World, Writer, read_all

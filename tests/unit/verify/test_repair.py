@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from sarit.cli.main import cli
 from sarit.core.errors import Corrupt
 from sarit.index import keys
-from sarit.index.sealing import seal
+from sarit.index.record_seals import seal
 from tests.faults import small_data
 from tests.unit.verify.test_verify import STREAM, contents_of, id_of, verified
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from sarit.cli.main import cli
 from sarit.index import keys
-from sarit.index.sealing import seal
+from sarit.index.record_seals import seal
 from tests.faults import small_data
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from sarit.client.groups.state import (
 from sarit.client.groups.values import GroupConfig, GroupSegment, KeyPart
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId, StreamName, parse_segment_name
-from sarit.core.versioned import Cursor, pack_int, pack_long, pack_signed, pack_single, pack_text
+from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_signed, pack_single, pack_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

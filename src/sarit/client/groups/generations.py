@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.client.core.segments import segment_infos, tail_cut
 from sarit.client.groups import calls, codec, stream_cuts
 from sarit.client.groups.position import Checkpoint
-from sarit.client.groups.shared import GroupName, SharedState
+from sarit.client.groups.shared_state import GroupName, SharedState
 from sarit.client.groups.state import Init
 from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
 from sarit.client.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS

@@ -11,7 +11,7 @@ import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from sarit.client.core import listing
+from sarit.client.core import pages as listing
 from sarit.client.core.identity import creation_id
 from sarit.client.core.iteration import Items, Mapped, Pulled
 from sarit.client.groups import calls, generations, progress, stream_cuts
@@ -19,7 +19,7 @@ from sarit.client.groups import state as group_state
 from sarit.client.groups.checkpoints import SILENT
 from sarit.client.groups.position import Checkpoint, Position
 from sarit.client.groups.reader import GroupReader
-from sarit.client.groups.shared import GroupName, SharedState
+from sarit.client.groups.shared_state import GroupName, SharedState
 from sarit.client.groups.state import (
     ClearCheckpointsBefore,
     CreateCheckpoint,

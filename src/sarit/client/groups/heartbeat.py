@@ -28,7 +28,7 @@ from sarit.core.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sarit.client.groups.shared import SharedState
+    from sarit.client.groups.shared_state import SharedState
     from sarit.client.groups.state import GroupState
     from sarit.client.session.session import Session
 

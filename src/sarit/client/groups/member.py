@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Mapping
 
-    from sarit.client.groups.shared import SharedState
+    from sarit.client.groups.shared_state import SharedState
     from sarit.client.groups.sources import Sources
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Offsets

@@ -16,7 +16,7 @@ from sarit.client.groups.values import GroupSegment, KeyPart
 from sarit.core import cuts
 from sarit.core.errors import Invalid
 from sarit.core.names import parse_segment_name
-from sarit.core.versioned import Cursor, pack_int, pack_long, pack_single, pack_text
+from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_single, pack_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.groups.shared import SharedState
+    from sarit.client.groups.shared_state import SharedState
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets, Ranges
     from sarit.client.session.session import Session

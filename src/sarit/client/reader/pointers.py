@@ -18,7 +18,7 @@ from sarit.client.reader.batch import Slice, as_events, read_slice
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import parse_segment_name
-from sarit.core.versioned import Cursor, pack_int, pack_long, pack_single, pack_text
+from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_single, pack_text
 
 if TYPE_CHECKING:
     from sarit.client.session.session import Session

@@ -11,7 +11,8 @@ from sarit.client.core.segments import resolve_cut
 from sarit.client.groups import calls
 from sarit.client.reader import batch, boundaries, pointers
 from sarit.client.session.guard import guarded
-from sarit.client.streams import history, properties, scaling
+from sarit.client.streams import history, properties
+from sarit.client.streams import manual_scaling as scaling
 from sarit.client.streams.event_time import TimeWindows
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid

@@ -1,7 +1,7 @@
 """Watermarks as readers see them (pure): "up to this cut every writer had written everything before this time".
 
 The events of stream `_MARK<stream>` are watermarks.  Format (naming.md par. 5; Pravega `Watermark`,
-`SegmentWithRange`), as `core/versioned.py` explains it, all numbers big-endian:
+`SegmentWithRange`), as `core/versioned_objects.py` explains it, all numbers big-endian:
 
     watermark  v0 r0: lower int64, upper int64, count compact int, per segment: range, offset int64
     range      v0 r0: packed segment id int64, low float64, high float64
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId
-from sarit.core.versioned import Cursor
+from sarit.core.versioned_objects import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

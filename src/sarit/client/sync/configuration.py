@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from sarit.client.session.session import Session
-    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.revisioned_stream import Revision
     from sarit.client.sync.synchronizer import StateSynchronizer
 
 log = logging.getLogger(__name__)

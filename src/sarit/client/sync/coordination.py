@@ -12,7 +12,7 @@ from sarit.client.session.guard import guarded
 from sarit.client.sync import configuration, membership_list
 from sarit.client.sync.configuration import SharedConfiguration
 from sarit.client.sync.membership import LeaderElection, Membership, initialize_group
-from sarit.client.sync.revisioned import Revision, RevisionedStream, open_or_create
+from sarit.client.sync.revisioned_stream import Revision, RevisionedStream, open_or_create
 from sarit.client.sync.synchronizer import StateSynchronizer
 from sarit.core.names import StreamName
 

@@ -24,7 +24,7 @@ from sarit.core.errors import Corrupt, Invalid
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.revisioned_stream import Revision
 
 VERSION: Final = 1
 MAX_MEMBERS: Final = 200

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from sarit.client.limits import COMPACT_AFTER_BYTES, MAX_CONFLICT_PAUSE_SECONDS, MAX_WRITE_PAUSE_SECONDS
 from sarit.client.session.guard import guarded
-from sarit.client.sync.revisioned import Revision
+from sarit.client.sync.revisioned_stream import Revision
 from sarit.core.errors import Conflict, Corrupt, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.env.background import ignore_outcome
@@ -39,7 +39,7 @@ from sarit.env.background import ignore_outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sarit.client.sync.revisioned import RevisionedStream
+    from sarit.client.sync.revisioned_stream import RevisionedStream
 
 log = logging.getLogger(__name__)
 

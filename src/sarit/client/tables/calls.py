@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client.core import listing
+from sarit.client.core import pages as listing
 from sarit.client.core.values import SegmentRange
 from sarit.client.tables.layout import Layout, TableConfig
 from sarit.core.errors import Invalid, NotFound, Unavailable

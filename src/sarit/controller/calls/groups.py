@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.controller.authorized import current_authorized
+from sarit.controller.authorized_caller import current_authorized
 from sarit.controller.model import groups
 from sarit.controller.model.records import GroupRecord, State
 from sarit.core.errors import Conflict, Forbidden, Invalid, NotFound

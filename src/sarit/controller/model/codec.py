@@ -1,8 +1,8 @@
 """The bytes of the controller's records: docs/formats/controller-records.md.
 
 Every record begins with a version byte; a newer version is refused (Corrupt), never guessed at.  Streams, groups and
-tables have their state in the second byte, so that a listing need not decode.  Numbers are compact where they are
-small (core/versioned.py), int64 where a client chose them.  An epoch stores low bounds alone: since it tiles the key
+tables have their state in the second byte, so that a listing need not decode.  Numbers are compact where they are small
+(core/versioned_objects.py), int64 where a client chose them.  An epoch stores low bounds alone: since it tiles the key
 space, each segment ends where the next begins; an epoch after the first stores what it dropped and what it brought.
 """
 
@@ -36,7 +36,7 @@ from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import TRANSACTION_ID_BYTES
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
-from sarit.core.versioned import Cursor, pack_int, pack_long, pack_text
+from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -29,7 +29,7 @@ from sarit.controller.model.cuts import upper_bound
 from sarit.controller.model.epochs import SegmentRange, known_segments
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
-from sarit.core.versioned import Cursor, pack_int, pack_single
+from sarit.core.versioned_objects import Cursor, pack_int, pack_single
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Ledgers on bookies: what the pure machines decide is carried out here.
 
-`LedgerWriter` carries out `writing.py`, `recover_ledger` carries out `recovering.py`, and `read_entries` reads a closed
-ledger with many reads ahead.  All on the event loop.
+`LedgerWriter` carries out `write_decisions.py`, `recover_ledger` carries out `recovery_decisions.py`, and
+`read_entries` reads a closed ledger with many reads ahead.  All on the event loop.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from sarit.log.bookkeeper.limits import (
 )
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code, EntryReply
-from sarit.log.bookkeeper.recovering import AddAgain, Close, Inconclusive, LedgerRecovering, Read
-from sarit.log.bookkeeper.recovering import Effect as RecoveryEffect
-from sarit.log.bookkeeper.writing import AskOwner, Done, Ended, LedgerWriting, Send, State, Store, write_set
-from sarit.log.bookkeeper.writing import Effect as WritingEffect
+from sarit.log.bookkeeper.recovery_decisions import AddAgain, Close, Inconclusive, LedgerRecovering, Read
+from sarit.log.bookkeeper.recovery_decisions import Effect as RecoveryEffect
+from sarit.log.bookkeeper.write_decisions import AskOwner, Done, Ended, LedgerWriting, Send, State, Store, write_set
+from sarit.log.bookkeeper.write_decisions import Effect as WritingEffect
 from sarit.log.statistics import LogStatistics
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 A claim fences: every ledger of the chain that is not closed is recovered, so its writer gets no acknowledgement any
 more.  The opening creates a ledger and begins the epoch by a compare-and-set of the chain.  From then on no other owner
 can add a ledger, so what the chain names is all there is.  Only then is anything replayed.  What an open log does is in
-`owned.py`.
+`open_log.py`.
 
 A chain that an earlier owner changed between claim and opening (it rolled over, or freed a ledger) is fenced once more.
 One that another opener changed ends in Fenced.
@@ -32,7 +32,7 @@ from sarit.log.bookkeeper.limits import (
     METADATA_RETRY_SECONDS,
 )
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
-from sarit.log.bookkeeper.owned import BookKeeperLog, Opened
+from sarit.log.bookkeeper.open_log import BookKeeperLog, Opened
 from sarit.log.port import sole_owner
 from sarit.log.statistics import BookieCounts, LogStatistics
 

@@ -9,7 +9,7 @@ from sarit.core.errors import Corrupt, Invalid
 
 if TYPE_CHECKING:
     from sarit.ops.backup.manifest import Manifest, Piece
-    from sarit.ops.backup.pacing import Pacer, Progress
+    from sarit.ops.backup.pacer import Pacer, Progress
     from sarit.ops.backup.place import Place
 
 

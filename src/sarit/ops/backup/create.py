@@ -26,7 +26,7 @@ from sarit.ops.backup.limits import ATTEMPT_PAUSE_SECONDS, ATTEMPTS, INDEX_PART_
 from sarit.ops.backup.manifest import ContainerBackup, Manifest, Piece, digest_of
 from sarit.ops.backup.moment import Stores
 from sarit.ops.backup.node_connection import Refused
-from sarit.ops.backup.pacing import Pacer, for_each
+from sarit.ops.backup.pacer import Pacer, for_each
 from sarit.ops.backup.place import open_place, url_of
 from sarit.ops.backup.source import describe_node
 from sarit.ops.limits import BACKUP_WAIT_SECONDS
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Env, Worker
     from sarit.ops.backup.indexes import Indexes, Snapshot
-    from sarit.ops.backup.pacing import Progress
+    from sarit.ops.backup.pacer import Progress
     from sarit.ops.backup.place import Place
     from sarit.ops.backup.source import Source
     from sarit.storage.layout import Extent

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.index import keys
 from sarit.index.database import make_database_file
-from sarit.index.sealing import unseal
+from sarit.index.record_seals import unseal
 from sarit.ops.backup.limits import EXTENTS_PER_PAGE, SQLITE_PAGES_PER_STEP
 from sarit.storage.layout import load_chunk_extent
 

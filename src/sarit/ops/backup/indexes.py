@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env, Files, Worker
     from sarit.index.slate import SlateIndexProvider
     from sarit.index.slate_snapshot import SlateSnapshot
-    from sarit.ops.backup.pacing import Progress
+    from sarit.ops.backup.pacer import Progress
 
 _EVERYTHING: Final = b"", b"\xff" * 64
 _UNFINISHED: Final = "index-unfinished"

@@ -20,7 +20,7 @@ from sarit.core.errors import Invalid
 from sarit.env.own_directory import names_in, require_own_directory
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.log.local import LocalLogProvider
-from sarit.ops.backup.pacing import for_each
+from sarit.ops.backup.pacer import for_each
 from sarit.process.ownership.claims import (
     NODE_ID_CHARACTERS,
     DirectoryClaim,
@@ -45,7 +45,7 @@ from sarit.store.container.recovery import read_checkpoint, record_log
 if TYPE_CHECKING:
     from sarit.env.ports import Env, File, Files, Worker
     from sarit.ops.backup.manifest import ContainerBackup, Manifest, Piece
-    from sarit.ops.backup.pacing import Pacer, Progress
+    from sarit.ops.backup.pacer import Pacer, Progress
     from sarit.ops.backup.place import Place
     from sarit.storage.port import ChunkStorage
 

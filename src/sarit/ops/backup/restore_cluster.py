@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sarit.index.port import Index, IndexProvider
     from sarit.log.port import DurableLog, LogHistory
     from sarit.ops.backup.manifest import ContainerBackup, Manifest
-    from sarit.ops.backup.pacing import Pacer, Progress
+    from sarit.ops.backup.pacer import Pacer, Progress
     from sarit.ops.backup.place import Place
 
 

@@ -16,7 +16,7 @@ from crc32c import crc32c
 from sarit.core.errors import Corrupt
 from sarit.index import keys
 from sarit.index.examination import every_record, right_record
-from sarit.index.sealing import unseal
+from sarit.index.record_seals import unseal
 from sarit.ops.verify.findings import Finding
 from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent
 from sarit.storage.names import is_pack

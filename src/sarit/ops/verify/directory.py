@@ -28,13 +28,13 @@ from sarit.process.ownership.tokens import decode_tokens
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.names import container_prefix
 from sarit.storage.open import open_storage
-from sarit.storage.verified import verify_extent
+from sarit.storage.verified_reads import verify_extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.env.ports import Env, File
-    from sarit.ops.backup.pacing import Progress
+    from sarit.ops.backup.pacer import Progress
     from sarit.process.ownership.tokens import OwnershipToken
     from sarit.storage.layout import Extent
     from sarit.storage.port import ChunkStorage

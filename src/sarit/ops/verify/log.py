@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt
 from sarit.index import keys
+from sarit.log.file_reader import examine_log
 from sarit.log.port import LogHistory
-from sarit.log.reading import examine_log
 from sarit.ops.verify.findings import Finding
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from sarit.index import keys
 from sarit.index.database import check_files, open_writer
 from sarit.index.examination import check_schema, check_structure, right_record
 from sarit.index.limits import INDEX_CACHE_BYTES
-from sarit.index.sealing import is_whole, seal, unseal
+from sarit.index.record_seals import is_whole, seal, unseal
 from sarit.ops.verify.directory import connect
 from sarit.store.container.segment import load_segment
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sarit.index.statistics import IndexStatistics
 from sarit.log.statistics import LogStatistics
-from sarit.storage.metered import MeteredStorage, StorageStatistics
+from sarit.storage.metered_storage import MeteredStorage, StorageStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

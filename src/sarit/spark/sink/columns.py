@@ -15,7 +15,7 @@ from sarit.client.limits import MAX_EVENT_BYTES
 from sarit.core.errors import Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
-from sarit.spark.formats.encoding import encoder
+from sarit.spark.formats.encoders import encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

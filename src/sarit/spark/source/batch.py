@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sarit.spark.client import ConnectedStream, connect, now_ms
-from sarit.spark.source.bounded import batch_ranges, check_places, joined, piece_bytes, split
+from sarit.spark.source.bounded_ranges import batch_ranges, check_places, joined, piece_bytes, split
 from sarit.spark.source.pushdown import PushedFilters
 from sarit.spark.source.task import RangePartition, read_ranges
 

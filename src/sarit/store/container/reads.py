@@ -24,7 +24,7 @@ from sarit.env.background import shielded
 from sarit.env.limits import READ_BLOCK_BYTES
 from sarit.storage.checksums import DamagedChunk, missing
 from sarit.storage.starts import first_at_or_after
-from sarit.storage.verified import read_blocks, read_verified
+from sarit.storage.verified_reads import read_blocks, read_verified
 from sarit.store.container.damage_report import note_damage
 from sarit.store.container.segment import Block, Segment, block_offset, slice_blocks
 from sarit.store.limits import MAX_READ_BYTES, READAHEAD_BYTES, READER_LOCALITY_BYTES

@@ -20,8 +20,8 @@ from sarit.core.repeated_log import RepeatedLog
 from sarit.store.container.departure import Departure
 from sarit.store.container.reads import Reads
 from sarit.store.container.tables import Tables
+from sarit.store.hosting.container_opening import open_container
 from sarit.store.hosting.health import ContainerHealth, HealthState, Opening
-from sarit.store.hosting.opening import open_container
 from sarit.store.hosting.phases import Phases
 from sarit.store.hosting.states import UNDECIDED, WORK, Effect, Event, Hosting, State, Work
 from sarit.store.limits import (
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from sarit.store.container.reads import ChunkReader
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.write_limiter import RateLimiters
+    from sarit.store.hosting.container_opening import Opened
     from sarit.store.hosting.open_slots import OpenSlots
-    from sarit.store.hosting.opening import Opened
     from sarit.store.statistics import StoreStatistics
     from sarit.store.tiering.checkpoint import FlushLimits
     from sarit.store.tiering.scrub import ScrubRateLimiter

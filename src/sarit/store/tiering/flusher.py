@@ -80,7 +80,7 @@ _MAX_COMMIT_SAMPLES: Final = 10_000
 
 @dataclass(slots=True)
 class FlushStatistics:
-    """What a flusher has counted since the container opened; seconds and bytes."""
+    """Counters of one flusher since its container opened; seconds and bytes."""
 
     checkpoints: int = 0
     chunks: int = 0

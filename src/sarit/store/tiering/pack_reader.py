@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sarit.env.background import ignore_outcome, shielded
 from sarit.storage.names import is_pack
-from sarit.storage.verified import read_verified
+from sarit.storage.verified_reads import read_verified
 from sarit.store.limits import PACK_GAP_BYTES
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The scrub: reads all chunks of a container again and again, slowly, to find damage while a backup has the bytes.
 
-Theory of operation.  It goes through the extents in the index, a page at a time, and verifies each of them as
-`sarit verify` does (`storage/verified.py`).  Its place is in memory only: after a start it begins anywhere, so that a
+Theory of operation.  It goes through the extents in the index, a page at a time, and verifies each of them as `sarit
+verify` does (`storage/verified_reads.py`).  Its place is in memory only: after a start it begins anywhere, so that a
 node that is often restarted does not always read the same chunks.  A pass over everything is followed by a pause of an
 interval.  All scrubs of a node share one rate (`ScrubRateLimiter`), which is far below what would delay anybody.  While
 the memory budget is over its soft limit, flushes need the disk, and the scrub is slower still.
@@ -24,7 +24,7 @@ from sarit.index import keys
 from sarit.index.scans import scan_page
 from sarit.storage.checksums import DamagedChunk
 from sarit.storage.layout import Extent, load_chunk_extent
-from sarit.storage.verified import verify_extent
+from sarit.storage.verified_reads import verify_extent
 from sarit.store.container.damage_report import note_damage
 from sarit.store.container.segment import load_segment
 from sarit.store.limits import MAX_NOTED_DAMAGED_CHUNKS, SCRUB_RETRY_SECONDS, SCRUB_START_SECONDS

@@ -6,7 +6,7 @@ import pytest
 
 from sarit.client.groups import calls, generations
 from sarit.client.groups.progress import newest_positions
-from sarit.client.groups.shared import _snapshot
+from sarit.client.groups.shared_state import _snapshot
 from sarit.client.groups.state import (
     AddReader,
     CheckpointReader,

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from sarit.client.core.values import SegmentRange
-from sarit.client.streams import scaling
+from sarit.client.streams import manual_scaling as scaling
 from sarit.core.errors import Conflict, Invalid, NotFound
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.client.sync import configuration
-from sarit.client.sync.revisioned import Revision
+from sarit.client.sync.revisioned_stream import Revision
 from sarit.core.errors import Corrupt, Invalid
 from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node

@@ -5,7 +5,7 @@ import pytest
 from sarit.client.sync import membership_list
 from sarit.client.sync.failure_detector import FailureDetector
 from sarit.client.sync.membership_list import Member, MembershipList
-from sarit.client.sync.revisioned import Revision
+from sarit.client.sync.revisioned_stream import Revision
 from sarit.core.errors import Corrupt, Invalid
 
 

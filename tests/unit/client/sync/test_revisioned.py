@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.client.limits import MAX_REVISIONED_ENTRY_BYTES
-from sarit.client.sync.revisioned import Revision
+from sarit.client.sync.revisioned_stream import Revision
 from sarit.core.errors import Corrupt, Invalid, NotFound, Sealed, Truncated
 from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import on_node
@@ -39,7 +39,7 @@ async def test_news_that_fill_a_read_exactly_end_there(made) -> None:
     for value in values:
         await stream.write_unconditionally(value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sarit.client.sync.revisioned.REVISIONED_READ_BYTES", 2 * 18)
+        patch.setattr("sarit.client.sync.revisioned_stream.REVISIONED_READ_BYTES", 2 * 18)
         async with asyncio.timeout(HANG_SECONDS):
             assert [value async for _, value in stream.read_news(Revision(0))] == values
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sarit.client.sync.revisioned import Revision
+from sarit.client.sync.revisioned_stream import Revision
 from sarit.client.sync.synchronizer import (
     COMPACT_AFTER_UPDATES,
     StateFollower,

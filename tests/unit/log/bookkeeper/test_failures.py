@@ -14,7 +14,7 @@ from sarit.log.bookkeeper.limits import (
 )
 from sarit.log.bookkeeper.log import LedgerSettings
 from sarit.log.bookkeeper.metadata import LedgerState
-from sarit.log.bookkeeper.owned import BookKeeperLog
+from sarit.log.bookkeeper.open_log import BookKeeperLog
 from sarit.log.bookkeeper.port import Code, EntryReply
 from sarit.log.port import LogHistory
 from tests.unit.log.bookkeeper.world import BookKeeperWorld

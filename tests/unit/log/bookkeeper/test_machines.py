@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.log.bookkeeper import recovering, writing
+from sarit.log.bookkeeper import recovery_decisions as recovering
+from sarit.log.bookkeeper import write_decisions as writing
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code, EntryReply
-from sarit.log.bookkeeper.recovering import AddAgain, Close, LedgerRecovering
-from sarit.log.bookkeeper.writing import Done, LedgerWriting, Send, State, Store
+from sarit.log.bookkeeper.recovery_decisions import AddAgain, Close, LedgerRecovering
+from sarit.log.bookkeeper.write_decisions import Done, LedgerWriting, Send, State, Store
 from tests.limits import examples
 
 NAMES = ("a", "b", "c", "d", "e")

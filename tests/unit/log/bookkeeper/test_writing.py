@@ -11,7 +11,7 @@ from sarit.log.bookkeeper.limits import (
 )
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.port import Code
-from sarit.log.bookkeeper.writing import Done, LedgerWriting, Send, Store
+from sarit.log.bookkeeper.write_decisions import Done, LedgerWriting, Send, Store
 
 BOOKIES = ("a", "b", "c")
 

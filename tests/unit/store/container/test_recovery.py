@@ -13,7 +13,7 @@ from sarit.index.memory import MemoryIndex
 from sarit.store.container.container import ContainerLimits
 from sarit.store.container.recovery import OPERATIONS_PER_TURN
 from sarit.store.container.segment import AttributeUpdate
-from sarit.store.hosting import opening as opening_module
+from sarit.store.hosting import container_opening as opening_module
 from sarit.store.tiering.checkpoint import FlushLimits
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 

@@ -7,7 +7,7 @@ import pytest
 
 from sarit.core.errors import Unavailable
 from sarit.index import keys
-from sarit.storage.verified import verify_extent
+from sarit.storage.verified_reads import verify_extent
 from sarit.store.tiering import scrub as scrub_module
 from sarit.store.tiering.scrub import Scrub, ScrubRateLimiter
 from tests.unit.store.container.test_damaged_chunks import NAME, append, flip, run, started
@@ -181,7 +181,7 @@ def test_pieces_of_a_large_extent_are_whole_blocks(monkeypatch):
             return await right(name, offset, length, check)
 
         world.storage.read = counted
-        monkeypatch.setattr("sarit.storage.verified.SCRUB_READ_BYTES", 1100)
+        monkeypatch.setattr("sarit.storage.verified_reads.SCRUB_READ_BYTES", 1100)
         ((key, value),) = await opened.container.index.scan(*keys.kind_range(keys.EXTENT), 10)
         extent = scrub_module.load_chunk_extent(0, value)
         assert await verify_extent(world.storage, extent) == 5000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sarit.client.groups import codec
 from sarit.client.groups.state import AddReader, Compact, GroupState, Update, apply
-from sarit.client.sync.revisioned import Revision, RevisionedStream
+from sarit.client.sync.revisioned_stream import Revision, RevisionedStream
 from sarit.client.sync.synchronizer import StateSynchronizer
 from sarit.core.errors import NotFound
 from sarit.core.names import READER_GROUP_PREFIX, StreamName

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.errors import Corrupt, Invalid, Unavailable
 from sarit.core.limits import LOG_IDENTITY_BYTES
 from sarit.log.allocator import LogFileAllocator, WritableFile
+from sarit.log.file_reader import LogReport, Tail, check_tail, examine_log, list_files, survey_tail
 from sarit.log.history import Listing, history_problem
 from sarit.log.limits import MAX_RECYCLED_LOG_FILES
 from sarit.log.port import LogHistory
-from sarit.log.reading import LogReport, Tail, check_tail, examine_log, list_files, survey_tail
 from sarit.log.records import ASIDE, LogFile
 
 if TYPE_CHECKING:

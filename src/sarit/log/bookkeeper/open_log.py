@@ -41,7 +41,7 @@ from sarit.log.bookkeeper.limits import (
     LEDGER_TICK_SECONDS,
     METADATA_RETRY_SECONDS,
 )
-from sarit.log.bookkeeper.writing import State
+from sarit.log.bookkeeper.write_decisions import State
 from sarit.log.port import Frame
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sarit.log.bookkeeper.limits import RECOVERY_READS_AHEAD
 from sarit.log.bookkeeper.port import Code
-from sarit.log.bookkeeper.writing import write_set
+from sarit.log.bookkeeper.write_decisions import write_set
 
 if TYPE_CHECKING:
     from sarit.log.bookkeeper.metadata import LedgerMetadata

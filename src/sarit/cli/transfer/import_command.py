@@ -16,7 +16,7 @@ from sarit.cli.names import STREAM
 from sarit.cli.options import controller_option, count_of
 from sarit.cli.pipes import TOO_LONG, end_interrupted
 from sarit.cli.transfer import parquet_format, raw_format, stream_properties
-from sarit.cli.transfer.exporting import format_of
+from sarit.cli.transfer.export_command import format_of
 from sarit.cli.transfer.limits import FILE_BEGIN_BYTES, IMPORT_BATCH_BYTES, IMPORT_BATCH_EVENTS, IMPORT_READ_BYTES
 from sarit.cli.transfer.progress import Noted, Shown
 from sarit.cli.transfer.rows import from_json
