@@ -20,8 +20,9 @@ from sarit.log.bookkeeper import chain_register
 from sarit.log.bookkeeper import open_log as owned
 from sarit.log.bookkeeper import write_decisions as writing
 from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers
-from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
+from sarit.log.bookkeeper.log import BookKeeperLogs
 from sarit.log.bookkeeper.metadata import path_of
+from sarit.log.bookkeeper.port import LedgerSettings
 from sarit.process.limits import LOG_SESSION_SECONDS
 from simulation.bookies import BookieCluster, SimulatedBookies
 from simulation.shared_parts import ProcessLogs, SharedLogs

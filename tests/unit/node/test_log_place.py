@@ -8,7 +8,7 @@ import pytest
 
 from sarit.core.errors import Invalid
 from sarit.env.real import real_env
-from sarit.log.bookkeeper.log import LedgerSettings
+from sarit.log.bookkeeper.port import LedgerSettings
 from sarit.process.ownership.claims import claim_directory
 from sarit.process.ownership.directory_content import LAST_START, OWNER_CHUNK_WRITTEN
 from sarit.process.places.bookkeeper_logs import parse_log_url

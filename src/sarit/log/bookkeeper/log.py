@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound, SaritError, Unavailable
@@ -25,14 +24,12 @@ from sarit.log.bookkeeper.chain import Chain
 from sarit.log.bookkeeper.entries import parse
 from sarit.log.bookkeeper.ledgers import LedgerReader, recover_ledger
 from sarit.log.bookkeeper.limits import (
-    LEDGER_BYTES,
-    LEDGER_ENTRY_BYTES,
     LEDGER_PROOF_TIMEOUT_SECONDS,
-    LEDGER_SECONDS,
     METADATA_RETRY_SECONDS,
 )
 from sarit.log.bookkeeper.metadata import LedgerMetadata, LedgerState
 from sarit.log.bookkeeper.open_log import BookKeeperLog, Opened
+from sarit.log.bookkeeper.port import LedgerSettings
 from sarit.log.port import sole_owner
 from sarit.log.statistics import BookieCounts, LogStatistics
 
@@ -46,26 +43,6 @@ _log = logging.getLogger("sarit.log")
 
 # How many times the chain may change between claim and opening.
 _MAX_ATTEMPTS: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerSettings:
-    """Where entries go, and how large ledgers are.  A ledger is left after `ledger_bytes` or `ledger_seconds`."""
-
-    ensemble_size: int = 3
-    write_quorum: int = 3
-    ack_quorum: int = 2
-    entry_bytes: int = LEDGER_ENTRY_BYTES
-    ledger_bytes: int = LEDGER_BYTES
-    ledger_seconds: float = LEDGER_SECONDS
-
-    def __post_init__(self) -> None:
-        """Raises Invalid."""
-        ensemble, write, ack = self.ensemble_size, self.write_quorum, self.ack_quorum
-        if not 1 <= ack <= write <= ensemble:
-            raise Invalid(f"e={ensemble}, w={write}, a={ack}: needed is 1 <= a <= w <= e")
-        if 2 * ack <= write:
-            raise Invalid(f"a={ack} of w={write}: two owners could both be acknowledged; needed is a > w/2")
 
 
 def register_of(container: int) -> str:
@@ -350,4 +327,4 @@ def history_problem(container: int, chain: Chain | None, history: LogHistory) ->
     return None
 
 
-__all__ = ["BookKeeperClaim", "BookKeeperLog", "BookKeeperLogs", "LedgerSettings", "history_problem"]
+__all__ = ["BookKeeperClaim", "BookKeeperLog", "BookKeeperLogs", "history_problem"]

@@ -51,20 +51,11 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer, Env
     from sarit.log.bookkeeper.chain import Chain
     from sarit.log.bookkeeper.metadata import LedgerMetadata
-    from sarit.log.bookkeeper.port import Bookies, LedgerStore
+    from sarit.log.bookkeeper.port import Bookies, LedgerSettings, LedgerStore
     from sarit.log.port import FrameDone
     from sarit.log.statistics import LogStatistics
 
 _log = logging.getLogger("sarit.log")
-
-
-class _Settings(Protocol):
-    @property
-    def entry_bytes(self) -> int: ...
-    @property
-    def ledger_bytes(self) -> int: ...
-    @property
-    def ledger_seconds(self) -> float: ...
 
 
 class Ledgers(Protocol):
@@ -77,7 +68,7 @@ class Ledgers(Protocol):
     statistics: LogStatistics
 
     @property
-    def settings(self) -> _Settings:
+    def settings(self) -> LedgerSettings:
         """The settings of the log's ledgers."""
 
     def new_metadata(self, container: int, epoch: int) -> LedgerMetadata:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from sarit.core.errors import Invalid
+from sarit.log.bookkeeper.limits import LEDGER_BYTES, LEDGER_ENTRY_BYTES, LEDGER_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -56,6 +59,26 @@ class AddPacket:
 
     parts: tuple[Buffer, ...]
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """Where entries go, and how large ledgers are.  A ledger is left after `ledger_bytes` or `ledger_seconds`."""
+
+    ensemble_size: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
+    entry_bytes: int = LEDGER_ENTRY_BYTES
+    ledger_bytes: int = LEDGER_BYTES
+    ledger_seconds: float = LEDGER_SECONDS
+
+    def __post_init__(self) -> None:
+        """Raises Invalid."""
+        ensemble, write, ack = self.ensemble_size, self.write_quorum, self.ack_quorum
+        if not 1 <= ack <= write <= ensemble:
+            raise Invalid(f"e={ensemble}, w={write}, a={ack}: needed is 1 <= a <= w <= e")
+        if 2 * ack <= write:
+            raise Invalid(f"a={ack} of w={write}: two owners could both be acknowledged; needed is a > w/2")
 
 
 class Bookies(Protocol):

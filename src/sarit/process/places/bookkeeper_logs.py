@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from sarit.core.errors import Invalid, Unavailable
-from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings
+from sarit.log.bookkeeper.log import BookKeeperLogs
+from sarit.log.bookkeeper.port import LedgerSettings
 from sarit.process.limits import BOOKIES_WAIT_SECONDS, LOG_SESSION_SECONDS
 from sarit.process.ownership.directory_content import LOG_FOLDER
 

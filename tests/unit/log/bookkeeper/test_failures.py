@@ -12,10 +12,9 @@ from sarit.log.bookkeeper.limits import (
     LEDGER_DELETION_SECONDS,
     LEDGER_LONG_RETIRED_SECONDS,
 )
-from sarit.log.bookkeeper.log import LedgerSettings
 from sarit.log.bookkeeper.metadata import LedgerState
 from sarit.log.bookkeeper.open_log import BookKeeperLog
-from sarit.log.bookkeeper.port import Code, EntryReply
+from sarit.log.bookkeeper.port import Code, EntryReply, LedgerSettings
 from sarit.log.port import LogHistory
 from tests.unit.log.bookkeeper.world import BookKeeperWorld
 from tests.unit.log.world import SimulatedClock, append, expected, frames, payload_of, simulate, start

@@ -13,7 +13,8 @@ from contextlib import suppress
 import pytest
 
 from sarit.core.errors import SaritError, Unavailable
-from sarit.log.bookkeeper.log import LedgerSettings, register_of
+from sarit.log.bookkeeper.log import register_of
+from sarit.log.bookkeeper.port import LedgerSettings
 from tests.limits import examples
 from tests.unit.log.bookkeeper.world import BookKeeperWorld
 from tests.unit.log.world import simulate, start

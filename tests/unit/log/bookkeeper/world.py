@@ -10,7 +10,8 @@ from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
 from sarit.log.bookkeeper import metadata as codec
 from sarit.log.bookkeeper.chain import decode
 from sarit.log.bookkeeper.ledgers import recover_ledger
-from sarit.log.bookkeeper.log import BookKeeperLogs, LedgerSettings, register_of
+from sarit.log.bookkeeper.log import BookKeeperLogs, register_of
+from sarit.log.bookkeeper.port import LedgerSettings
 from simulation.bookies import BookieCluster, RegisterLedgerStore
 from tests.unit.log.world import FILE_BYTES, Machine
 
