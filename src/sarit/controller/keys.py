@@ -13,6 +13,7 @@
                                                                      scope of the name
     _system/_tables/quotas              q/<subject>                  limits, as text (security/quotas.py)
                                         f/<scope>                    its storage quota is used up; bytes, as text
+    _system/_tables/jobs                <kind>/<scope>/<stream>/<name>   a background job (controller/jobs.py)
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
@@ -55,6 +56,7 @@ WORK_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/work"
 MAINTENANCE_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/watched"
 NUMBERS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/numbers"
 RULES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/access"
+JOBS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/jobs"
 QUOTAS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/quotas"
 STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"

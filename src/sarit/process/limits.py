@@ -108,3 +108,7 @@ AUDIT_FILE_BYTES: Final = 64 * MIB
 AUDIT_FILES_KEPT: Final = 8
 # How often the files of users, keys and certificates are read again, if they have changed.
 SECURITY_FILES_INTERVAL_SECONDS: Final = 5.0
+# A worker asks so often whether a job has changed: one request.
+JOBS_POLL_SECONDS: Final = 2.0
+JOB_RETRY_SECONDS: Final = 1.0
+MAX_JOB_RETRY_SECONDS: Final = 60.0

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sarit.process.ownership.claims import DirectoryClaim
     from sarit.process.reload import LiveSettings, Reload
     from sarit.process.settings import NodeConfig
+    from sarit.process.worker_role import JobKind, WorkerRole
     from sarit.storage.port import ChunkStorage
 
 _log = logging.getLogger("sarit.node")
@@ -45,12 +46,14 @@ _OF_OTHERS: Final = 0o007
 
 
 class Node:
-    """A store and a controller that calls it; `secret`, `quotas`: see `Ownership` and `ControllerSettings`."""
+    """A store, a controller that calls it, and the jobs that it knows.
+
+    `secret`, `quotas`: see `Ownership` and `ControllerSettings`.  `jobs`: kinds of background jobs by name."""
 
     def __init__(
         self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage,
         damaged: Mapping[int, str] | None = None, security: Security | None = None, *, secret: bytes | None = None,
-        quotas: bool = True,
+        quotas: bool = True, jobs: Mapping[str, JobKind] | None = None,
     ) -> None:  # fmt: skip
         self.config = config
         self.env = env
@@ -69,6 +72,11 @@ class Node:
             settings, env, self.stores, self.security, share=self._share if config.one_port else None
         )
         self.controller = self.controller_role.controller
+        self.worker: WorkerRole | None = None
+        if jobs:
+            from sarit.process.worker_role import WorkerRole as Worker
+
+            self.worker = Worker(self.stores.tables, jobs, env, self.controller.assignment.is_mine)
         self._host = advertised_address(config)
 
     def __repr__(self) -> str:
@@ -109,10 +117,14 @@ class Node:
         await self.controller_role.open()
         await self.store_role.serve()
         await self.controller_role.serve()
+        if self.worker is not None:
+            self.worker.start()
 
     async def stop(self) -> None:
         """Stop serving, flush to long-term storage, close everything."""
         await self.controller_role.drain()
+        if self.worker is not None:
+            await self.worker.stop()
         await self.store_role.stop_measuring()
         # The controller stops before the store, in which its tables are.
         await self.controller_role.stop()
