@@ -5,7 +5,8 @@ from click.testing import CliRunner
 
 from sarit.cli import cluster as cluster_commands
 from sarit.cli.main import cli
-from sarit.cluster import processes as cluster_module
+from sarit.cluster import controller as cluster_controller
+from sarit.cluster import store as cluster_store
 from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
 
 URL = "zookeeper://127.0.0.1:1/c"
@@ -15,8 +16,8 @@ URL = "zookeeper://127.0.0.1:1/c"
 def run_configs(monkeypatch):
     """The configurations with which processes would run."""
     found = []
-    for name in ("run_store", "run_controller"):
-        monkeypatch.setattr(cluster_module, name, lambda config, reload: found.append(config))
+    for module, name in ((cluster_store, "run_store"), (cluster_controller, "run_controller")):
+        monkeypatch.setattr(module, name, lambda config, reload: found.append(config))
     return found
 
 

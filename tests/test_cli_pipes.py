@@ -147,7 +147,7 @@ def test_late_forwarded_interrupt_does_not_change_exit_code():
     late = """
 import os, signal
 from sarit.cli.pipes import Interrupts
-from sarit.core.limits import REPEATED_SIGNAL_SECONDS
+from sarit.process.limits import REPEATED_SIGNAL_SECONDS
 class Clock:
     now = 100.0
     def monotonic(self):

@@ -15,7 +15,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from sarit.cli.config import check
 from sarit.cli.dev_ca import make_certificates
 from sarit.cli.user import user
-from sarit.cluster import processes as cluster
+from sarit.cluster import controller as cluster_controller
+from sarit.cluster import store as cluster_store
 from sarit.cluster.process_config import ProcessConfig
 from sarit.core.errors import Invalid, Unauthenticated
 from sarit.env.real import real_env
@@ -137,12 +138,14 @@ def test_passwords_in_clear_text_beyond_loopback_refuse_the_start(host, change, 
     [
         lambda security: standalone.run(NodeConfig("/nowhere", host="0.0.0.0", security=security)),
         lambda security: processes.run(NodeConfig("/nowhere", host="0.0.0.0", processes=2, security=security)),
-        lambda security: cluster.run_store(ProcessConfig(None, "machine", host="0.0.0.0", security=security)),
-        lambda security: cluster.run_controller(ProcessConfig(None, "machine", host="0.0.0.0", security=security)),
+        lambda security: cluster_store.run_store(ProcessConfig(None, "machine", host="0.0.0.0", security=security)),
+        lambda security: cluster_controller.run_controller(
+            ProcessConfig(None, "machine", host="0.0.0.0", security=security)
+        ),
     ],
 )
 def test_each_kind_of_process_refuses_passwords_in_clear_text(run, monkeypatch):
-    for module in (standalone, processes, cluster):
+    for module in (standalone, processes, cluster_store, cluster_controller):
         monkeypatch.setattr(module, "check_passed_sockets", lambda places: None, raising=False)
     with pytest.raises(Invalid, match="in clear text"):
         run(SecurityConfig(users="users", token_keys="keys"))
