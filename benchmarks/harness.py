@@ -131,10 +131,13 @@ class SaritNode:
         self.directory.mkdir(parents=True, exist_ok=True)
         arguments = [
             "standalone", "--data-dir", str(self.directory / "data"), "--controller-port", "0", "--store-port", "0",
-            "--processes", str(self.processes), *self.options,
+            *(("--processes", str(self.processes)) if self.processes > 1 else ()), *self.options,
         ]  # fmt: skip
-        python = [sys.executable, "-m", "benchmarks.node", str(self.report_path)]
-        command = [str(Path(sys.executable).with_name("sarit"))] if plain else python
+        # An earlier version may need libraries that this one does not have any more.
+        own = self.root / ".venv" / "bin" / "python"
+        interpreter = own if own.exists() else Path(sys.executable)
+        python = [str(interpreter), "-m", "benchmarks.node", str(self.report_path)]
+        command = [str(interpreter.with_name("sarit"))] if plain else python
         started = time.monotonic()
         # The sources of this work tree, not the installed package: two versions can be compared.
         sources = os.pathsep.join((str(self.root / "src"), str(self.root)))
