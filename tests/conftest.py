@@ -54,7 +54,7 @@ LONG = (
     "tests/test_docs_site.py",
     "tests/chaos/",
     "tests/unit/client/core/test_broken_connections.py",
-    "tests/unit/node/test_missing_pieces.py",
+    "tests/unit/process/test_missing_pieces.py",
     "tests/test_standard_files.py",
     "tests/faults/test_refusals.py",
     "tests/faults/test_failed_container.py",
@@ -72,7 +72,7 @@ LONG = (
     "tests/interop/",
     "tests/examples/",
     "tests/unit/log/test_crash_states.py",
-    "tests/unit/node/test_autoscale.py",
+    "tests/unit/process/test_autoscale.py",
 )
 
 
@@ -100,8 +100,8 @@ COSTS = {
     "tests/unit/client/core/test_broken_connections.py": "node",
     "tests/unit/client/streams/test_scaling.py": "node",
     "tests/unit/client/test_node_away.py": "node",
-    "tests/unit/node/test_cycles.py": "node",
-    "tests/unit/node/test_missing_pieces.py": "node",
+    "tests/unit/process/test_cycles.py": "node",
+    "tests/unit/process/test_missing_pieces.py": "node",
     "tests/test_docs_site.py": "docs",
     "tests/examples/": "docs",
     "tests/guides/": "docs",

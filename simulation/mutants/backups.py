@@ -55,7 +55,7 @@ def snapshots_at_arrival() -> Iterator[None]:
         yield
 
 
-@mutant("a backup is of one moment", found_by="tests/unit/backup/test_moment.py")
+@mutant("a backup is of one moment", found_by="tests/unit/ops/backup/test_moment.py")
 @contextmanager
 def acknowledged_while_held() -> Iterator[None]:
     """A store goes on to apply and acknowledge while others take their snapshots."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _OWNER = "one owner answers"
-_MEMBER = "tests/unit/node/test_member.py::test"
+_MEMBER = "tests/unit/cluster/test_member.py::test"
 _HOSTING = "tests/unit/store/test_hosting.py::test"
 
 

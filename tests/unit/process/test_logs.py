@@ -26,7 +26,7 @@ from sarit.process.shown_option import ShownOption
 from sarit.rpc.handlers import rpc_handler
 from sarit.rpc.request_limiter import RequestLimiter
 
-log = logging.getLogger("sarit.node.test")
+log = logging.getLogger("sarit.process.test")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_json_lines_are_one_object_each_with_the_exception_inside(lines):
     found = [json.loads(line) for line in read()]
     assert len(found) == 3
     assert found[0] | {"time": ""} == {
-        "time": "", "level": "info", "logger": "sarit.node.test", "process": "store-1",
+        "time": "", "level": "info", "logger": "sarit.process.test", "process": "store-1",
         "message": "a name with\na line feed and \u2028 and \x1b[31m: x",
     }  # fmt: skip
     assert found[0]["time"].endswith("+00:00")
@@ -73,7 +73,7 @@ def test_text_lines_escape_what_a_client_may_have_put_into_a_name(lines):
     read = lines("text", process="store-1")
     log.info("stream %s", "a\n2026-01-01 00:00:00 ERROR forged\x1b[2J")
     assert len(read()) == 1
-    assert read()[0].endswith("INFO [store-1] sarit.node.test: stream a\\n2026-01-01 00:00:00 ERROR forged\\x1b[2J")
+    assert read()[0].endswith("INFO [store-1] sarit.process.test: stream a\\n2026-01-01 00:00:00 ERROR forged\\x1b[2J")
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

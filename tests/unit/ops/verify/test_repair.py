@@ -16,7 +16,7 @@ from sarit.core.errors import Corrupt
 from sarit.index import keys
 from sarit.index.record_seals import seal
 from tests.faults import small_data
-from tests.unit.verify.test_verify import STREAM, contents_of, id_of, verified
+from tests.unit.ops.verify.test_verify import STREAM, contents_of, id_of, verified
 
 if TYPE_CHECKING:
     from pathlib import Path

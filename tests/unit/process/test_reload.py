@@ -85,7 +85,7 @@ def test_new_settings_are_applied_and_reported_in_one_line(caplog, log_settings)
 def test_line_is_logged_before_the_log_becomes_quieter(monkeypatch, log_settings):
     order = []
     monkeypatch.setattr(reload_module, "take_logs", lambda settings: order.append("logs"))
-    monkeypatch.setattr(logging.getLogger("sarit.node"), "warning", lambda *_: order.append("line"))
+    monkeypatch.setattr(logging.getLogger("sarit.process"), "warning", lambda *_: order.append("line"))
     for level, expected in (("error", ["line", "logs"]), ("debug", ["logs", "line"])):
         live = LiveSettings(LogSettings(level), Times())
         Reload((), lambda live=live: ReadOptions((), live)).reload()

@@ -20,7 +20,7 @@ from sarit.process.places import bookkeeper_logs as log_place
 from sarit.storage.open import open_storage
 from tests.contract.s3 import binary_of, s3_server
 from tests.limits import HANG_SECONDS
-from tests.unit.node.test_cluster_settings import meta
+from tests.unit.cluster.test_settings import meta
 
 
 def files_of(directory) -> list[str]:

@@ -179,7 +179,7 @@ def test_child_starts_again_after_every_end_with_growing_pauses(caplog, monkeypa
         assert spare.taken == 4
 
     run(test)
-    lines = [record.message for record in caplog.records if record.name == "sarit.node"]
+    lines = [record.message for record in caplog.records if record.name == "sarit.process"]
     assert [line for line in lines if "serves again" not in line] == [
         "store-0 (containers 0) was ended by signal 9 (SIGKILL); it starts again in 0.01 s",
         "store-0 (containers 0) failed (it cannot be started: no memory); it starts again in 0.02 s",
