@@ -52,7 +52,7 @@ from sarit.core.admission import Admission
 from sarit.core.errors import Invalid
 from sarit.core.places_by_host import PlacesByHost
 from sarit.core.repeated_log import RepeatedLog
-from sarit.env.tls_server import Handshakes, serve_tls
+from sarit.env.passed_sockets import listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,13 +119,7 @@ class AdminServer:
         )  # fmt: skip
         config.load()
         self._make = lambda: H11Protocol(config, state, {})
-        loop = asyncio.get_running_loop()
-        address = _address(host)
-        self._server = (
-            await loop.create_server(self._made, address, port, backlog=HTTP_BACKLOG)
-            if tls is None
-            else await serve_tls(self._made, Handshakes(tls, http=True), address, port, HTTP_BACKLOG)
-        )
+        self._server = await listen(self._made, _address(host), port, tls, HTTP_BACKLOG, http=True)
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self.port
 

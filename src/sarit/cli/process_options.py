@@ -137,7 +137,7 @@ def start_logs(level: str, form: str) -> None:
 
     set_up_logs(LogSettings(level, form))
     for text in unknown_variables(os.environ):
-        logging.getLogger("sarit.node").warning("%s", text)
+        logging.getLogger("sarit.process").warning("%s", text)
 
 
 def shown_options() -> tuple[ShownOption, ...]:

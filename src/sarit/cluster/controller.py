@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from sarit.process.reload import LiveSettings, Reload
     from sarit.process.security import Security
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.cluster")
 
 
 class ClusterController:
-    """See the head of the module.
+    """The leader and the controller role of one process of a cluster.
 
     `members(kind)`: the members of the coordination service of one kind.  `secret`: what the stores of this
     installation know, too.  `containers`, `expected`, `lease_seconds`: see `Leader`.  `on_failure` is called when it

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sarit.coordination.port import Members, Membership
     from sarit.env.ports import Env
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.cluster")
 
 CONTROLLERS: Final = "controllers"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sarit.coordination.port import Registers
     from sarit.env.ports import Clock
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.cluster")
 
 
 class MapWatch:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
             """Count the containers that are opening."""
 
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.cluster")
 _LEASE_PROBES = {
     MemberState.CONNECTED: "lease_connected",
     MemberState.SUSPENDED: "lease_suspended",

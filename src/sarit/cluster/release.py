@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RELEASE: Final = "release"
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.cluster")
 
 
 def _parts(release: str) -> tuple[int, int]:

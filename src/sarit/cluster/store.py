@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from sarit.process.security import Security
     from sarit.process.settings import NodeConfig
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.cluster")
 
 DRAINED: Final = "drained"
 _FORWARDED: Final = "forwarded"
 
 
 class ClusterStore:
-    """A store of a cluster (see the head of the module)."""
+    """A process with a store of a cluster."""
 
     farewell = "sarit stopped; everything acknowledged is in the log"
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sarit.store.hosting.health import ContainerHealth
     from sarit.store.store import SegmentStore
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.cluster")
 
 HEALTH: Final = "health"
 SERVING: Final = "serving"

@@ -37,6 +37,7 @@ DIRECT_WRITE_BYTES: Final = 1 * MIB
 DIRECT_BACKGROUND_WRITE_BYTES: Final = 512 * KIB
 # Larger direct reads delay the syncs of the log: the disk serves each of them whole.
 DIRECT_READ_PIECE_BYTES: Final = 256 * KIB
+LISTEN_BACKLOG: Final = 4096  # connections that the kernel holds until they are accepted
 SOCKET_BUFFER_BYTES: Final = 4 * MIB
 
 # -- cache, flush, long-term storage ---------------------------------------------------------

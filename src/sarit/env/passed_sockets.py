@@ -6,6 +6,7 @@ A socket is used in place of one that would be bound to the same address.  Witho
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from typing import TYPE_CHECKING, Final
@@ -13,12 +14,35 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
+
+    from sarit.env.tls import ServerTls
+    from sarit.env.tls_server import TlsServer
 
 _FIRST_DESCRIPTOR: Final = 3
 
 
-def passed_socket(address: str, port: int) -> socket.socket | None:
+async def listen(
+    factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int, tls: ServerTls | None, backlog: int, *,
+    http: bool = False,
+) -> asyncio.Server | TlsServer:  # fmt: skip
+    """Listen at an address, with the socket that was passed for it if there is one; `host` None: at all addresses.
+
+    `http`: it speaks HTTP, which TLS tells clients.  Raises OSError."""
+    passed, loop = passed_socket(host, port), asyncio.get_running_loop()
+    if tls is None:
+        if passed is not None:
+            return await loop.create_server(factory, sock=passed, backlog=backlog)
+        return await loop.create_server(factory, host, port, backlog=backlog)
+    from sarit.env.tls_server import Handshakes, TlsServer, serve_tls
+
+    handshakes = Handshakes(tls, http=http)
+    if passed is not None:
+        return TlsServer(factory, handshakes, [passed], backlog)
+    return await serve_tls(factory, handshakes, host, port, backlog)
+
+
+def passed_socket(address: str | None, port: int) -> socket.socket | None:
     """Return the passed socket of an address; a new descriptor of it, which the caller closes.  Raises OSError."""
     for found in _passed():
         if found.getsockname()[:2] == (address, port):

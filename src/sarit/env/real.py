@@ -25,7 +25,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.request_ids import outside_requests
-from sarit.env.limits import DELIVERY_SECONDS, HAND_OVER_RETRY_SECONDS, SOCKET_BUFFER_BYTES, WORKER_START_SECONDS
+from sarit.env.limits import (
+    DELIVERY_SECONDS,
+    HAND_OVER_RETRY_SECONDS,
+    LISTEN_BACKLOG,
+    SOCKET_BUFFER_BYTES,
+    WORKER_START_SECONDS,
+)
 from sarit.env.passed_sockets import passed_socket
 from sarit.env.ports import Env
 
@@ -36,14 +42,12 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from sarit.env.tls import ServerTls
-    from sarit.env.tls_server import Handshakes
     from sarit.env.traces import TraceSettings
 
 T = TypeVar("T")
 
 _log = logging.getLogger("sarit")
 
-_BACKLOG: Final = 4096
 # Idle seconds before the first keep-alive probe, seconds between probes, and unanswered probes until the end.
 # Each system has its own choice of them.
 _KEEP_ALIVE: Final = {
@@ -234,7 +238,6 @@ class RealNetwork:
     def __init__(self, server_tls: ServerTls | None = None, client_tls: Callable[[], SSLContext] | None = None) -> None:
         self._server_tls = server_tls
         self._client_tls = client_tls
-        self._handshakes: Handshakes | None = None
 
     async def serve(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
@@ -256,12 +259,10 @@ class RealNetwork:
             if passed is None:
                 listener.bind(address)
             if self._server_tls is None:
-                return await loop.create_server(factory, sock=listener, backlog=_BACKLOG)
+                return await loop.create_server(factory, sock=listener, backlog=LISTEN_BACKLOG)
             from sarit.env.tls_server import Handshakes, TlsServer
 
-            if self._handshakes is None:
-                self._handshakes = Handshakes(self._server_tls)
-            return TlsServer(factory, self._handshakes, [listener], _BACKLOG)
+            return TlsServer(factory, Handshakes(self._server_tls), [listener], LISTEN_BACKLOG)
         except BaseException:
             listener.close()
             raise

@@ -145,7 +145,7 @@ class TlsServer(asyncio.AbstractServer):
 
 
 class Handshakes:
-    """The connections of one or more servers that have no TLS yet; `seconds`: how long one may stay so.
+    """The connections of a server that have no TLS yet; `seconds`: how long one may stay so.
 
     A connection waits for its first byte, and for a place of its host; then its handshake is under way.  At most `most`
     wait, and as many are under way."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sarit.process.security import SecurityConfig
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # nosec B104
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.store.backup_session import Backups, BackupSession
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 _SOCKET: Final = "backup{}.socket"
 _ONLY_OWNER: Final = 0o600

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from sarit.process.store_calls.remote import Address
     from sarit.process.store_role import StoreRole
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 LIVE_COMMAND: Final = b"live "
 STORES_COMMAND: Final = b"stores "

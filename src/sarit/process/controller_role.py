@@ -14,7 +14,8 @@ from sarit.controller.assembly import Controller
 from sarit.core.errors import Unavailable
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
-from sarit.env.passed_sockets import passed_socket
+from sarit.env.limits import LISTEN_BACKLOG
+from sarit.env.passed_sockets import listen
 from sarit.process.addresses import advertised_address, advertised_port, bound_address, naming_port
 from sarit.process.limits import STORES_RETRY_SECONDS
 from sarit.process.signals import run_unless
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
 
     Factory = Callable[[], asyncio.Protocol]
 
-_log = logging.getLogger("sarit.node")
-
-BACKLOG = 4096
+_log = logging.getLogger("sarit.process")
 
 
 class Stores(Protocol):
@@ -132,7 +131,7 @@ class ControllerRole:
             factory = self._share(factory)
         host, port = settings.addressed.host, settings.port
         with naming_port(settings.port_option, host, port):
-            self._server = await _listen(factory, bound_address(host), port, self._security)
+            self._server = await listen(factory, bound_address(host), port, self._security.server_tls, LISTEN_BACKLOG)
         self.port = int(self._server.sockets[0].getsockname()[1])
         self.controller.advertised = self.address
         return self.port
@@ -152,30 +151,16 @@ class ControllerRole:
 
     async def drain(self) -> None:
         """Accept no connection any more, and answer the calls under way, within `drain_seconds`."""
-        if self._server is None:
+        server, self._server = self._server, None
+        if server is None:
             return
-        self._server.close()
+        server.close()
         if self._settings.drain_seconds:
             await run_unless(self._skipped, self.listener.drain(self._settings.drain_seconds))
 
     async def stop(self) -> None:
         """Drain, stop the background work, and close the connections to the stores."""
         await self.drain()
-        self._server = None
         await self._background.close()
         await self.controller.stop()
         await self._stores.close()
-
-
-async def _listen(factory: Factory, host: str, port: int, security: Security) -> asyncio.Server | TlsServer:
-    passed, loop = passed_socket(host, port), asyncio.get_running_loop()
-    if security.server_tls is None:
-        if passed is not None:
-            return await loop.create_server(factory, sock=passed, backlog=BACKLOG)
-        return await loop.create_server(factory, host, port, backlog=BACKLOG)
-    from sarit.env.tls_server import Handshakes, TlsServer, serve_tls
-
-    handshakes = Handshakes(security.server_tls)
-    if passed is not None:
-        return TlsServer(factory, handshakes, [passed], BACKLOG)
-    return await serve_tls(factory, handshakes, host, port, BACKLOG)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WIRE_FIRST_BYTE: Final = 0xFF
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 
 class PortMux:

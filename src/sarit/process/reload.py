@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sarit.controller.times import Times
     from sarit.process.shown_option import ShownOption
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 # What a running process takes over, by the names of the options.
 LIVE_OPTIONS: Final = frozenset(

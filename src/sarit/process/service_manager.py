@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Clock
     from sarit.process.observation.health import Health
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 
 class ServiceManager:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Clock
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sarit.process.worker_role import JobKind, WorkerRole
     from sarit.storage.port import ChunkStorage
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 _OF_OTHERS: Final = 0o007
 
@@ -122,10 +122,8 @@ class Node:
 
     async def stop(self) -> None:
         """Stop serving, flush to long-term storage, close everything."""
-        await self.controller_role.drain()
         if self.worker is not None:
             await self.worker.stop()
-        await self.store_role.stop_measuring()
         # The controller stops before the store, in which its tables are.
         await self.controller_role.stop()
         await self.store_role.stop()

@@ -131,10 +131,11 @@ class StoreRole:
     async def serve(self) -> int:
         """Listen, and measure the load from now on; return the port.  Raises Unavailable, OSError: it is taken."""
         settings = self._settings
-        if settings.port is not None:
+        if settings.port is None:  # whoever listens for it does not watch its connections
+            self.listener.start_reaper()
+        else:
             with naming_port(settings.port_option, settings.host, settings.port):
                 self.port = await self.listener.listen(settings.host, settings.port)
-        self.listener.start_reaper()
         self._metering = asyncio.ensure_future(self.meters.run())
         return self.port
 
@@ -148,15 +149,11 @@ class StoreRole:
         """Let `stop` end its flush: what was acknowledged is in the durable log."""
         self.store.skip_flush()
 
-    async def stop_measuring(self) -> None:
-        """Stop the meters, and end the backup that runs."""
+    async def stop(self) -> None:
+        """End the backup that runs, stop serving, flush to long-term storage, close everything."""
         if self._metering is not None:
             self._metering.cancel()
             await asyncio.gather(self._metering, return_exceptions=True)
         self.backups.stop()
-
-    async def stop(self) -> None:
-        """Stop serving, flush to long-term storage, close everything."""
-        await self.stop_measuring()
         await self.listener.close()
         await self.store.stop()

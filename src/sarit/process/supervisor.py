@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from sarit.process.security import Security
     from sarit.process.settings import NodeConfig
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 _CONTROLLER: Final = "controller"
 # What a child cannot start because of, by name; anything else is Unavailable here.

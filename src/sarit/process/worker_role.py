@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sarit.controller.ports import Tables
     from sarit.env.ports import Env
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 
 class JobKind(Protocol):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.group import ReaderGroup
     from sarit.env.ports import Clock
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def change_log_level(level: str) -> None:
         return
     quieter = LEVELS.index(level) > LEVELS.index(_current.level)
     text = f"the level of the log is changed: {_current.level} -> {level}"
-    logger = logging.getLogger("sarit.node")
+    logger = logging.getLogger("sarit.process")
     if quieter:  # while it is logged
         logger.warning(text)
     set_up_logs(replace(_current, level=level))

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from sarit.process.settings import NodeConfig
     from sarit.storage.port import ChunkStorage
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 META_VERSION: Final = 2
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sarit.process.ownership.tokens import OwnershipToken
     from sarit.storage.port import Check, ChunkStorage, Observe, WriteLimiter
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 
 class GuardedStorage:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sarit.log.port import ConfirmableLogs
     from sarit.log.statistics import LogStatistics
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 _EXAMPLE: Final = "bookkeeper://zk1:2181,zk2:2181/ledgers?e=3&w=3&a=2"
 _SIZES: Final = {"e": "ensemble_size", "w": "write_quorum", "a": "ack_quorum"}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sarit.process.ownership.claims import DirectoryClaim
     from sarit.process.settings import NodeConfig
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 
 def open_indexes(

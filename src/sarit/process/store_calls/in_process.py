@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
@@ -174,8 +175,12 @@ class InProcessStores:
         self._store.quotas.use(quotas, 1)
 
     async def follow_scaling(self, report: Callable[[str, ScaleAdvice], None]) -> None:
-        """Pass the requests of the store on from now on."""
+        """Pass the requests of the store on, until cancelled."""
         self._requests.listen(report)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._requests.ignore(report)
 
     async def close(self) -> None:
         """Close nothing: the store has an end of its own."""

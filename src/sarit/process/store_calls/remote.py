@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.security.quotas import Quotas
 
-_log = logging.getLogger("sarit.node")
+_log = logging.getLogger("sarit.process")
 
 Address = tuple[str, int]
 

@@ -23,6 +23,10 @@ class ScaleRequests:
         """Call `listener` with the segment and the advice of each request; it must not wait."""
         self._listeners.append(listener)
 
+    def ignore(self, listener: Callable[[str, ScaleAdvice], None]) -> None:
+        """Stop calling a listener."""
+        self._listeners.remove(listener)
+
     def request(self, segment: str, advice: ScaleAdvice) -> None:
         """Pass a request on."""
         for listener in self._listeners:
