@@ -115,6 +115,11 @@ def _chunks(events: list[bytes], lengths: list[int], keys: Any, limit: int) -> l
     return chunks
 
 
+def framed_bytes(events: list[bytes]) -> int:
+    """Return the bytes of `events` with their headers.  Raises TypeError when one has no length."""
+    return sum(map(len, events)) + EVENT_HEADER_BYTES * len(events)
+
+
 def split_events(data: Buffer) -> list[bytes]:
     """Return the events of framed bytes that hold whole events.  Raises Corrupt."""
     whole = bytes(data)

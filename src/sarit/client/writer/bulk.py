@@ -84,7 +84,8 @@ class Bulk:
             return
         # No key decides anything: the keys only travel along, in case the segment is sealed.
         if partitioner.key_ranges.only is not None or self.keys is None:
-            partitioner.add_all(chunks_of_arrow(self.events, self.keys))
+            limit = partitioner.chunk_bytes(lambda: self.length)
+            partitioner.add_all(chunks_of_arrow(self.events, self.keys, limit))
             return
         self._place_by_key(partitioner)
 

@@ -8,10 +8,12 @@ old appender still holds goes to the successor before newer events.
 *Sealed segments.*  When a segment answers that it is sealed, its successors are requested (`targets.py`).  Everything
 its appender holds unacknowledged is placed again, by key, in order, before anything newer of those keys.
 
-*Events without keys* stay with one appender for a while (it is *sticky*) before the next is drawn at random.  Each
-appender with blocks in flight costs a container and a log some work, and many small blocks cost more than a few large
-ones.  The next one is drawn after a few bytes or a short time: a fast writer reaches all segments within a second, and
-a slow writer draws an appender for each event.
+*Events without keys* stay with one appender (it is *sticky*) for a share of bytes or a short time before the next is
+drawn.  Each appender with blocks in flight costs a container and a log some work, and many small blocks cost more than
+a few large ones.  So shares are small in the first round alone and double with each: a hundred events reach all
+segments, and a fast writer is soon at STICKY_BYTES.  Draws of one round are a segment's width apart, from a random
+start: a round leaves out no segment, and segments of unequal width get events by their width.  A slow writer draws an
+appender for each event.
 """
 
 from __future__ import annotations
@@ -21,8 +23,14 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sarit.client.core.framing import Chunk, chunks_of, split_events
-from sarit.client.limits import MAX_CACHED_KEYS, STICKY_BYTES, STICKY_SECONDS
+from sarit.client.core.framing import Chunk, chunks_of, framed_bytes, split_events
+from sarit.client.limits import (
+    FIRST_STICKY_BYTES,
+    MAX_CACHED_KEYS,
+    STICKY_BYTES,
+    STICKY_SECONDS,
+    WRITE_CHUNK_BYTES,
+)
 from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.segment_appender import FlushBarrier
 from sarit.core.errors import Corrupt
@@ -93,6 +101,9 @@ class KeyRanges(Generic[L]):
         self.of_key: dict[str, L] = _AppenderOfKey(self)
         self.only: L | None = joined[0][2] if len(joined) == 1 else None
 
+    def __len__(self) -> int:
+        return len(self._ranges)
+
     def at(self, position: float) -> L:
         """Return the appender that takes `position` of the key space."""
         # The first upper bound at or above it: a bound belongs to the range below.
@@ -140,6 +151,9 @@ class Partitioner:
         self._sticky: AppenderDriver | None = None  # gets the events without keys, until the next is drawn
         self._sticky_bytes = 0
         self._sticky_until = 0.0
+        self._share_bytes = FIRST_STICKY_BYTES
+        self._round_left = 0  # draws
+        self._drawn_at = 0.0  # of the key space
 
     def __repr__(self) -> str:
         return (
@@ -202,14 +216,36 @@ class Partitioner:
     def sticky_driver(self) -> AppenderDriver:
         """Return the driver for events without keys.
 
-        Another is drawn at random, by the width of its range, after STICKY_BYTES or STICKY_SECONDS."""
-        env = self._session.env
-        now = env.clock.monotonic()
+        Another is drawn, by the width of its range, after a share of bytes or STICKY_SECONDS."""
+        now = self._session.env.clock.monotonic()
         if self._sticky is None or self._sticky_bytes <= 0 or now >= self._sticky_until:
-            self._sticky = self.key_ranges.at(env.random.random())
-            self._sticky_bytes = STICKY_BYTES
+            self._sticky = self._draw()
+            self._sticky_bytes = self._share_bytes
             self._sticky_until = now + STICKY_SECONDS
         return self._sticky
+
+    def _draw(self) -> AppenderDriver:
+        """Return the next appender of this round, or the first of a new one."""
+        count = len(self.key_ranges)
+        if self._round_left:
+            self._drawn_at = (self._drawn_at + 1 / count) % 1.0
+        else:
+            self._round_left = count
+            self._drawn_at = self._session.env.random.random()
+            if self._sticky is not None:
+                self._share_bytes = min(2 * self._share_bytes, STICKY_BYTES)
+        self._round_left -= 1
+        return self.key_ranges.at(self._drawn_at)
+
+    def chunk_bytes(self, length: Callable[[], int]) -> int:
+        """Return the longest chunk of a batch without keys, so that the batch reaches all segments.
+
+        `length`: of the batch, in bytes; it is asked while shares are small only."""
+        if self.key_ranges.only is not None:
+            return WRITE_CHUNK_BYTES
+        if self._share_bytes < STICKY_BYTES:
+            self._share_bytes = max(self._share_bytes, min(STICKY_BYTES, -(-length() // len(self.key_ranges))))
+        return self._share_bytes
 
     def add(self, driver: AppenderDriver, chunk: Chunk) -> None:
         """Give a chunk to an appender."""
@@ -230,7 +266,7 @@ class Partitioner:
         if not events:
             return
         if self.key_ranges.only is not None or keys is None:
-            self.add_all(chunks_of(events, keys))
+            self.add_all(chunks_of(events, keys, self.chunk_bytes(lambda: framed_bytes(events))))
             return
         of_key = self.key_ranges.of_key
         # `events` and `keys` of all drivers are empty between two calls.
@@ -256,7 +292,7 @@ class Partitioner:
             # Optimistic: the framing of plain events checks the types (docs/decisions/0401).  It raises before any is
             # added.
             try:
-                chunks = chunks_of(batch)
+                chunks = chunks_of(batch, None, self.chunk_bytes(lambda: framed_bytes(batch)))
             except TypeError:  # framing takes bytes alone: there is a key or a bulk among them
                 pass
             else:

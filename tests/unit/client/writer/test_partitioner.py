@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from sarit.client.core.framing import split_events
 from sarit.client.core.values import SegmentRange, Successor
 from sarit.client.limits import STICKY_BYTES, STICKY_SECONDS
@@ -119,16 +121,59 @@ def test_events_without_keys_are_sticky_up_to_a_bound() -> None:
     async def main() -> None:
         made = await partitioner()
         event = b"x" * 1016
+        made.place([event] * (2 * STICKY_BYTES // 1024), None)
+        assert set(held(made).values()) == {STICKY_BYTES // 1024}, "each has its share of a large batch"
         first = made.sticky_driver()
         for _ in range(STICKY_BYTES // 1024):
             assert made.sticky_driver() is first, "neither the bytes nor the time are over"
             made.place([event], None)
-        assert sorted(held(made).values()) == [0, STICKY_BYTES // 1024]
+        assert sorted(held(made).values()) == [STICKY_BYTES // 1024, 2 * STICKY_BYTES // 1024]
         others = set()
         for _ in range(50):
             made.place([event] * (STICKY_BYTES // 1024), None)
             others.add(made.sticky_driver().segment)
         assert others == {A, B}, "after so many bytes another is drawn"
+
+    asyncio.run(main())
+
+
+async def wide_partitioner(segments: int) -> Partitioner:
+    class Wide(Target):
+        async def ranges(self) -> list[SegmentRange]:
+            return [SegmentRange(SegmentId(0, at), at / segments, (at + 1) / segments) for at in range(segments)]
+
+    made = Partitioner(Session(), Wide(), lambda: None, lambda error: None)  # type: ignore[arg-type]
+    await made.open()
+    return made
+
+
+@pytest.mark.parametrize("batches", [1, 10, 100])
+def test_a_hundred_small_events_without_keys_reach_all_segments(batches: int) -> None:
+    """They all went to one: `sarit write` of a short file left three of four segments empty."""
+
+    async def main() -> None:
+        for _ in range(20):
+            made = await wide_partitioner(4)
+            events = [b"event %d" % at for at in range(100)]
+            for at in range(0, 100, 100 // batches):
+                made.place(events[at : at + 100 // batches], None)
+            assert all(count >= 10 for count in held(made).values()), held(made)
+
+    asyncio.run(main())
+
+
+def test_a_round_of_draws_leaves_out_no_segment() -> None:
+    """Fifty thousand events left one of four empty: ten independent draws do that at one time of five."""
+
+    async def main() -> None:
+        made = await wide_partitioner(7)
+        for _ in range(30):
+            made._sticky_bytes = 0
+            drawn = set()
+            for _ in range(7):
+                drawn.add(made.sticky_driver().segment)
+                made._sticky_bytes = 0
+            assert len(drawn) == 7
 
     asyncio.run(main())
 
