@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sarit
+from sarit import aio
+from tools.blocking_manifest import MODULES
 from tools.docs_site import OUTSIDE, ROOT, Site, build, expanded
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
 # What a browser fetches by itself; plain links (<a href>) are followed by people.
 _FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]*)")
+
+# A module and a text: described at the head of the page.
+_IN_TEXT = ("__version__", "aio")
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +38,20 @@ def test_site_holds_the_pages_outside_docs(built: Path) -> None:
 
 def test_reference_holds_every_public_name(built: Path) -> None:
     page = (built / "reference" / "python.html").read_text()
-    missing = [name for name in sarit.__all__ if f'id="sarit.{name}"' not in page]
+    missing = [name for name in sarit.__all__ if f'id="sarit.{name}"' not in page and name not in _IN_TEXT]
     assert not missing, f"add them to docs/reference/python.md: {missing}"
+    assert all(f"<code>sarit.{name}</code>" in page for name in _IN_TEXT)
+
+
+def test_asyncio_reference_holds_every_public_name_and_no_internal_one(built: Path) -> None:
+    page = (built / "reference" / "asyncio.html").read_text()
+    missing = [name for name in aio.__all__ if f'id="sarit.aio.{name}"' not in page]
+    assert not missing, f"add them to docs/reference/asyncio.md: {missing}"
+    facades = [facade for module in MODULES for facade in module.facades]
+    internal = [f"{each.name}.{name}" for each in facades for name, why in each.hidden.items() if "call" in why]
+    shown = [name for name in internal if f'id="sarit.aio.{name}"' in page]
+    assert internal
+    assert not shown, f"filter them in docs/reference/asyncio.md: {shown}"
 
 
 def test_pages_fetch_nothing_from_other_hosts(built: Path) -> None:

@@ -16,7 +16,7 @@ class Facade:
     """One blocking class.
 
     `attributes`: plain attributes of the asyncio object that become properties: name -> (type, docstring).
-    `handles`: attributes that are wrapped when the object is made: name -> class.
+    `handles`: properties whose objects are wrapped when this one is made: name -> class.
     `translated`: methods whose body runs on the caller's thread; `__aexit__` always does, unless it is `delegated`.
     `on_loop`: plain methods that must run on the loop, waited for; `posted`: those not waited for.
     `opened`: methods that return an object that is to be opened first.  `hidden`: public in the asyncio class alone,

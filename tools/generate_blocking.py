@@ -263,7 +263,7 @@ class Generated:
         yield "        self._inner = inner"
         for attribute, name in self._facade.handles.items():
             self._names.add(name, Import(HOMES[name], name), runtime=True)
-            yield f"        self.{attribute} = {name}(thread, inner.{attribute})"
+            yield f"        self._{attribute} = {name}(thread, inner.{attribute})"
         if self._overrides is not None:
             name = f"{self._facade.name}Overrides"
             self._names.add(name, Import(OVERRIDES, name), runtime=True)
@@ -273,7 +273,7 @@ class Generated:
                 yield "        # The same bound methods: another call per event would cost as much as the write."
                 yield f"        vars(self).update({direct})"
         yield "    def __repr__(self) -> str:"
-        yield '        return f"blocking {self._inner!r}"'
+        yield "        return repr(self._inner)"
 
     def _properties(self) -> Iterator[str]:
         for name, (annotation, doc) in self._facade.attributes.items():
@@ -332,7 +332,7 @@ class Generated:
                 )
             return
         if _is_property(method):
-            yield f"        return {called}"
+            yield f"        return self._{name}" if name in facade.handles else f"        return {called}"
             return
         if name in facade.posted:
             yield f"        self._thread.call({called})"

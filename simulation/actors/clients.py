@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.client.aio import Client, connect
+from sarit.client.aio import Client, open_client
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from simulation.actors.readers import now
@@ -29,7 +29,7 @@ async def connect_client(cluster: Cluster) -> Client:
     rng = cluster.rng("stream clients")
     while True:
         try:
-            client = await connect(cluster.controller_address(), env=cluster.clients.env)
+            client = await open_client(cluster.controller_address(), env=cluster.clients.env)
             break
         except Unavailable:
             await asyncio.sleep(0.1 + rng.random())

@@ -1,6 +1,6 @@
-"""The asynchronous client: `client = await sarit.client.aio.connect("127.0.0.1:9090")`.
+"""The asyncio client, for users at `sarit.aio`.
 
-    async with await connect("127.0.0.1:9090") as client:
+    async with connect("127.0.0.1:9090") as client:
         await client.create_scope("demo")
         await client.create_stream("demo/numbers")
         async with client.writer("demo/numbers") as writer:
@@ -14,8 +14,9 @@ A client belongs to the event loop it was made on.  The blocking client is `sari
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core import pages as listing
 from sarit.client.core import segments
@@ -38,6 +39,7 @@ from sarit.client.limits import (
 from sarit.client.reader.reader import EventReader
 from sarit.client.session.guard import check_call, guarded
 from sarit.client.session.session import Session
+from sarit.client.session.tracebacks import trimmed
 from sarit.client.streams.byte_streams import ByteReader, ByteWriter
 from sarit.client.streams.segment_batches import segment_batches
 from sarit.client.streams.stream import Stream
@@ -45,12 +47,12 @@ from sarit.client.sync.coordination import Coordination
 from sarit.client.tables.table import Table, Tables, table_name
 from sarit.client.transactions.transaction import TransactionalWriter
 from sarit.client.writer.writer import EventWriter
-from sarit.core.errors import Invalid
+from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import SegmentId, StreamName, is_user_name
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
     from typing import Never
 
     import pyarrow as pa
@@ -77,18 +79,18 @@ def refuse_retired(arguments: Mapping[str, object]) -> None:
         raise TypeError(f"connect() got an unexpected keyword argument {name!r}{suggestion}")
 
 
-async def connect(
+def connect(
     address: str | None = None,
     *,
     retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
     credentials: Credentials | None = None,
     tls: Tls | None = None,
-    env: Env | None = None,
     **retired: Never,
-) -> Client:
+) -> Connecting:
     """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
 
+    `async with connect(...) as client` closes the client at the end; `client = await connect(...)` leaves that to you.
     Of a cluster, name several controllers with commas, as `HOST:PORT,HOST:PORT`: when one fails, its calls go to the
     next.
     Without an address: what the environment variable SARIT_CONTROLLER says, else 127.0.0.1:9090.
@@ -100,6 +102,19 @@ async def connect(
     raises Invalid.
     """
     refuse_retired(retired)
+    return Connecting(_connect(address, retry_timeout, wait, credentials, tls))
+
+
+async def open_client(
+    address: str | None = None,
+    *,
+    retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
+    wait: float = 0.0,
+    credentials: Credentials | None = None,
+    tls: Tls | None = None,
+    env: Env | None = None,
+) -> Client:
+    """Connect as `connect` does, in a given `env`; None: in the real one."""
     check_call(connect, address, retry_timeout=retry_timeout, wait=wait)
     real = env is None
     address = default_address() if address is None else address
@@ -137,6 +152,51 @@ async def connect(
     return Client(session)
 
 
+class Connecting(Coroutine[Any, Any, "Client"]):
+    """A connection being made: await it for its client, or enter it as a block, which closes the client at its end."""
+
+    __module__ = "sarit.aio"
+    __slots__ = ("_client", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, Client]) -> None:
+        self._work = work
+        self._client: Client | None = None
+
+    # A coroutine in every respect: tasks and `asyncio.run` take it as they took the coroutine of before.
+
+    def send(self, value: Any, /) -> Any:
+        """Resume the work; called by the event loop."""
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error inside of the work; called by the event loop."""
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        """End the work before it is done."""
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, Client]:
+        return self._work.__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._work
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._client is not None
+        await self._client.close()
+
+
+async def _connect(
+    address: str | None, retry_timeout: float, wait: float, credentials: Credentials | None, tls: Tls | None
+) -> Client:
+    try:
+        return await open_client(address, retry_timeout=retry_timeout, wait=wait, credentials=credentials, tls=tls)
+    except SaritError as error:
+        raise trimmed(error) from None
+
+
 def connect_in_process(
     address: str, channel: LocalChannel, env: Env, retry_timeout: float, credentials: Credentials | None
 ) -> Client:
@@ -158,12 +218,12 @@ class Client:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.tables = Tables(session)
-        self.coordination = Coordination(session)
-        self.reader_groups = ReaderGroups(session)
+        self._tables = Tables(session)
+        self._coordination = Coordination(session)
+        self._reader_groups = ReaderGroups(session)
 
     def __repr__(self) -> str:
-        return f"Client({self.session.controller!r})"
+        return f"Client({self.session.controller.address}, {self.session.state()})"
 
     async def __aenter__(self) -> Client:
         return self
@@ -174,6 +234,21 @@ class Client:
     async def close(self) -> None:
         """End all writers and readers; a writer that was not closed loses what it has not flushed."""
         await self.session.close()
+
+    @property
+    def reader_groups(self) -> ReaderGroups:
+        """The reader groups: create, open, list and delete them."""
+        return self._reader_groups
+
+    @property
+    def tables(self) -> Tables:
+        """The key-value tables: create, list and delete them; `client.table(name)` reads and writes one."""
+        return self._tables
+
+    @property
+    def coordination(self) -> Coordination:
+        """Shared state of processes: revisioned streams, synchronizers, memberships, elections, settings."""
+        return self._coordination
 
     # -- scopes -------------------------------------------------------------------------------
 

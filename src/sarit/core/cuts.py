@@ -15,15 +15,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.keyspace import tiles
 from sarit.core.limits import MAX_CUT_TEXT_BYTES
 from sarit.core.names import SegmentId, StreamName
+from sarit.core.public import public
 from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_signed, pack_single, pack_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sarit.core.keyspace import KeyRange
 
 UNBOUNDED_TEXT: Final = "UNBOUNDED"
 
@@ -39,6 +38,7 @@ _GZIP_WINDOW: Final = 31
 _RAW_WINDOW: Final = -15
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class StreamCut:
     """A position in `stream`.  Offsets are bytes, and >= 0."""
@@ -63,10 +63,6 @@ class StreamCut:
 
     def __str__(self) -> str:
         return to_text(self)
-
-    def covers(self, ranges: Mapping[SegmentId, KeyRange]) -> bool:
-        """Return whether its segments cover the key space exactly once; `ranges` has at least those of the cut."""
-        return tiles(ranges[segment] for segment in self.positions)
 
 
 def to_bytes(cut: StreamCut | None) -> bytes:

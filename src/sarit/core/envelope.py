@@ -25,6 +25,7 @@ from sarit.core.envelope_layout import (
     VERSION,
 )
 from sarit.core.errors import Corrupt, Invalid
+from sarit.core.public import public
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,7 @@ _MAX_SIZE: Final = 0xFFFFFFFF
 _MAX_INT64: Final = (1 << 63) - 1
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class Envelope:
     """An event with its key, its time and its headers.  `bytes(envelope)` is the event as it is stored.
@@ -49,7 +51,7 @@ class Envelope:
     payload: bytes
     key: str | None
     event_time: int | None
-    headers: Headers
+    headers: tuple[tuple[str, bytes], ...]
 
     def __init__(
         self, payload: bytes | str, *, key: str | None = None, event_time: Any = None, headers: Any = ()

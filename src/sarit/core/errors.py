@@ -6,27 +6,35 @@ Wire replies and gRPC statuses map to these kinds in one table each
 
 from __future__ import annotations
 
+from sarit.core.public import public
 
+
+@public
 class SaritError(Exception):
     """Base of all errors that Sarit raises."""
 
 
+@public
 class Invalid(SaritError):
     """The call is wrong: fix it; a retry cannot help."""
 
 
+@public
 class NotFound(SaritError):
     """The named object does not exist."""
 
 
+@public
 class Exists(SaritError):
     """The named object exists already; nothing was changed."""
 
 
+@public
 class Sealed(SaritError):
     """The segment or stream is sealed: it accepts no more data, for ever."""
 
 
+@public
 class Truncated(SaritError):
     """The offset lies below the start of the segment.  `start_offset` is in bytes."""
 
@@ -35,6 +43,7 @@ class Truncated(SaritError):
         self.start_offset = start_offset
 
 
+@public
 class Conflict(SaritError):
     """A condition did not hold: read again, decide again, retry."""
 
@@ -44,6 +53,7 @@ class Conflict(SaritError):
         self.actual = actual
 
 
+@public
 class Fenced(SaritError):
     """A process with a higher epoch owns this now: stop."""
 
@@ -54,17 +64,21 @@ class Moved(SaritError):
     Never a reason to retry on the same connection.  Nothing was done."""
 
 
+@public
 class Unavailable(SaritError):
     """Not now: retry later."""
 
 
+@public
 class Corrupt(SaritError):
     """Stored bytes are not what was written: stop and raise an alarm; never guess a repair."""
 
 
+@public
 class Unauthenticated(SaritError):
     """Who makes the call is not known: log in with a user and password, or a token, that the server knows."""
 
 
+@public
 class Forbidden(SaritError):
     """The caller is known, and may not do this: ask an administrator for the permission that the text names."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sarit.core.errors import Invalid
+from sarit.core.public import public
 
 SYSTEM_SCOPE: Final = "_system"
 READER_GROUP_PREFIX: Final = "_RG"
@@ -40,6 +41,7 @@ def is_internal_name(name: str) -> bool:
     return len(name) <= MAX_INTERNAL_NAME_CHARS and _INTERNAL_NAME.fullmatch(name) is not None
 
 
+@public
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentId:
     """Which segment of a stream: the epoch that created it and its number (both int32, >= 0)."""
@@ -63,6 +65,7 @@ class SegmentId:
         return SegmentId(packed >> 32, packed & _LOW_32_BITS)
 
 
+@public
 @dataclass(frozen=True, slots=True, order=True)
 class StreamName:
     """`scope/stream`."""

@@ -7,6 +7,7 @@ from enum import IntEnum
 from numbers import Integral
 
 from sarit.core.errors import Invalid
+from sarit.core.public import public
 
 MAX_SEGMENTS_PER_STREAM = 10_000
 
@@ -18,6 +19,7 @@ def require_whole(what: str, **fields: object) -> None:
             raise Invalid(f"{what}({name}={value!r}): give an int")
 
 
+@public
 class ScaleType(IntEnum):
     """The kind of load that makes a segment split or merge."""
 
@@ -26,6 +28,7 @@ class ScaleType(IntEnum):
     EVENTS_PER_SECOND = 2
 
 
+@public
 class RetentionType(IntEnum):
     """The kind of bound on a stream: its age or its size."""
 
@@ -34,6 +37,7 @@ class RetentionType(IntEnum):
     SIZE = 2
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class ScalingPolicy:
     """`target_rate` is per segment and second (unit by type); `scale_factor` segments replace one."""
@@ -53,6 +57,7 @@ class ScalingPolicy:
             raise Invalid("a scaling policy by rate needs a target rate and a scale factor above 0")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
     """`limit` in ms (TIME) or bytes (SIZE); `maximum` in the same unit, 0 for none."""
@@ -70,6 +75,7 @@ class RetentionPolicy:
             raise Invalid(f"a retention policy keeps at least {self.limit}, so it cannot keep at most {self.maximum}")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class StreamConfig:
     """The configuration of a stream; times in ms."""

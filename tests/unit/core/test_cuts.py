@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sarit.core.cuts import MAX_CUT_TEXT_BYTES, StreamCut, from_bytes, from_text, read_cut, to_bytes, to_text
 from sarit.core.errors import Invalid
-from sarit.core.keyspace import split_evenly
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.versioned_objects import Cursor
 
@@ -73,12 +72,6 @@ def test_cuts_are_values():
     assert list(same.positions) == list(CUT.positions) == [SegmentId(0, 0), SegmentId(1, 3)]
     with pytest.raises(TypeError):
         CUT.positions[SegmentId(0, 0)] = 11  # type: ignore[index]
-
-
-def test_covering():
-    ranges = dict(zip([SegmentId(0, 0), SegmentId(1, 3), SegmentId(0, 1)], split_evenly(3), strict=True))
-    assert not CUT.covers(ranges)
-    assert StreamCut(STREAM, {**CUT.positions, SegmentId(0, 1): 0}).covers(ranges)
 
 
 def test_version_0_has_unsigned_offsets():

@@ -97,7 +97,7 @@ async def _write_and_read(directory, exporter):
     try:
         async with (
             asyncio.timeout(HANG_SECONDS),
-            await aio.connect(f"127.0.0.1:{node.controller_port}", env=env) as client,
+            await aio.open_client(f"127.0.0.1:{node.controller_port}", env=env) as client,
         ):
             await client.create_scope("s")
             await client.create_stream("s/t", segments=1)

@@ -48,19 +48,34 @@ class Client:
         self._thread = thread
         self._run = thread.run
         self._inner = inner
-        self.coordination = Coordination(thread, inner.coordination)
-        self.reader_groups = ReaderGroups(thread, inner.reader_groups)
-        self.tables = Tables(thread, inner.tables)
+        self._coordination = Coordination(thread, inner.coordination)
+        self._reader_groups = ReaderGroups(thread, inner.reader_groups)
+        self._tables = Tables(thread, inner.tables)
         self._overrides = ClientOverrides(thread, inner)
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def reader_groups(self) -> ReaderGroups:
+        """The reader groups: create, open, list and delete them."""
+        return self._reader_groups
+
+    @property
+    def tables(self) -> Tables:
+        """The key-value tables: create, list and delete them; `client.table(name)` reads and writes one."""
+        return self._tables
+
+    @property
+    def coordination(self) -> Coordination:
+        """Shared state of processes: revisioned streams, synchronizers, memberships, elections, settings."""
+        return self._coordination
 
     def create_scope(self, scope: str) -> bool:
         """True when created, False when it existed.  Raises Invalid."""

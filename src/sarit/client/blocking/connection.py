@@ -9,6 +9,7 @@ from sarit.client.blocking.client import Client
 from sarit.client.blocking.loop_thread import LoopThread
 from sarit.client.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
 from sarit.client.session.guard import check_call
+from sarit.core.errors import SaritError
 
 if TYPE_CHECKING:
     from typing import Never
@@ -41,11 +42,14 @@ def connect(
     thread = LoopThread()
     try:
         inner = thread.run(
-            aio.connect(address, retry_timeout=retry_timeout, wait=wait, credentials=credentials, tls=tls)
+            aio.open_client(address, retry_timeout=retry_timeout, wait=wait, credentials=credentials, tls=tls)
         )
         inner.session.shared_by_threads = True
         thread.running.session = inner.session
         return Client(thread, inner)
+    except SaritError as error:
+        thread.close()
+        raise error.with_traceback(None) from None  # see `tracebacks.py`
     except BaseException:
         thread.close()
         raise

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from sarit.client.blocking.loop_thread import LoopThread
     from sarit.client.sync.configuration import SharedConfiguration as AioSharedConfiguration
-    from sarit.client.sync.configuration import Values
     from sarit.client.sync.coordination import Coordination as AioCoordination
     from sarit.client.sync.membership import LeaderElection as AioLeaderElection
     from sarit.client.sync.membership import Membership as AioMembership
@@ -48,7 +47,7 @@ class Coordination:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def revisioned(self, stream: str | StreamName) -> RevisionedStream:
         """Return a stream whose entries are appended conditionally."""
@@ -127,7 +126,7 @@ class RevisionedStream:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def fetch_latest(self) -> Revision:
         """Return the revision after the newest entry."""
@@ -185,7 +184,7 @@ class StateSynchronizer(Generic[S]):
         self._overrides = StateSynchronizerOverrides(thread, inner)
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def known(self) -> bool:
@@ -244,7 +243,7 @@ class Membership:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def name(self) -> str | None:
@@ -299,7 +298,7 @@ class LeaderElection:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def leader(self) -> Member | None:
@@ -350,10 +349,10 @@ class SharedConfiguration:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
-    def values(self) -> Values:
+    def values(self) -> dict[str, Any]:
         """All settings as last fetched: a copy."""
         return self._inner.values
 
@@ -370,7 +369,7 @@ class SharedConfiguration:
         """Fetch the changes made before this call."""
         self._run(self._inner.refresh())
 
-    def edit(self, change: Callable[[Values], object]) -> bool:
+    def edit(self, change: Callable[[dict[str, Any]], object]) -> bool:
         """Let `change` modify a copy of the newest settings and write the difference; whether there was one.
 
         `change` is called again when another process wrote first; an error it raises changes nothing.
@@ -389,7 +388,7 @@ class SharedConfiguration:
         """Wait until `version` differs from `since`; the new version.  Raises the failure that ended the following."""
         return self._run(self._inner.changed(since))
 
-    def watch(self) -> Iterator[Values]:
+    def watch(self) -> Iterator[dict[str, Any]]:
         """Return the settings now, and after every change; changes in quick succession may be seen as one."""
         return self._thread.iterate(self._inner.watch())
 

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sarit.client.blocking.loop_thread import LoopThread
-    from sarit.client.groups.generations import CutLike
     from sarit.client.groups.group import GroupInfo
     from sarit.client.groups.group import ReaderGroup as AioReaderGroup
     from sarit.client.groups.group import ReaderGroups as AioReaderGroups
-    from sarit.client.groups.position import Checkpoint, Position
+    from sarit.client.groups.position import Checkpoint, CutLike, Position
     from sarit.client.groups.progress import SegmentProgress
     from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
     from sarit.client.groups.reader import GroupReader as AioGroupReader
@@ -44,7 +43,7 @@ class GroupReader:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def name(self) -> str:
@@ -114,7 +113,7 @@ class ReaderGroup:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def name(self) -> str:
@@ -225,7 +224,7 @@ class ReaderGroups:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def create(
         self,

@@ -39,7 +39,7 @@ class Stream:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def name(self) -> StreamName:
@@ -182,7 +182,7 @@ class BatchReader:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -219,7 +219,7 @@ class TimeWindows:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def at(self, position: StreamCut) -> TimeWindow:
         """Return the window at a reader's `position()`.  Raises NotFound, Invalid.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-import warnings
 import weakref
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
@@ -18,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from sarit.client.core.iteration import Items, Mapped
 from sarit.client.limits import CANCEL_GRACE_SECONDS, EXIT_FLUSH_SECONDS
-from sarit.core.errors import Invalid
+from sarit.client.session.parts import warn_user
+from sarit.client.session.tracebacks import trimmed
+from sarit.core.errors import Invalid, SaritError
 from sarit.env.event_loop import new_event_loop
 
 if TYPE_CHECKING:
@@ -160,11 +161,7 @@ class RunningLoop:
         if not self.thread.is_alive() or self._stopped:  # closed; or this is a child process
             return
         if self.session is not None:
-            warnings.warn(
-                "a blocking client was dropped and not closed: close it, or use it as a block",
-                ResourceWarning,
-                stacklevel=2,
-            )
+            warn_user("a blocking client was dropped and not closed: close it, or use it as a block")
         self.call(lambda: self._spawn(self._finish()))
 
     def exiting(self) -> None:
@@ -215,7 +212,7 @@ class LoopThread:
         try:
             self.check()
             if threading.current_thread() is self.running.thread:
-                raise Invalid("a blocking call on the client's own thread would wait for itself: use sarit.client.aio")
+                raise Invalid("a blocking call on the client's own thread would wait for itself: use sarit.aio")
             call = self.running.begin(work)
         except Invalid:
             work.close()
@@ -224,6 +221,8 @@ class LoopThread:
             return call.ended.result()
         except CancelledError:
             raise Invalid("the client was closed while this call was under way") from None
+        except SaritError as error:
+            raise trimmed(error) from None
         except BaseException:
             if not call.ended.done():  # Ctrl-C: the next call must not find this one still running
                 self.call(call.cancel)

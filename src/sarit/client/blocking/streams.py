@@ -47,7 +47,7 @@ class EventWriter:
         vars(self).update(write=inner.write, write_many=inner.write_many)
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def drain(self) -> None:
         """Wait while more than `buffer_bytes` are not acknowledged (`write` does so by itself)."""
@@ -118,7 +118,7 @@ class EventReader:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def __iter__(self) -> Iterator[bytes]:
         """Return the events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
@@ -189,7 +189,7 @@ class ByteWriter:
         self._overrides = ByteWriterOverrides(thread, inner)
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def flush(self) -> None:
         """Wait until everything written is durable.  Raises the writer's failure."""
@@ -235,7 +235,7 @@ class ByteReader:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
         """Up to `most` bytes, at least one; none at the end of a sealed stream or after `timeout` seconds."""

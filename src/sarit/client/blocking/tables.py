@@ -30,7 +30,7 @@ class Tables:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def create(
         self, table: str | StreamName, *, primary_key_bytes: int, secondary_key_bytes: int = 0, partitions: int = 1
@@ -74,7 +74,7 @@ class Table:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def name(self) -> StreamName:

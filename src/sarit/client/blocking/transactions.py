@@ -35,7 +35,7 @@ class TransactionalWriter:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     def begin(self) -> Transaction:
         """Return a new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
@@ -101,7 +101,7 @@ class Transaction:
         vars(self).update(write=inner.write, write_many=inner.write_many)
 
     def __repr__(self) -> str:
-        return f"blocking {self._inner!r}"
+        return repr(self._inner)
 
     @property
     def id(self) -> UUID:

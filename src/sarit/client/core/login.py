@@ -13,9 +13,10 @@ import base64
 import ipaddress
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.core.errors import Invalid
+from sarit.core.public import public
 from sarit.env.small_files import read_small_file
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ PLAIN_VARIABLE: Final = "SARIT_PLAIN_PASSWORDS"
 _YES: Final = frozenset(("1", "true", "yes", "on"))
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class UserPassword:
     """A user of the server's user file.
@@ -44,6 +46,7 @@ class UserPassword:
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class BearerToken:
     """A token of an identity provider; a function is asked for it before every call, and should cache it.
@@ -58,9 +61,11 @@ class BearerToken:
         return f"Bearer {self.token if isinstance(self.token, str) else self.token()}"
 
 
-Credentials = UserPassword | BearerToken
+Credentials: TypeAlias = UserPassword | BearerToken
+"""How a client proves who it is."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Tls:
     """PEM files; `ca_file`: None is what the system trusts.  The others: for a server that asks for a certificate.

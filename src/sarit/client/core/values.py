@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from sarit.core.cuts import StreamCut
+from sarit.core.public import public
+
 if TYPE_CHECKING:
-    from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
     from sarit.core.policies import StreamConfig
 
 
-# How callers name a position: "head", "tail", the text of a cut, a cut; None where there need not be one.
-Cut: TypeAlias = "StreamCut | str | None"
+Cut: TypeAlias = StreamCut | str | None
+"""How callers name a position: "head", "tail", the text of a cut, a cut; None where there need not be one."""
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
     """A segment and its part of the key space."""
@@ -25,6 +28,7 @@ class SegmentRange:
     high: float
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Successor:
     """A segment that follows one that was sealed; `predecessors` are all it follows."""
@@ -35,6 +39,7 @@ class Successor:
     predecessors: frozenset[SegmentId]
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
     """The properties of a segment, as a store gives them; offsets in bytes, `modified_ms` since 1970."""
@@ -59,6 +64,7 @@ class ScalingEvent:
     merges: int
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
     """A stream as it is now: its configuration, its active segments (none when sealed), its oldest and newest cut."""
@@ -71,6 +77,7 @@ class StreamInfo:
     tail: StreamCut
 
 
+@public
 class TransactionStatus(IntEnum):
     """Where a transaction is; the numbers are the protocol's (controller.md 2, checkTransactionState)."""
 

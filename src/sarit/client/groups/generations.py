@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.segments import segment_infos, tail_cut
 from sarit.client.groups import calls, codec, stream_cuts
-from sarit.client.groups.position import Checkpoint
+from sarit.client.groups.position import Checkpoint, CutLike
 from sarit.client.groups.shared_state import GroupName, SharedState
 from sarit.client.groups.state import Init
 from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sarit.client.groups.values import Cut, Offsets
     from sarit.client.session.session import Session
     from sarit.core.names import StreamName
-
-    CutLike = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None
 
 MAX_ATTEMPTS: Final = 16
 _NEW_ID: Final = bytes(16)

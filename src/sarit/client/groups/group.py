@@ -33,11 +33,12 @@ from sarit.client.session.guard import guarded
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
+from sarit.core.public import public
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from sarit.client.groups.generations import CutLike
+    from sarit.client.groups.position import CutLike
     from sarit.client.groups.progress import SegmentProgress
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
     """A group as last fetched.  `readers`: reader -> its segments.  `waiting`: segments whose predecessors are not
@@ -73,7 +75,7 @@ class ReaderGroup:
         self._shared = shared
 
     def __repr__(self) -> str:
-        return f"ReaderGroup({self.name})"
+        return f"ReaderGroup({self.name}, {self._session.state()})"
 
     # -- readers ----------------------------------------------------------------------------------
 
@@ -313,7 +315,7 @@ class ReaderGroups:
         self._session = session
 
     def __repr__(self) -> str:
-        return f"ReaderGroups({self._session.controller!r})"
+        return f"ReaderGroups({self._session.controller.address}, {self._session.state()})"
 
     async def create(
         self,

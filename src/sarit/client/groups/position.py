@@ -9,21 +9,17 @@ An offset of -1, the end of a deleted segment, is stored as the largest compact 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeAlias
 
 from sarit.client.groups.values import GroupSegment, KeyPart
 from sarit.core import cuts
+from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
-from sarit.core.names import parse_segment_name
+from sarit.core.names import StreamName, parse_segment_name
+from sarit.core.public import public
 from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_single, pack_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sarit.client.groups.values import Offsets, Ranges
-    from sarit.core.cuts import StreamCut
-    from sarit.core.names import StreamName
 
 _END: Final = (1 << 62) - 2  # Java's COMPACT_LONG_MAX less one: see vectors.md
 _ENDS: Final = (_END, _END + 1)
@@ -31,14 +27,15 @@ _PART: Final = struct.Struct(">dd")
 _NO_PART: Final = (-1.0, -1.0)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Position:
     """The offsets of a reader in its segments, after the last event it handed out.
 
     Store `to_bytes()` with the results of the events; pass it to `reader_offline` when the reader is lost."""
 
-    offsets: Offsets
-    ranges: Ranges = field(default_factory=dict)
+    offsets: Mapping[GroupSegment, int]
+    ranges: Mapping[GroupSegment, KeyPart | None] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Java's `Position`."""
@@ -66,6 +63,7 @@ class Position:
         return Position(offsets, ranges)
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A consistent cut of all that a group reads: `group.reset(checkpoint)` reads everything after it again."""
@@ -89,6 +87,10 @@ class Checkpoint:
             cut = cuts.read_cut(cursor)
             found[cut.stream] = cut
         return Checkpoint(name, found)
+
+
+CutLike: TypeAlias = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None
+"""How callers name the position of a group: as `Cut`, or the cuts of several streams, or a checkpoint."""
 
 
 def _segment(cursor: Cursor) -> GroupSegment:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sarit.client.core.segments import segment_infos
 from sarit.client.groups import stream_cuts
 from sarit.client.groups.values import GroupSegment
+from sarit.core.public import public
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId, StreamName
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class SegmentProgress:
     """Where a group is in one segment.  Offsets in bytes; `end` is where the group would end, or the segment does now.

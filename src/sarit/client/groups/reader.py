@@ -32,6 +32,7 @@ from sarit.client.session.parts import watch, weakly
 from sarit.core.errors import Conflict, Corrupt, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
+from sarit.core.public import public
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from sarit.client.streams.event_time import TimeWindow
 
 
+@public
 class GroupEvent:
     """An event, its offset, and the position of its reader after it."""
 
@@ -74,6 +76,7 @@ class GroupEvent:
         return EventPointer(*self.segment, self.offset, EVENT_HEADER_BYTES + len(self.event))
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class CheckpointEvent:
     """A checkpoint to pass: store the position and what belongs to it, then read on."""
@@ -82,6 +85,7 @@ class CheckpointEvent:
     position: Position
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class EventBatch:
     """Events of one segment in order, the first at byte `offset`; `position` is after the last."""
@@ -92,6 +96,7 @@ class EventBatch:
     position: Position
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class ArrowBatch:
     """A record batch (event, segment, offset) of one segment; `position` is after the last event."""
@@ -140,7 +145,8 @@ class GroupReader:
         self._windows = GroupTimeWindows(session)
 
     def __repr__(self) -> str:
-        return f"GroupReader({self._shared.name}, {self.name}, {self._sources!r})"
+        state = self._session.state(closed=self._member is None)
+        return f"GroupReader({self._shared.name}, {self.name}, {state}, {len(self._sources)} segments)"
 
     async def open(self) -> GroupReader:
         """Join.  Raises Conflict: a reader of that name is in the group."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sarit.core.public import public
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 UNBOUNDED: Final = (1 << 63) - 1  # no end; the distance of a reader that has reported none
 
 
+@public
 class GroupSegment(NamedTuple):
     """A segment of one of the group's streams."""
 
@@ -24,6 +27,7 @@ class GroupSegment(NamedTuple):
         return self.stream.segment(self.segment)
 
 
+@public
 class KeyPart(NamedTuple):
     """A range of the key space, as stored: not validated."""
 
@@ -47,6 +51,7 @@ class Retention(IntEnum):
     AUTOMATIC = 2
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
     """The configuration of a group: what it reads, and how.  Times in ms; `checkpoint_ms` 0: no automatic checkpoints.
@@ -54,8 +59,8 @@ class GroupConfig:
     `starts`, `ends`: stream -> segment -> offset; None: the stream's head, no end.  An offset of -1: the segment's end.
     `retention`: a value of `Retention`.  `generation` rises with every configuration change."""
 
-    starts: Mapping[StreamName, Cut | None]
-    ends: Mapping[StreamName, Cut | None]
+    starts: Mapping[StreamName, Mapping[SegmentId, int] | None]
+    ends: Mapping[StreamName, Mapping[SegmentId, int] | None]
     checkpoint_ms: int = 30_000
     refresh_ms: int = 3_000
     max_outstanding: int = 3

@@ -28,6 +28,7 @@ from sarit.client.session.guard import guarded
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
+from sarit.core.public import public
 from sarit.env.background import gather
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ PIECES_AHEAD: Final = 2
 T = TypeVar("T")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Slice:
     """Bytes of one segment between two event boundaries."""
@@ -249,7 +251,7 @@ class BatchReader:
         self._skip_truncated = skip_truncated
 
     def __repr__(self) -> str:
-        return f"BatchReader({len(self.slices)} slices, {self.total_bytes} bytes)"
+        return f"BatchReader({self._session.state()}, {len(self.slices)} slices, {self.total_bytes} bytes)"
 
     @property
     def total_bytes(self) -> int:

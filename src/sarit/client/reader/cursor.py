@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.client.core.framing import arrow_events, missing_bytes, parse_events, run_of
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
+from sarit.core.public import public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _HEADER: Final = struct.Struct(">q")
 
 
+@public
 class Events:
     """Events handed out one by one; `position` is always between two events.
 

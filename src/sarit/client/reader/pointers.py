@@ -18,6 +18,7 @@ from sarit.client.reader.batch import Slice, as_events, read_slice
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import parse_segment_name
+from sarit.core.public import public
 from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_single, pack_text
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _TEXT: Final = re.compile(r"(.+):(\d+)-(\d+)")
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class EventPointer:
     """The position of an event; offset and length in bytes, with the header.  Raises Invalid for impossible values."""

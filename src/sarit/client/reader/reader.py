@@ -93,7 +93,8 @@ class EventReader:
         return self
 
     def __repr__(self) -> str:
-        return f"EventReader({self.stream}, {len(self._sources)} segments, {self._progress!r})"
+        state = self._session.state(closed=self._closed, failed=self._failure is not None)
+        return f"EventReader({self.stream}, {state}, {len(self._sources)} segments)"
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ import math
 import numbers
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from sarit.core.errors import Invalid
+from sarit.core.errors import Invalid, SaritError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -42,6 +42,7 @@ T = TypeVar("T")
 _SHOWN_CHARS: Final = 60
 _INT64: Final = 1 << 63
 MARK: Final = "__guarded__"
+_BLOCKING: Final = "_inner."  # a blocking object has the session of its asyncio one
 
 # Annotations by their own names; what they stand for.
 ALIASES: Final = {
@@ -279,14 +280,19 @@ def _arguments_of(function: Any) -> Arguments:
 def guarded(
     session: str, *, local: Collection[str] = (), unguarded: Collection[str] = ()
 ) -> Callable[[type[T]], type[T]]:
-    """Guard the public methods of a class; `session`: where its instances have the session."""
-    session_of = attrgetter(session)
+    """Guard the public methods of a class; `session`: where its instances have the session.
+
+    Such a class is public, too: of `sarit` when it is a blocking one, else of `sarit.aio`."""
+    session_of, blocking = attrgetter(session), session.startswith(_BLOCKING)
 
     def guard(cls: type[T]) -> type[T]:
         for name, function in list(vars(cls).items()):
             public = name == "__aiter__" or not name.startswith("_")
             if public and inspect.isfunction(function) and name not in unguarded:
-                setattr(cls, name, _guard(function, None if name in local else session_of))
+                setattr(cls, name, _guard(function, None if name in local else session_of, trims=blocking))
+        cls.__module__ = "sarit" if blocking else "sarit.aio"
+        cls.__reduce__ = _refuse_pickle  # type: ignore[method-assign]
+        cls.__dir__ = _public_names  # type: ignore[method-assign]
         unknown = {*local, *unguarded} - vars(cls).keys()
         assert not unknown, f"{cls.__name__} has no {', '.join(sorted(unknown))}"
         return cls
@@ -294,7 +300,20 @@ def guarded(
     return guard
 
 
-def _guard(function: Any, session_of: Callable[[Any], Any] | None) -> Any:
+def _refuse_pickle(self: object) -> NoReturn:
+    name = type(self).__name__
+    raise TypeError(
+        f"a {name} cannot be pickled: it belongs to the connections of this process.  Pass the address and the names, "
+        f"and make the {name} in the worker; with Spark, read and write by the data source `sarit`"
+    )
+
+
+def _public_names(self: object) -> list[str]:
+    """List what a user may call, and what Python itself does."""
+    return [name for name in object.__dir__(self) if not name.startswith("_") or name.endswith("__")]
+
+
+def _guard(function: Any, session_of: Callable[[Any], Any] | None, *, trims: bool) -> Any:
     arguments = Arguments(function)
     if session_of is None and not arguments:
         # Nothing to check: a wrapper would cost each `flush` a coroutine, and its reader a detour.
@@ -315,11 +334,16 @@ def _guard(function: Any, session_of: Callable[[Any], Any] | None) -> Any:
 
         @functools.wraps(function)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs:
-                check(args, kwargs)
-            if session_of is not None:
-                session_of(self).check_caller()
-            return function(self, *args, **kwargs)
+            try:
+                if args or kwargs:
+                    check(args, kwargs)
+                if session_of is not None:
+                    session_of(self).check_caller()
+                return function(self, *args, **kwargs)
+            except SaritError as error:
+                if trims:
+                    raise error.with_traceback(None) from None  # see `tracebacks.py`
+                raise
 
     setattr(wrapper, MARK, True)
     return wrapper

@@ -9,10 +9,13 @@ the moment of a collection must decide nothing.
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import warnings
 import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Protocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +43,9 @@ class Owner(Protocol):
 
 log = logging.getLogger(__name__)
 
+# Frames between a line of the user and a warning: this package, and the module that calls finalizers.
+_NOT_OF_USERS: Final = (f"{Path(__file__).parents[2]}{os.sep}", weakref.__file__)
+
 
 class Unacknowledged(NamedTuple):
     """The part of a writer's events that is not acknowledged: `amount` of `what`, and how to wait for it."""
@@ -56,6 +62,14 @@ def warn_of_loss(left: Unacknowledged) -> None:
             "a writer was abandoned, as by an error in its block, with %d %s not acknowledged: they may be lost",
             *left[:2],
         )
+
+
+def warn_user(text: str) -> None:
+    """Give a ResourceWarning that points to the line of the user's program, not to one of ours."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_OF_USERS):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, ResourceWarning, stacklevel=level)
 
 
 class Hooks(NamedTuple):
@@ -120,7 +134,7 @@ def dropped(session: Owner, what: str, release: Callable[[], object]) -> None:
     """A reader was collected: call `release` on the loop.  For `weakref.finalize`; on any thread."""
     if session.ended:
         return
-    warnings.warn(f"{what} was dropped and not closed: close it, or use it as a block", ResourceWarning, stacklevel=2)
+    warn_user(f"{what} was dropped and not closed: close it, or use it as a block")
     with suppress(RuntimeError):  # the loop was closed
         session.loop.call_soon_threadsafe(release)
 

@@ -7,7 +7,6 @@ import atexit
 import logging
 import math
 import os
-import warnings
 import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -21,7 +20,7 @@ from sarit.client.limits import (
     MAX_CACHED_ENDPOINTS,
     OUTAGE_LOG_AFTER_SECONDS,
 )
-from sarit.client.session.parts import ClientPart, Hooks, Parts, weakly
+from sarit.client.session.parts import ClientPart, Hooks, Parts, warn_user, weakly
 from sarit.core.errors import Invalid, NotFound, SaritError, Unavailable
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
@@ -169,6 +168,10 @@ class Session:
         # Set by the blocking client: its plain methods run on any thread, those that await on the loop's alone.
         self.shared_by_threads = False
         _sessions.add(self)
+
+    def state(self, *, closed: bool = False, failed: bool = False) -> str:
+        """Return the state of a part of the client, as its `repr` shows it: open, closed or failed."""
+        return "failed" if failed else "closed" if closed or self.ended else "open"
 
     def check(self) -> None:
         """Raises Invalid when the client is closed, is another process's, or another event loop's."""
@@ -370,9 +373,7 @@ class Session:
         # Not in a simulated world, where the moment of a collection must decide nothing.
         if getattr(self, "ended", "never made") or self.parts.holds_readers:
             return
-        warnings.warn(
-            f"a client of {self.controller.address} was dropped and not closed", ResourceWarning, stacklevel=2
-        )
+        warn_user(f"a client of {self.controller.address} was dropped and not closed")
         self._report_unacknowledged()
         with suppress(RuntimeError):  # its loop has ended, and its sockets with it
             self.loop.call_soon_threadsafe(_release, self.loop, self.connections, self.controller)

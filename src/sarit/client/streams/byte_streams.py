@@ -64,7 +64,8 @@ class ByteWriter:
         session.register(self, Hooks(None, self._unacknowledged))
 
     def __repr__(self) -> str:
-        return f"ByteWriter({self.stream}, {self.unacked_bytes} bytes not acknowledged)"
+        state = self._session.state(closed=self._closed, failed=self.failure is not None)
+        return f"ByteWriter({self.stream}, {state}, {self.unacked_bytes} bytes not acknowledged)"
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append `data`; the number of bytes taken, which is all.  Raises the writer's failure."""
@@ -290,7 +291,7 @@ class ByteReader:
         self._moved = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"ByteReader({self.stream} at {self._offset})"
+        return f"ByteReader({self.stream}, {self._session.state()}, at {self._offset})"
 
     async def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
         """Up to `most` bytes, at least one; none at the end of a sealed stream or after `timeout` seconds."""

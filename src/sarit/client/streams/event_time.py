@@ -22,6 +22,7 @@ from sarit.client.streams import watermarks
 from sarit.client.streams.history import Ranges
 from sarit.core.errors import Invalid
 from sarit.core.names import MARK_PREFIX, StreamName
+from sarit.core.public import public
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _ROUNDING: Final = 1e-9
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
     """Between which times a position lies, as far as is known; None: not known yet."""

@@ -9,6 +9,7 @@ from sarit.client.core.values import SegmentRange
 from sarit.core.errors import Corrupt, NotFound
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId
+from sarit.core.public import public
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """One generation of a stream's segments, by their ranges."""

@@ -39,7 +39,7 @@ class Stream:
         self._session = session
 
     def __repr__(self) -> str:
-        return f"Stream({self.name})"
+        return f"Stream({self.name}, {self._session.state()})"
 
     # -- segments -------------------------------------------------------------------------------
 

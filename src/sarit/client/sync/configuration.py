@@ -105,7 +105,7 @@ class SharedConfiguration:
         return self
 
     @property
-    def values(self) -> Values:
+    def values(self) -> dict[str, Any]:
         """All settings as last fetched: a copy."""
         return copy.deepcopy(self._shared.state)
 
@@ -123,7 +123,7 @@ class SharedConfiguration:
         await self._shared.fetch()
         self._follower.notify()
 
-    async def edit(self, change: Callable[[Values], object]) -> bool:
+    async def edit(self, change: Callable[[dict[str, Any]], object]) -> bool:
         """Let `change` modify a copy of the newest settings and write the difference; whether there was one.
 
         `change` is called again when another process wrote first; an error it raises changes nothing.
@@ -151,7 +151,7 @@ class SharedConfiguration:
         """Wait until `version` differs from `since`; the new version.  Raises the failure that ended the following."""
         return await self._follower.until(lambda: None if self.version == since else self.version)
 
-    def watch(self) -> AsyncIterator[Values]:
+    def watch(self) -> AsyncIterator[dict[str, Any]]:
         """Return the settings now, and after every change; changes in quick succession may be seen as one."""
         seen: int | None = None
 

@@ -33,7 +33,7 @@ class Coordination:
         self._session = session
 
     def __repr__(self) -> str:
-        return f"Coordination({self._session.controller!r})"
+        return f"Coordination({self._session.controller.address}, {self._session.state()})"
 
     async def revisioned(self, stream: str | StreamName) -> RevisionedStream:
         """Return a stream whose entries are appended conditionally."""

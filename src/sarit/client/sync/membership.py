@@ -85,7 +85,7 @@ class Membership:
         self._failure_detector: FailureDetector[int] = FailureDetector(self.lease_seconds)
 
     def __repr__(self) -> str:
-        return f"Membership({self._shared.stream.stream}, {self.name}, number {self._number})"
+        return f"Membership({self._shared.stream.stream}, {self._session.state()}, {self.name}, number {self._number})"
 
     async def open(self) -> Membership:
         """Join.  Raises NotFound, Unavailable."""

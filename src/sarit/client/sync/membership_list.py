@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Corrupt, Invalid
+from sarit.core.public import public
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ MAX_NAME_CHARACTERS: Final = 250
 MAX_DATA_CHARACTERS: Final = 16_384
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Member:
     """`number`: the order of joining, and the fencing token.  `data`: what the member publishes, e.g. its address."""

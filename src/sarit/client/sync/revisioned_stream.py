@@ -32,6 +32,7 @@ from sarit.client.session.guard import guarded
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated, Unavailable
 from sarit.core.limits import EVENT_HEADER_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
+from sarit.core.public import public
 from sarit.wire.commands import (
     AppendBlockEnd,
     AppendSetup,
@@ -58,6 +59,7 @@ MARK_ATTRIBUTE: Final = UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5").bytes
 _HEADER: Final = struct.Struct(">ii")
 
 
+@public
 @dataclass(frozen=True, slots=True, order=True)
 class Revision:
     """A position in a revisioned stream.
@@ -105,7 +107,7 @@ class RevisionedStream:
         return cls(session, stream, found[0])
 
     def __repr__(self) -> str:
-        return f"RevisionedStream({self.stream})"
+        return f"RevisionedStream({self.stream}, {self.session.state()})"
 
     # -- reading --------------------------------------------------------------------------------
 

@@ -16,11 +16,12 @@ A change that expects only the absence of keys is not sent again: they may have 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from sarit.client.limits import CLIENT_TABLE_ENTRY_OVERHEAD_BYTES, MAX_CLIENT_TABLE_BATCH_BYTES, MAX_COALESCED_BYTES
 from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_TABLE_VALUE_BYTES, NOT_EXISTS
+from sarit.core.public import public
 from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 MAX_BATCH_KEYS: Final = 256
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Put:
     """Set a value unconditionally."""
@@ -40,6 +42,7 @@ class Put:
     value: bytes | str
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Insert:
     """Set the value of an absent key."""
@@ -48,6 +51,7 @@ class Insert:
     value: bytes | str
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Replace:
     """Set a value if the key has `version`."""
@@ -57,6 +61,7 @@ class Replace:
     version: int
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Remove:
     """Remove a key; with `version`, only if the key has it."""
@@ -65,7 +70,8 @@ class Remove:
     version: int | None = None
 
 
-Change = Put | Insert | Replace | Remove
+Change: TypeAlias = Put | Insert | Replace | Remove
+"""One change of `Table.update`."""
 
 
 class Item(NamedTuple):

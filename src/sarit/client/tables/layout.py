@@ -9,12 +9,13 @@ change together and be read in order.  Source: client_behaviour.md par. 9, namin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from sarit.core import murmur
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import KeyRange, RangeMap
 from sarit.core.limits import MAX_TABLE_KEY_BYTES
+from sarit.core.public import public
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from sarit.client.core.values import SegmentRange
     from sarit.core.names import SegmentId
 
-Part = bytes | str
-Key = Part | tuple[Part, Part]
+Part: TypeAlias = bytes | str
+"""A primary or a secondary key."""
+Key: TypeAlias = Part | tuple[Part, Part]
+"""The key of an entry: primary, or (primary, secondary)."""
 
 IN_BASE64: Final = "base64:"  # before a key or value that is shown, or given, as bytes
 _ROUTER_SEED: Final = -2020233499  # Java's hash code of "KeyValueTableRouter"
@@ -31,6 +34,7 @@ _UNUSED_BITS: Final = 12
 _FRACTION: Final = 2.0**-52
 
 
+@public
 class Entry(NamedTuple):
     """A key with its value and version.  Versions rise with every change of a partition, and never repeat."""
 
@@ -45,6 +49,7 @@ class Entry(NamedTuple):
         return (self.primary, self.secondary) if self.secondary else self.primary
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class TableConfig:
     """The configuration of a table.  Lengths in bytes; `secondary_key_bytes` 0: primary keys alone."""

@@ -61,7 +61,7 @@ class Tables:
         self._session = session
 
     def __repr__(self) -> str:
-        return f"Tables({self._session.controller!r})"
+        return f"Tables({self._session.controller.address}, {self._session.state()})"
 
     async def create(
         self, table: str | StreamName, *, primary_key_bytes: int, secondary_key_bytes: int = 0, partitions: int = 1
@@ -104,7 +104,7 @@ class Table:
         self._partitions: dict[SegmentId, Partition] = {}
 
     def __repr__(self) -> str:
-        return f"Table({self.name})"
+        return f"Table({self.name}, {self._session.state()})"
 
     async def config(self) -> TableConfig:
         """Return the configuration of the table."""

@@ -117,7 +117,7 @@ class TransactionalWriter:
         self._open: dict[Transaction, None] = {}
 
     def __repr__(self) -> str:
-        return f"TransactionalWriter({self.stream}, {len(self._open)} open)"
+        return f"TransactionalWriter({self.stream}, {self._session.state()}, {len(self._open)} transactions)"
 
     async def begin(self) -> Transaction:
         """Return a new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
@@ -263,7 +263,8 @@ class Transaction:
         self.write_many: Any = events.write_many
 
     def __repr__(self) -> str:
-        return f"Transaction({self.id}, {self._writer.stream}, {self._state})"
+        closed = self._state == OPEN and self._writer._session.ended
+        return f"Transaction({self.id}, {self._writer.stream}, {'closed' if closed else self._state})"
 
     async def drain(self) -> None:
         """Wait while more than the writer's `buffer_bytes` are not acknowledged.  Raises Conflict (it has ended)."""

@@ -128,7 +128,8 @@ class EventWriter:
         session.register(self, Hooks(partial(_forked, self), unacknowledged))
 
     def __repr__(self) -> str:
-        return f"EventWriter({self._partitioner!r}, {self.failure or 'well'})"
+        state = self._session.state(closed=self._closed, failed=self.failure is not None)
+        return f"EventWriter({self.stream}, {state})"
 
     # -- writing ------------------------------------------------------------------------------
 

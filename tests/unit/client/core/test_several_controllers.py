@@ -272,7 +272,7 @@ def test_connect_finds_the_controller_that_is_there() -> None:
         async with controllers() as (first, second):
             first.kill()
             async with await aio.connect(named(first, second)) as client:
-                assert repr(client) == f"Client(ControllerClient({named(first, second)[6:]}))"
+                assert repr(client) == f"Client({named(first, second)[6:]}, open)"
             second.kill()
             with pytest.raises(Unavailable, match="no Sarit controller answers at"):
                 await aio.connect(named(first, second))

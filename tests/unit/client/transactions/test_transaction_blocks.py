@@ -36,7 +36,7 @@ async def test_block_cancelled_during_commit_stops_lease_renewal(made) -> None:
             await running
     await until(pinger.done)
     assert "released" in repr(transaction)
-    assert "0 open" in repr(writer)
+    assert "0 transactions" in repr(writer)
     assert await transaction.status() is TransactionStatus.OPEN  # for as long as its lease, and to be taken up
     await (await writer.take_up(transaction.id)).abort()
 

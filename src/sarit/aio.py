@@ -1,0 +1,62 @@
+"""The asyncio client.
+
+    async with sarit.aio.connect() as client:
+        await client.create_scope("demo")
+        await client.create_stream("demo/numbers")
+        async with client.writer("demo/numbers") as writer:
+            writer.write("one", key="a")
+        async for event in client.reader("demo/numbers", end="tail"):
+            ...
+
+A client belongs to the event loop that it was made on.  Values, policies and errors are those of `sarit`, of which this
+module is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from sarit.client.aio import Client, Connecting, connect
+from sarit.client.groups.group import ReaderGroup, ReaderGroups
+from sarit.client.groups.reader import GroupReader
+from sarit.client.reader.batch import BatchReader
+from sarit.client.reader.reader import EventReader
+from sarit.client.streams.byte_streams import ByteReader, ByteWriter
+from sarit.client.streams.event_time import TimeWindows
+from sarit.client.streams.stream import Stream
+from sarit.client.sync.configuration import SharedConfiguration
+from sarit.client.sync.coordination import Coordination
+from sarit.client.sync.membership import LeaderElection, Membership
+from sarit.client.sync.revisioned_stream import RevisionedStream
+from sarit.client.sync.synchronizer import StateSynchronizer
+from sarit.client.tables.table import Table, Tables
+from sarit.client.transactions.transaction import Transaction, TransactionalWriter
+from sarit.client.writer.writer import EventWriter
+
+__all__ = [
+    "BatchReader",
+    "ByteReader",
+    "ByteWriter",
+    "Client",
+    "Connecting",
+    "Coordination",
+    "EventReader",
+    "EventWriter",
+    "GroupReader",
+    "LeaderElection",
+    "Membership",
+    "ReaderGroup",
+    "ReaderGroups",
+    "RevisionedStream",
+    "SharedConfiguration",
+    "StateSynchronizer",
+    "Stream",
+    "Table",
+    "Tables",
+    "TimeWindows",
+    "Transaction",
+    "TransactionalWriter",
+    "connect",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
