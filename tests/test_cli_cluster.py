@@ -52,7 +52,7 @@ def test_intervals_may_stand_in_the_file_of_options(run_configs, tmp_path):
         (["controller", "--scaling-windows", "4", "3", "2", "1"], "four times in seconds, shortest first"),
         (["controller", "--retention-interval", "0"], "--retention-interval"),
         (["store", "--retention-interval", "1"], "No such option"),
-        (["cluster", "status", "--jsn"], "--json"),
+        (["cluster", "status", "--formt"], "--format"),
     ],
 )
 def test_wrong_option_ends_with_an_error_and_nothing_runs(run_configs, command, message):

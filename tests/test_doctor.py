@@ -21,7 +21,7 @@ from tests.nodes import SARIT, RunningNode, consecutive_ports
 
 def doctor(*options, env=None, limit=None):
     """What it found, by check; its exit code."""
-    command = [SARIT, "doctor", "--json", *map(str, options)]
+    command = [SARIT, "doctor", "--format", "json", *map(str, options)]
     if limit is not None:
         command = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *command]
     environ = {**os.environ, "SARIT_HTTP_PORT": "off", **(env or {})}
@@ -51,6 +51,8 @@ def test_ports_are_free_or_answered_by_sarit_or_taken_by_something_else(tmp_path
         assert code == 1
         assert {found[f"port {port}"]["level"] for port in (first, second, other)} == {"FAIL"}
         assert "--http-port" in found[f"port {other}"]["advice"]
+        assert "says nothing for" in found[f"port {other}"]["text"], "it is not known what has it"
+        assert "no Sarit" in found[f"port {first}"]["text"]
         silent.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "data.log"], "no probe is left"
 

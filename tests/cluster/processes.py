@@ -243,7 +243,7 @@ class RunningCluster:
 
     def status(self) -> dict:
         """What `sarit cluster status` says."""
-        return json.loads(self.sarit("cluster", "status", "--json", codes=(0, NOT_SERVED)))
+        return json.loads(self.sarit("cluster", "status", "--format", "json", codes=(0, NOT_SERVED)))
 
     def owners(self) -> dict[int, str]:
         """The store of each container."""

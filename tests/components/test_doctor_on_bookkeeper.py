@@ -19,7 +19,18 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * HANG_SECONDS)]
 
 def doctor(url, tmp_path, check="BookKeeper"):
     """The finding of a check."""
-    command = [SARIT, "doctor", "--json", "--data-dir", tmp_path, "--controller-port", "0", "--store-port", "0"]
+    command = [
+        SARIT,
+        "doctor",
+        "--format",
+        "json",
+        "--data-dir",
+        tmp_path,
+        "--controller-port",
+        "0",
+        "--store-port",
+        "0",
+    ]
     command += ["--log", url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
     assert done.stdout, done.stderr

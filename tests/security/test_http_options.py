@@ -48,7 +48,7 @@ def _context(files, client: str | None = None) -> ssl.SSLContext:
 def _top(node, files, **environ) -> subprocess.CompletedProcess[str]:
     given = {name: value for name, value in os.environ.items() if not name.startswith("SARIT_")}
     return subprocess.run(
-        [SARIT, "top", "--http", f"https://{_address(node)}", "--once", "--json", "--interval", "0.2"],
+        [SARIT, "top", "--http", f"https://{_address(node)}", "--once", "--format", "json", "--interval", "0.2"],
         env={**given, "SARIT_CA_FILE": files["ca"], **environ},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

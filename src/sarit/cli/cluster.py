@@ -109,8 +109,7 @@ def init(cluster: str, containers: int, log: str, index: str | None, storage: st
 @config_option
 @cluster_option
 @format_option
-@click.option("--json", "as_json", is_flag=True, help="As --format json.")
-def status(cluster: str, output: str, as_json: bool) -> None:
+def status(cluster: str, output: str) -> None:
     """Print whether the cluster serves and why not, its stores, its controllers, and the state of each container.
 
     Ends with code 3 when anything of the cluster is not served, or is not known to be.  With chunks or index on S3 also
@@ -118,8 +117,6 @@ def status(cluster: str, output: str, as_json: bool) -> None:
     (and lists) $5 a million, GETs $0.40 a million.
     """
     from sarit.cluster.verdict import FAILED
-
-    output = "json" if as_json else output
 
     async def read(view: ClusterView) -> ClusterStatus:
         return await view.status(with_reports=True)

@@ -22,7 +22,7 @@ from sarit.cli.configured_commands import (
     unknown_variables,
     used_file,
 )
-from sarit.cli.options import Commands, show_rows
+from sarit.cli.options import Commands, format_option, show_rows
 from sarit.core.errors import SaritError
 
 PROCESSES: Final = ("standalone", "store", "controller")
@@ -64,9 +64,9 @@ def check(file: Path | None, named: Path | None, command: str | None) -> None:
 
 @config.command(context_settings={"ignore_unknown_options": True})
 @for_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@format_option
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
-def show(command: str | None, as_json: bool, options: tuple[str, ...]) -> None:
+def show(command: str | None, output: str, options: tuple[str, ...]) -> None:
     """Print the value of every option that a process would start with here, and where each is from.
 
     OPTIONS are those of the process, as --config FILE or --memory 2G.  Secrets are not printed.
@@ -76,7 +76,7 @@ def show(command: str | None, as_json: bool, options: tuple[str, ...]) -> None:
     name = command or meant_command(options)
     ctx = parse(name, list(options), required=False)
     rows = effective(ctx, os.environ)
-    if as_json:
+    if output == "json":
         fields = [
             {"option": row.option, "variable": row.variable, "value": row.value, "origin": row.origin} for row in rows
         ]

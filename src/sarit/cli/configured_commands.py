@@ -22,6 +22,7 @@ import click
 from click.core import ParameterSource
 
 from sarit.cli.config_file import TABLES, ConfigFile, Setting, parse_config
+from sarit.cli.option_groups import write_options
 from sarit.cli.option_types import Host, Name, Text
 from sarit.core.errors import SaritError
 
@@ -34,6 +35,7 @@ CONFIG_VARIABLE: Final = "SARIT_CONFIG"
 
 _FILE: Final = "sarit.config_file"  # in `click.Context.meta`
 _CHECK: Final = "sarit.config_check"
+DEV: Final = "sarit.dev"  # whether defaults are those of `--dev`
 _ARGUMENTS: Final = "sarit.arguments"
 _COMMANDS: Final = {
     "standalone": "sarit.cli.standalone:standalone",
@@ -66,6 +68,11 @@ class Configured(click.Command):
         for option in settable(self):
             if option.envvar is None:
                 option.envvar = variable_of(option)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in groups."""
+        rows = [(key_of(param), row) for param in self.get_params(ctx) if (row := param.get_help_record(ctx))]
+        write_options(formatter, rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments as click does; errors say where a value is from, and what is allowed."""
@@ -153,8 +160,9 @@ def origin_of(ctx: click.Context, option: click.Parameter) -> str:
     if source is ParameterSource.ENVIRONMENT:
         return variable_of(option)
     if source is ParameterSource.DEFAULT_MAP:
-        file: ConfigFile = ctx.meta[_FILE]
-        return file.place(file.for_command(ctx.command.name or "")[key_of(option)].line)
+        file: ConfigFile | None = ctx.meta.get(_FILE)
+        setting = None if file is None else file.for_command(ctx.command.name or "").get(key_of(option))
+        return "--dev" if file is None or setting is None else file.place(setting.line)
     return "command line" if source is ParameterSource.COMMANDLINE else "default"
 
 
@@ -232,7 +240,7 @@ def _general_fault(value: object) -> str | None:
 
 def apply_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     """Take the settings of the file for the defaults of the command.  Raises ConfigError with every fault."""
-    if value is None and DEFAULT_CONFIG.is_file():
+    if value is None and DEFAULT_CONFIG.is_file() and not ctx.meta.get(DEV):
         value = DEFAULT_CONFIG
     if value is None or ctx.resilient_parsing:
         return value

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sarit.cli.config import for_option, meant_command, parse
-from sarit.cli.options import http_port_of
+from sarit.cli.options import format_option, http_port_of
 from sarit.cli.process_options import log_in_at_zookeeper
 from sarit.cli.security_options import security_of
 
@@ -25,9 +25,9 @@ _COLORS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @for_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@format_option
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
-def doctor(command: str | None, as_json: bool, options: tuple[str, ...]) -> None:
+def doctor(command: str | None, output: str, options: tuple[str, ...]) -> None:
     """Examine this machine for a process that is to start here, or runs here.
 
     OPTIONS are those of the process, as --data-dir DIR or --config FILE; its variables count, too.  Each line is OK,
@@ -39,8 +39,8 @@ def doctor(command: str | None, as_json: bool, options: tuple[str, ...]) -> None
     ctx = parse(name, list(options), required=True)
     log_in_at_zookeeper(ctx.params["zookeeper_auth"])
     plan = _plan_of_node(ctx.params) if name == "standalone" else _plan_of_cluster(name, ctx.params)
-    found = asyncio.run(_examine(plan, as_json=as_json))
-    if as_json:
+    found = asyncio.run(_examine(plan, as_json=output == "json"))
+    if output == "json":
         click.echo(json.dumps([asdict(finding) for finding in found]))
     if any(finding.level == "FAIL" for finding in found):
         sys.exit(1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sarit.cli.configured_commands import Configured, OneStart, config_option, is_check
+from sarit.cli.dev_node import dev_option, dev_settings
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertise, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option
 from sarit.cli.process_options import log_options, reload_of, scrub_option, shown_options, start_logs, zookeeper_option
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
     from sarit.process.addresses import Advertised
     from sarit.process.security import SecurityConfig
+    from sarit.process.settings import NodeConfig
 
 
 @click.command(cls=Configured)
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where all data is stored; created if missing.",
 )
+@dev_option
 @click.option(
     "--host",
     type=Host(),
@@ -85,7 +89,7 @@ if TYPE_CHECKING:
     help="Store processes, so that more cores count; the controller is then one more.  auto: one for two cores, at "
     "most 8.  Store k listens on --store-port + k.  [default: 1, with the controller in it]",
 )
-@http_port_option(9091, "Health.  With --processes those of the stores follow.")
+@http_port_option(9091, "Console, REST, metrics and health.  With --processes those of the stores follow.")
 @click.option("--one-port/--no-one-port", help="Serve the wire protocol on the controller's port too.")
 @click.option(
     "--advertise",
@@ -112,6 +116,7 @@ if TYPE_CHECKING:
 @log_options
 def standalone(
     data_dir: Path,
+    dev: bool,
     host: str,
     controller_port: int,
     store_port: int,
@@ -138,8 +143,9 @@ def standalone(
 ) -> None:
     """Run controller and segment store on one data directory.
 
-    Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop; a second one, at least a
-    second later, does not wait for the flush.  Acknowledged data is always on disk, so kill -9 loses nothing.
+    Prints a line with "sarit is ready" when it serves, and the URL of its console.  SIGTERM and Ctrl-C flush and stop;
+    a second one, at least a second later, does not wait for the flush.  Acknowledged data is always on disk, so kill -9
+    loses nothing.
     """
     from sarit.process.settings import NodeConfig, default_processes
 
@@ -169,10 +175,14 @@ def standalone(
     if is_check():
         config.check()
         return
-    if processes == 1:
+    start_logs(log_level, log_format)
+    with dev_settings(config, click.get_current_context()) if dev else nullcontext(config) as config:
+        _run(config)
+
+
+def _run(config: NodeConfig) -> None:
+    if config.processes == 1:
         from sarit.process.standalone import run
     else:
         from sarit.process.supervisor import run
-
-    start_logs(log_level, log_format)
     run(config, reload_of(config.options))

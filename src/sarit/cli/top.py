@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sarit.cli.limits import TOP_HTTP_SECONDS
+from sarit.cli.options import format_option
 from sarit.cli.top_view import Scrape, lines_of, parse_metrics, summary
 from sarit.client.core.login import default_credentials, default_tls, refuse_plain
 from sarit.core.bounded_json import parse_json
@@ -38,14 +39,16 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 )  # fmt: skip
 @click.option("--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="In seconds.")
 @click.option("--once", is_flag=True, help="Print the state after one interval, and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one line for each interval.")
-def top(addresses: tuple[str, ...], interval: float, once: bool, as_json: bool) -> None:
+@format_option
+def top(addresses: tuple[str, ...], interval: float, once: bool, output: str) -> None:
     """Show rates, connections, dirty bytes, containers, the busiest streams and the lag of reader groups, live.
 
+    With --format json a line of JSON for each interval.
     Ctrl-C ends.  With --once the exit code is 1 if a process is away or not ready.  It logs in as clients do
     (SARIT_USER, SARIT_TOKEN), and uses TLS with SARIT_CA_FILE, or for an address that begins with https://.
     """
     targets = [_checked(address) for address in addresses or ("127.0.0.1:9091",)]
+    as_json = output == "json"
     screen = not once and not as_json and sys.stdout.isatty()
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         before = list(threads.map(scrape, targets))

@@ -167,6 +167,8 @@ class ControllerProcess:
         _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         host, advertised = controller.role.address
         say(f"sarit is ready: controller at {host}:{advertised}, cluster {config.cluster}{admin.where()}")
+        if url := admin.console():
+            say(f"console: {url}")
 
     def take_over(self, live: LiveSettings) -> None:
         """Go on with other settings, and with the files of security as they are now."""

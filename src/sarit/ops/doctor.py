@@ -14,7 +14,7 @@ import os
 import socket
 import ssl
 import statistics
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from http.client import UNAUTHORIZED, HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,7 @@ from sarit.env.own_directory import require_own_directory
 from sarit.ops.limits import DOCTOR_SYNCS, SLOW_SYNC_SECONDS, USUAL_DESCRIPTORS
 from sarit.process.addresses import EVERY_ADDRESS, bound_address, is_loopback, refuse_plain_passwords
 from sarit.process.ownership.directory_content import is_data_directory
+from sarit.process.settings import node_ports
 from sarit.store.flow_control.free_space import log_file_bytes, require_space, reserve_bytes
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ FAIL: Final = "FAIL"
 WIRE: Final = "wire"
 GRPC: Final = "gRPC"
 HTTP: Final = "HTTP"
+_PROTOCOLS: Final = {"--controller-port": GRPC, "--store-port": WIRE, "--http-port": HTTP}
 
 _HELLO: Final = bytes.fromhex("ffffff81 00000008 00000011 00000005")
 _HTTP2: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
@@ -84,15 +86,7 @@ class Plan:
 
 def ports_of(config: NodeConfig) -> list[Port]:
     """Return the ports of a node of its own.  Port 0 is free by definition."""
-    several = config.processes if config.processes > 1 else 0
-    stores = [] if config.one_port else range(config.store_port, config.store_port + max(several, 1))
-    found = [Port("--controller-port", config.controller_port, GRPC)]
-    found += [Port("--store-port", number, WIRE) for number in stores if config.store_port]
-    if config.http_port:
-        found += [
-            Port("--http-port", number, HTTP) for number in range(config.http_port, config.http_port + several + 1)
-        ]
-    return [port for port in found if port.number]
+    return [Port(option, number, _PROTOCOLS[option]) for option, number in node_ports(config) if number]
 
 
 async def examine(plan: Plan, env: Env) -> AsyncIterator[Finding]:
@@ -234,7 +228,14 @@ def check_port(host: str, port: Port, tls: tuple[str, str] | None = None) -> Fin
             return Finding(
                 check, FAIL, f"{address}: {error.strerror or error} ({port.option})", "choose another host or port"
             )
-    who = _ask("127.0.0.1" if address in EVERY_ADDRESS else address, port, tls)
+    try:
+        who = _ask("127.0.0.1" if address in EVERY_ADDRESS else address, port, tls)
+    except TimeoutError:
+        text = f"taken by something that takes connections and says nothing for {DOCTOR_SECONDS:g} s ({port.option})"
+        advice = (
+            "a Sarit that is overloaded or hangs, or another program (ss -ltnp names it): look at its log; stop it, "
+        )
+        return Finding(check, FAIL, text, f"{advice}or choose another {port.option}")
     if who:
         return Finding(check, OK, f"answered by Sarit: {who} ({port.option})")
     advice = f"stop that process, or choose another {port.option} (ss -ltnp names it)"
@@ -242,23 +243,32 @@ def check_port(host: str, port: Port, tls: tuple[str, str] | None = None) -> Fin
 
 
 def _ask(host: str, port: Port, tls: tuple[str, str] | None) -> str:
-    """Return which part of Sarit answers at an address; empty: none."""
-    with suppress(OSError, HTTPException, ValueError):
+    """Return which part of Sarit answers at an address; empty: none.  Raises TimeoutError: nothing is said."""
+    try:
         context = None if tls is None else _of_any_server(*tls)
         if port.protocol == HTTP:
             return _ask_http(host, port.number, context)
-        hello = _HELLO if port.protocol == WIRE else _HTTP2
-        with ExitStack() as stack:
-            connection = stack.enter_context(socket.create_connection((host, port.number), DOCTOR_SECONDS))
-            if context is not None:
-                context.set_alpn_protocols(["h2"] if port.protocol == GRPC else [])
-                connection = stack.enter_context(context.wrap_socket(connection, server_hostname=host))
-            connection.sendall(hello)
-            answer = connection.recv(64)
-            if port.protocol == WIRE and answer.startswith(_HELLO[:8]):
-                return "a store"
-            if port.protocol == GRPC and len(answer) > 3 and answer[3] == _SETTINGS:
-                return "a controller"
+        return _ask_binary(host, port, context)
+    except TimeoutError:
+        raise
+    except (OSError, HTTPException, ValueError):
+        return ""
+
+
+def _ask_binary(host: str, port: Port, context: ssl.SSLContext | None) -> str:
+    """Raises OSError, TimeoutError."""
+    hello = _HELLO if port.protocol == WIRE else _HTTP2
+    with ExitStack() as stack:
+        connection = stack.enter_context(socket.create_connection((host, port.number), DOCTOR_SECONDS))
+        if context is not None:
+            context.set_alpn_protocols(["h2"] if port.protocol == GRPC else [])
+            connection = stack.enter_context(context.wrap_socket(connection, server_hostname=host))
+        connection.sendall(hello)
+        answer = connection.recv(64)
+    if port.protocol == WIRE and answer.startswith(_HELLO[:8]):
+        return "a store"
+    if port.protocol == GRPC and len(answer) > 3 and answer[3] == _SETTINGS:
+        return "a controller"
     return ""
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Invalid, Unavailable
+from sarit.env.passed_sockets import passed_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sarit.process.security import SecurityConfig
 
@@ -85,6 +86,33 @@ def bound_address(host: str) -> str:
     except OSError as error:
         raise Invalid(f"the host name {host!r} cannot be resolved: {error}") from None
     return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
+
+
+def shown_host(config: Addressed) -> str:
+    """Return the host by which people and programs of this machine, or others where they may, reach a process."""
+    host = config.advertised.host if config.advertised is not None else internal_address(config)
+    return f"[{host}]" if ":" in host else host
+
+
+def console_url(config: Addressed, port: int) -> str:
+    """Return the URL of the console on an HTTP port."""
+    scheme = "http" if config.security.certificate is None else "https"
+    return f"{scheme}://{shown_host(config)}:{port}/"
+
+
+def require_free_ports(config: Addressed, ports: Iterable[tuple[str, int]]) -> None:
+    """Try to listen on the ports that options choose, before anything is made.  Raises Unavailable, OSError.
+
+    `ports`: pairs of option and port; 0 is free always, and so is one that the service manager passes."""
+    address = bound_address(config.host)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for option, port in ports:
+        passed = passed_socket(address, port)
+        if passed is not None:
+            passed.close()
+        elif port:
+            with naming_port(option, config.host, port):
+                socket.create_server((address, port), family=family).close()
 
 
 def is_loopback(host: str) -> bool:

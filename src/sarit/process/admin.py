@@ -10,7 +10,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sarit.process.addresses import naming_port
+from sarit.process.addresses import console_url, naming_port
 from sarit.process.limits import HTTP_RETRY_SECONDS
 from sarit.process.observation.health import reasons_of_bookies
 from sarit.process.observation.logs import LEVELS, change_log_level, current_logs
@@ -40,6 +40,7 @@ class Admin:
         self.health = health
         self.metrics = Metrics(health.clock)
         health.add(partial(reasons_of_bookies, self.metrics.log))
+        self._addressed = addressed
         self._host = host = addressed.host
         advertised = addressed.advertised.host if addressed.advertised is not None else None
         self._names = host_names(host, advertised, *security.config.http_names)
@@ -58,6 +59,12 @@ class Admin:
     def where(self) -> str:
         """Return where it listens, as the end of a text; empty: nowhere."""
         return "" if self._server is None else f", HTTP {self._host}:{self._server.port}"
+
+    def console(self) -> str:
+        """Return the URL of its console; empty: it has none."""
+        if self._server is None or self._console is None:
+            return ""
+        return console_url(self._addressed, self._server.port)
 
     @property
     def port(self) -> int | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from sarit.process.addresses import Addressed, refuse_plain_passwords
+from sarit.client.core.addresses import CONTROLLER_VARIABLE
+from sarit.process.addresses import Addressed, advertised_port, refuse_plain_passwords, shown_host
 from sarit.process.admin import Admin
 from sarit.process.limits import SWITCH_INTERVAL_SECONDS
 from sarit.process.observation.gc_scheduler import GcScheduler
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.env.traces import TraceSettings
     from sarit.process.reload import LiveSettings, Reload
+    from sarit.process.settings import NodeConfig
 
 
 class Process(Protocol):
@@ -120,6 +122,14 @@ async def _serve(process: Process, admin: Admin, env: Env, signals: StopSignals,
         await admin.close()
     if process.failure is not None:
         raise process.failure
+
+
+def say_where(config: NodeConfig, controller_port: int, console: str) -> None:
+    """Print where people find the node: its console, and for one that is to try things what tells clients."""
+    if console:
+        say(f"console: {console}")
+    if config.dev:
+        say(f"export {CONTROLLER_VARIABLE}={shown_host(config)}:{advertised_port(config, controller_port)}")
 
 
 def say(text: str) -> None:

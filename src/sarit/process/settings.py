@@ -128,6 +128,17 @@ def divide_memory(
     )
 
 
+def node_ports(config: NodeConfig) -> list[tuple[str, int]]:
+    """Return the ports that a node listens on, each with the option that chose it."""
+    several = config.processes if config.processes > 1 else 0
+    ports = [("--controller-port", config.controller_port)]
+    if config.store_port and not config.one_port:
+        ports += [("--store-port", config.store_port + number) for number in range(several or 1)]
+    if config.http_port:
+        ports += [("--http-port", config.http_port + number) for number in range(several + 1)]
+    return ports
+
+
 def default_processes(cores: int, containers: int) -> int:
     """Return how many store processes `--processes auto` means: one for two cores, at most 8, at most one a
     container."""
@@ -157,6 +168,7 @@ class NodeConfig:
     `scrub_bytes_per_second`: how fast chunks are read to find damage; 0: not at all.
     `security`: TLS, users, tokens; without it everybody who reaches a port may do everything.
     `traces`: where they go; None: nowhere.
+    `dev`: it is to try things, and says how clients reach it.
     `options`: all of the above as the command line shows them.  `open_files`: that this process may have; None: not
     known yet."""
 
@@ -184,6 +196,7 @@ class NodeConfig:
     open_files: int | None = None
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
+    dev: bool = False
 
     def advertised_store(self, port: int, number: int = 0) -> int:
         """Return the port of store `number` that clients get; `port`: where it listens."""
@@ -199,7 +212,11 @@ class NodeConfig:
         memory = choose_memory(self.memory_bytes, machine_bytes, self.containers)
         shared = self.index_url is not None
         limits = divide_memory(memory, self.containers, object_storage=self._has_objects(), shared_index=shared)
-        limits = replace(limits, scrub_bytes_per_second=self.scrub_bytes_per_second)
+        limits = replace(
+            limits,
+            scrub_bytes_per_second=self.scrub_bytes_per_second,
+            log_file_bytes=self.limits.log_file_bytes,
+        )
         return replace(self, memory_bytes=memory, limits=limits)
 
     def _has_objects(self) -> bool:

@@ -9,7 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sarit.env.passed_sockets import check_passed_sockets
-from sarit.process.addresses import advertised_address, bound_address, internal_address, warn_of_addresses
+from sarit.process.addresses import (
+    advertised_address,
+    bound_address,
+    internal_address,
+    require_free_ports,
+    warn_of_addresses,
+)
 from sarit.process.backup_source import BackupSource
 from sarit.process.controller_role import ControllerRole, ControllerSettings
 from sarit.process.observation.metrics import Metrics
@@ -18,8 +24,9 @@ from sarit.process.ownership.claims import claim_directory, claim_long_term_stor
 from sarit.process.ownership.guarded_storage import GuardedStorage
 from sarit.process.places.indexes import claim_index_storage, open_indexes
 from sarit.process.places.volume import fit_to_volume
-from sarit.process.run import run_process, say
+from sarit.process.run import run_process, say, say_where
 from sarit.process.security import Security
+from sarit.process.settings import node_ports
 from sarit.process.store_calls.in_process import InProcessStores
 from sarit.process.store_role import Ownership, StoreParts, StoreRole, store_settings
 from sarit.store.hosting.health import HealthState
@@ -206,6 +213,7 @@ class StandaloneProcess:
         await admin.serve(address, calls, StandaloneView(node, health))
         _log.info("%s", line.text("standalone", _recovery_fact(node), limit_fact(config)))
         say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
+        say_where(config, node.controller_port, admin.console())
 
     async def _open_logs(self, url: str, metrics: Metrics) -> LogProvider:
         from sarit.process.places.bookkeeper_logs import open_bookkeeper_logs
@@ -267,6 +275,7 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     address = bound_address(config.host)
     ports = (config.controller_port,) if config.one_port else (config.controller_port, config.store_port)
     check_passed_sockets([(address, port) for port in ports])
+    require_free_ports(config, node_ports(config))
     allowed = raise_descriptor_limit()
     wanted, config = config, config.validated().on_machine(machine_memory()).within(allowed)
     if config.max_connections < wanted.max_connections:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
 from sarit.env.background import gather
 from sarit.env.passed_sockets import check_passed_sockets
-from sarit.process.addresses import warn_of_addresses
+from sarit.process.addresses import console_url, require_free_ports, warn_of_addresses
 from sarit.process.child import LIVE_COMMAND, STORES_COMMAND, ChildSpec
 from sarit.process.limits import (
     CHILD_HEARTBEAT_SECONDS,
@@ -44,7 +44,8 @@ from sarit.process.ownership.claims import claim_directory, claim_long_term_stor
 from sarit.process.ownership.guarded_storage import GuardedStorage
 from sarit.process.places.indexes import claim_index_storage
 from sarit.process.places.volume import fit_to_volume
-from sarit.process.run import run_process, say
+from sarit.process.run import run_process, say, say_where
+from sarit.process.settings import node_ports
 from sarit.process.standalone import end_for_copy, warn_of_readers
 from sarit.storage.open import open_storage
 
@@ -481,6 +482,8 @@ class SupervisorProcess:
         _log.info("%s", line.text("standalone", divided, limit_fact(config)))
         await admin.serve()
         say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
+        http = None if config.security.console == "off" else node.controller.http_port
+        say_where(config, node.controller.port, "" if http is None else console_url(config, http))
 
     def take_over(self, live: LiveSettings) -> None:
         """Go on with other settings, in all processes."""
@@ -508,6 +511,7 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     warn_of_addresses(config)
     warn_of_readers(config.data_dir)
     check_passed_sockets(())
+    require_free_ports(config, node_ports(config))
     make = partial(SupervisorProcess, config.validated(), machine_memory(), raise_descriptor_limit())
     # The children have its HTTP port, and inherit the limit of descriptors.
     run_process(make, config, "the node", "standalone", reload, http=False)

@@ -154,6 +154,7 @@ APPENDS_IDLE_SECONDS: Final = 1.0
 # The life of containers in a store.
 REOPEN_SECONDS: Final = 0.1  # between two attempts to recover a container; doubles up to the maximum
 MAX_REOPEN_SECONDS: Final = 5.0
+SLOW_OPENING_SECONDS: Final = 1.0  # an opening that takes less, and replays nothing, is logged for debugging only
 OPENING_WAIT_SECONDS: Final = 20.0  # a request waits so long for its container to open; the Rust client gives up at 30
 # Until the map names the next owner of a container that was given away; then its clients are sent away all the same.
 RELEASE_REPORT_SECONDS: Final = 5.0

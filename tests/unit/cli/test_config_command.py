@@ -74,8 +74,8 @@ def test_example_without_its_comments_is_a_right_file_with_the_defaults(command,
         text += [f"{key_of(option)} = {in_toml(example_value(option))}" for option in options if has_example(option)]
     path = write(tmp_path, "\n".join(text))
     run("check", path, "--for", command)
-    by_default = json.loads(run("show", "--for", command, "--json"))["options"]
-    by_file = json.loads(run("show", "--for", command, "--json", "--config", path))["options"]
+    by_default = json.loads(run("show", "--for", command, "--format", "json"))["options"]
+    by_file = json.loads(run("show", "--for", command, "--format", "json", "--config", path))["options"]
     values = {row["option"]: row["value"] for row in by_file}
     for row in by_default:
         option = next(o for o in settable(configured_commands()[command]) if key_of(o) == row["option"])
@@ -85,7 +85,7 @@ def test_example_without_its_comments_is_a_right_file_with_the_defaults(command,
 
 def test_show_names_the_origin_of_each_value(tmp_path):
     path = write(tmp_path, '\nmemory = "1G"\n[standalone]\nscrub = 0\n')
-    shown = json.loads(run("show", "--json", "--store-port", "7", "--config", path, env={"SARIT_HOST": "h"}))
+    shown = json.loads(run("show", "--format", "json", "--store-port", "7", "--config", path, env={"SARIT_HOST": "h"}))
     assert (shown["command"], shown["file"]) == ("standalone", path)
     rows = {row["option"]: (row["value"], row["origin"], row["variable"]) for row in shown["options"]}
     assert rows["memory"] == ("1G", f"{path}:2", "SARIT_MEMORY")
@@ -105,7 +105,7 @@ def test_show_hides_the_keys_of_s3(tmp_path):
         "AWS_ENDPOINT_URL": "http://user:hush3@minio:9000", "AWS_REGION": "eu-1",
     }  # fmt: skip
     path = write(tmp_path, 'storage = "s3://bucket/p"')
-    for output in (run("show", "--config", path, env=env), run("show", "--json", "--config", path, env=env)):
+    for output in (run("show", "--config", path, env=env), run("show", "--format", "json", "--config", path, env=env)):
         assert "hush" not in output
         assert "AKIA7" not in output
         assert HIDDEN in output

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from sarit.cli import configured_commands as configured
-from sarit.cli.configured_commands import configured_commands, settable, variable_of
+from sarit.cli.configured_commands import OneStart, configured_commands, settable, variable_of
 from sarit.cli.main import cli
 
 COMMANDS = {name: configured_commands()[name] for name in ("standalone", "store", "controller")}
@@ -19,6 +19,7 @@ INSTEAD = {
     "processes": "each process of a cluster is started by itself",
     "allow-damaged": "a store serves the containers that are not damaged anyway",
     "accept-data-loss": "no process of a cluster owns all of its data",
+    "dev": "a cluster is more than one process",
 }
 ABSENT = {
     **{(name, way): why for name, why in INSTEAD.items() for way in CLUSTER},
@@ -43,14 +44,15 @@ VALUES = {
 
 
 def names(command: str) -> set[str]:
-    return {max(option.opts, key=len).lstrip("-") for option in settable(COMMANDS[command])}
+    once = [option for option in COMMANDS[command].params if isinstance(option, OneStart)]
+    return {max(option.opts, key=len).lstrip("-") for option in (*settable(COMMANDS[command]), *once)}
 
 
 def test_each_option_is_known_to_each_command_or_has_its_reason():
-    everything = set().union(*map(names, COMMANDS)) | {"accept-data-loss"}
+    everything = set().union(*map(names, COMMANDS))
     for command in COMMANDS:
-        missing = everything - names(command) - {"accept-data-loss"}
-        reasons = {name for name, way in ABSENT if way == command} - {"accept-data-loss"}
+        missing = everything - names(command)
+        reasons = {name for name, way in ABSENT if way == command}
         assert missing == reasons, f"{command}: options without it, and those with a reason, differ"
 
 

@@ -11,6 +11,7 @@ from sarit.storage.names import container_prefix
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.recovery import delete_transients, read_checkpoint, record_log, replay_log
 from sarit.store.hosting.phases import Phases
+from sarit.store.limits import SLOW_OPENING_SECONDS
 from sarit.store.tiering.flusher import Flusher
 from sarit.store.tiering.orphan_sweep import OrphanSweep
 
@@ -95,8 +96,13 @@ async def open_container(
         # After `serve`: deletions go through the log.
         with phases.phase("delete transient segments"):
             await delete_transients(container)
-        _log.info("container %d: opened in %s; epoch %d, %d frames replayed, %d bytes not flushed", number, phases,
-                  log.epoch, replayed, container.state.dirty.append_bytes)  # fmt: skip
+        # The line of a process that it serves sums up what was opened: only what took time has a line of its own.
+        quick = not replayed and phases.seconds < SLOW_OPENING_SECONDS
+        _log.log(
+            logging.DEBUG if quick else logging.INFO,
+            "container %d: opened in %s; epoch %d, %d frames replayed, %d bytes not flushed",
+            number, phases, log.epoch, replayed, container.state.dirty.append_bytes,
+        )  # fmt: skip
         return Opened(container, flusher, OrphanSweep(container, checkpoint))
     # Cancellation, too: files that stay open would make the next attempt fail.
     except BaseException:
