@@ -30,7 +30,7 @@ setup: $(STAMP)  ## install everything into .venv (needs Python >= 3.11; Java >=
 demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 	@$(BIN)/python examples/flights/demo.py
 
-# Not in check: the tests that start a process, a node or a Java, and those of the simulation.
+# Not in check: the tests that start a process, a node or a Java, and those that compute for more than a second.
 check: setup  ## what is cheap to know, in a minute: lint, and the tests that start nothing; runs before each push
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/pytest -n 2 --dist loadfile --cost pure
