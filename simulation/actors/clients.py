@@ -96,6 +96,8 @@ async def next_rows(reader: EventReader, timeout: float) -> list[tuple[int, int,
     try:
         async with asyncio.timeout(timeout):
             events = await reader.next_events()
+    except Unavailable:
+        raise
     except TimeoutError:
         return []
     if events is None:

@@ -32,6 +32,8 @@ async def within_deadline(work: Awaitable[T], what: str) -> T:
     try:
         async with asyncio.timeout(ANSWER_DEADLINE_SECONDS):
             return await work
+    except Unavailable:
+        raise
     except TimeoutError:
         raise AssertionError(f"liveness: {what}: no answer within {ANSWER_DEADLINE_SECONDS:.0f} s") from None
 

@@ -290,6 +290,8 @@ class StreamReader:
         try:
             async with asyncio.timeout(timeout):
                 events = await reader.next_events()
+        except Unavailable:
+            raise
         except TimeoutError:
             return True
         if events is None:

@@ -127,11 +127,11 @@ class SynchronizerActor:
         try:
             async with asyncio.timeout(self._rng.random() * 0.1 if crash else None):
                 await work
+        except Unavailable as error:  # first: one of its kinds is a TimeoutError
+            self._cluster.trace.note("synchronizer", repr(copy), repr(error))
         except TimeoutError:
             self._cluster.trace.probe("synchronizer_user_crashed")
             return False
-        except Unavailable as error:
-            self._cluster.trace.note("synchronizer", repr(copy), repr(error))
         return True
 
     def _updates(self) -> list[bytes]:

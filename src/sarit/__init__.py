@@ -60,9 +60,11 @@ if TYPE_CHECKING:
         NotFound,
         SaritError,
         Sealed,
+        TimedOut,
         Truncated,
         Unauthenticated,
         Unavailable,
+        Unreachable,
     )
     from sarit.core.names import SegmentId, StreamName
     from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
@@ -168,9 +170,11 @@ _HOMES = {
         "NotFound",
         "SaritError",
         "Sealed",
+        "TimedOut",
         "Truncated",
         "Unauthenticated",
         "Unavailable",
+        "Unreachable",
     ),
     "sarit.core.names": (
         "SegmentId",
@@ -259,6 +263,7 @@ __all__ = [
     "Tables",
     "TimeWindow",
     "TimeWindows",
+    "TimedOut",
     "Tls",
     "Transaction",
     "TransactionStatus",
@@ -266,6 +271,7 @@ __all__ = [
     "Truncated",
     "Unauthenticated",
     "Unavailable",
+    "Unreachable",
     "UserPassword",
     "__version__",
     "aio",

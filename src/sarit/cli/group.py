@@ -167,9 +167,10 @@ def offline(name: str, reader: str, position: str | None, rewind: bool, controll
     known = None
     if position is not None:
         try:
-            known = sarit.Position.from_bytes(bytes.fromhex(position))
+            data = bytes.fromhex(position)
         except ValueError:
             raise click.UsageError(f"{position[:40]!r} is not a position in hex") from None
+        known = sarit.Position.from_bytes(data)
     with sarit.connect(controller) as client:
         was = client.reader_groups.open(name).reader_offline(reader, known, rewind=rewind)
     text = f"reader {reader} is offline" if was else f"reader {reader} was not in the group"

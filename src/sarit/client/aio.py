@@ -88,7 +88,7 @@ def connect(
     tls: Tls | None = None,
     **retired: Never,
 ) -> Connecting:
-    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
+    """Connect to the controller at `HOST:PORT`.  Raises Unreachable, TimedOut, Invalid (the address).
 
     `async with connect(...) as client` closes the client at the end; `client = await connect(...)` leaves that to you.
     Of a cluster, name several controllers with commas, as `HOST:PORT,HOST:PORT`: when one fails, its calls go to the

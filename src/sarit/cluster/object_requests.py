@@ -88,6 +88,8 @@ def decode_report(data: bytes) -> RequestReport:
             raise Invalid("this report of requests is of another version of Sarit")
         at_ms, seconds = int(fields.pop("at_ms")), float(fields.pop("seconds"))
         return RequestReport(at_ms, seconds, Counts(**{name: int(value) for name, value in fields.items()}))
+    except Invalid:
+        raise
     except (ValueError, TypeError, KeyError) as error:
         raise Invalid(f"a report of requests cannot be read: {error}") from None
 

@@ -136,6 +136,8 @@ def decode_meta(data: bytes) -> ClusterMeta:
         if isinstance(version, int) and version > META_VERSION:
             raise Invalid(f"this cluster is of format {version}, and this version of Sarit reads {META_VERSION}")
         return ClusterMeta(**fields)
+    except Invalid:
+        raise
     except (ValueError, TypeError, KeyError) as error:
         raise Invalid(f"the description of this cluster cannot be read: {error}") from None
 

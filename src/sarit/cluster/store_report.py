@@ -100,6 +100,8 @@ def decode_store_report(data: bytes) -> StoreReport:
             ),
             None if bookies is None else BookieCounts(*map(int, bookies)),
         )  # fmt: skip
+    except Invalid:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Invalid(f"a report of a store's health cannot be read: {error}") from None
 

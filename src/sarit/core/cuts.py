@@ -153,6 +153,8 @@ def _unzip(text: str) -> str:
         if not inflate.eof:
             raise Invalid("a stream cut is cut short, or too long")
         return plain.decode()
+    except Invalid:
+        raise
     except (binascii.Error, zlib.error, ValueError):
         raise Invalid(
             f"{text[:40]!r} is not a stream cut: give the whole text of one, as `sarit read --print-cut` prints it"

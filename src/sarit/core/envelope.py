@@ -159,6 +159,8 @@ def _headers(headers: Any) -> Headers:
                 raise Invalid(f"the name of a header is a str, not {type(name).__name__}")
             _text("header", name)
             made.append((name, _bytes(f"header {name!r}", value)))
+    except Invalid:
+        raise
     except (TypeError, ValueError):
         raise Invalid(f"headers={headers!r}: give pairs of a name and bytes, or a mapping"[:200]) from None
     if len(made) > MAX_HEADERS:

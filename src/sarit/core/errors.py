@@ -2,6 +2,8 @@
 
 Wire replies and gRPC statuses map to these kinds in one table each
 (`store/server/replies.py`, `rpc/answers.py`).  A bug is an AssertionError instead.
+
+Kinds for which Python has an error of its own are that error, too: who knows Python alone catches them.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ class SaritError(Exception):
 
 
 @public
-class Invalid(SaritError):
+class Invalid(SaritError, ValueError):
     """The call is wrong: fix it; a retry cannot help."""
 
 
 @public
-class NotFound(SaritError):
+class NotFound(SaritError, LookupError):
     """The named object does not exist."""
 
 
@@ -38,7 +40,7 @@ class Sealed(SaritError):
 class Truncated(SaritError):
     """The offset lies below the start of the segment.  `start_offset` is in bytes."""
 
-    def __init__(self, message: str, start_offset: int) -> None:
+    def __init__(self, message: str, start_offset: int = -1) -> None:
         super().__init__(message)
         self.start_offset = start_offset
 
@@ -66,7 +68,19 @@ class Moved(SaritError):
 
 @public
 class Unavailable(SaritError):
-    """Not now: retry later."""
+    """Not now: retry later.  A call of the client raises it when it has retried for the client's `retry_timeout`."""
+
+    final = False  # whether the retry timeout has passed: a caller that retries, too, does not begin again
+
+
+@public
+class Unreachable(Unavailable, ConnectionError):
+    """No node could be reached: connections were refused, or lost, until the client's `retry_timeout` had passed."""
+
+
+@public
+class TimedOut(Unavailable, TimeoutError):
+    """No answer came, or a condition was not met, within the time of the call: what it asked for may still happen."""
 
 
 @public

@@ -18,7 +18,7 @@ import pytest
 import sarit
 from sarit.client import aio
 from sarit.client.limits import CONTROLLER_PING_SECONDS, MIN_ATTEMPT_SECONDS
-from sarit.core.errors import Unavailable
+from sarit.core.errors import TimedOut, Unavailable, Unreachable
 from tests.unit.client.away_cases import CASES, ENDS, RAISES_SOONER, World, wait
 from tests.unit.client.nodes import local_node
 from tests.unit.client.proxy import Proxy, proxy
@@ -89,7 +89,7 @@ async def ways(directory) -> typing.AsyncIterator[Ways]:
         yield Ways(controller, store)
 
 
-async def outcome(act: Any, how: str, began: float) -> str:
+async def outcome(act: Any, how: str, began: float, away: str) -> str:
     """What is wrong with how a call ended; "" when nothing is.  `began`: when the node went away."""
     loop = asyncio.get_running_loop()
     try:
@@ -105,8 +105,10 @@ async def outcome(act: Any, how: str, began: float) -> str:
         return "" if error is None else repr(error)
     if error is None:
         return f"returned {result!r}"
-    if not isinstance(error, Unavailable):
+    if not isinstance(error, Unreachable | TimedOut):
         return repr(error)
+    if away == "refuses" and not isinstance(error, ConnectionError):
+        return f"is no ConnectionError: {error!r}"
     return "" if how == RAISES_SOONER or took >= 0.9 * RETRY_TIMEOUT else f"gave up after {took:.2f} s: {error}"
 
 
@@ -125,7 +127,7 @@ async def on_asyncio(between: Ways, how: str) -> dict[str, str]:
     await between.break_off(how)
     found = await asyncio.gather(
         *(
-            outcome(lambda call=call: wait(call()), ending, began)
+            outcome(lambda call=call: wait(call()), ending, began, how)
             for call, (_, ending) in zip(calls, CASES.values(), strict=True)
         )
     )
@@ -161,7 +163,7 @@ async def on_blocking(between: Ways, how: str) -> dict[str, str]:
         return await loop.run_in_executor(threads, lambda: run(wait(call())))
 
     calls = [(call, ending) for (_, call), (_, ending) in zip(made, CASES.values(), strict=True)]
-    found = await asyncio.gather(*(outcome(lambda call=call: act(call), ending, began) for call, ending in calls))
+    found = await asyncio.gather(*(outcome(lambda call=call: act(call), ending, began, how) for call, ending in calls))
     await asyncio.gather(*(loop.run_in_executor(threads, client.close) for client, _ in made))
     threads.shutdown()
     few.shutdown()
@@ -196,9 +198,11 @@ def test_connect_without_a_node_fails_soon(tmp_path, how) -> None:
             await between.break_off(how)
             loop = asyncio.get_running_loop()
             began = loop.time()
-            with pytest.raises(Unavailable, match="is the node running|did not answer"):
+            kind = {"refuses": ConnectionError, "silent": TimeoutError}[how]
+            with pytest.raises(kind, match="is the node running|did not answer") as raised:
                 await aio.connect(between.controller.address)
             assert loop.time() - began < CONTROLLER_PING_SECONDS + 5
+            assert isinstance(raised.value, Unavailable)
 
     asyncio.run(go())
 

@@ -25,7 +25,7 @@ from sarit.admin.console.limits import (
     CONSOLE_TAIL_SCANNED_BYTES,
 )
 from sarit.core.cuts import StreamCut, to_text
-from sarit.core.errors import Invalid
+from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.times import parse_time
 
@@ -66,6 +66,8 @@ async def take(reader: EventReader, wanted: bytes, seconds: float, most: int) ->
         try:
             async with asyncio.timeout(left):
                 found = await reader.next_events()
+        except SaritError:  # also one that is a TimeoutError
+            raise
         except TimeoutError:
             return taken
         if found is None:

@@ -140,6 +140,8 @@ class _Resource:
         try:
             async with asyncio.timeout(REST_ANSWER_SECONDS):
                 found = await handler(client, asked)
+        except SaritError:  # also one that is a TimeoutError
+            raise
         except TimeoutError:
             raise _Refused(
                 _UNAVAILABLE, f"no outcome within {REST_ANSWER_SECONDS:g} s: a change may still be made",

@@ -103,10 +103,10 @@ def _rows_of(path: Path, *, drop_unknown: bool) -> Iterator[Row]:
             for found in batch.to_pylist():
                 yield _document(found).row()
                 at += 1
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
-        raise Invalid(f"{path.name}, row {at}: {str(error)[:_SHOWN]}") from None
     except Invalid as error:
         raise Invalid(f"{path.name}, row {at}: {error}") from None
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        raise Invalid(f"{path.name}, row {at}: {str(error)[:_SHOWN]}") from None
 
 
 def _batches(path: Path, *, drop_unknown: bool) -> Iterator[Any]:

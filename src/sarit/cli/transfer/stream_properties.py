@@ -39,10 +39,10 @@ def read(file: str) -> dict[str, str]:
         found = json.loads(data)
         version, properties = found["version"], dict(found["properties"])
         check_change(properties)
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        raise Invalid(f"{path} is no file of properties: delete it to import without them") from None
     except Invalid as error:
         raise Invalid(f"{path}: {error}") from None
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        raise Invalid(f"{path} is no file of properties: delete it to import without them") from None
     if version != _VERSION:
         raise Invalid(f"{path} is of version {str(version)[:20]}, and this Sarit reads version {_VERSION}")
     return properties

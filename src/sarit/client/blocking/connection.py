@@ -26,7 +26,7 @@ def connect(
     tls: Tls | None = None,
     **retired: Never,
 ) -> Client:
-    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
+    """Connect to the controller at `HOST:PORT`.  Raises Unreachable, TimedOut, Invalid (the address).
 
     Of a cluster, name several controllers with commas, as `HOST:PORT,HOST:PORT`: when one fails, its calls go to the
     next.

@@ -161,7 +161,7 @@ class ReaderGroup:
         """Begin a checkpoint and wait until all readers have passed it.
 
         Raises Conflict (the name was used; too many are pending; it was abandoned; the readers were between two scales
-        of a stream, where no cut exists), Unavailable after `timeout` seconds: it may be completed later."""
+        of a stream, where no cut exists), TimedOut after `timeout` seconds: it may be completed later."""
         return self._run(self._inner.checkpoint(name, timeout))
 
     def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
@@ -210,7 +210,7 @@ class ReaderGroup:
     def end_of_data(self, timeout: float | None = None) -> None:
         """Wait until everything was read: up to the ends given, or of streams that are sealed.
 
-        Raises Unavailable after `timeout` seconds."""
+        Raises TimedOut after `timeout` seconds."""
         self._run(self._inner.end_of_data(timeout))
 
 

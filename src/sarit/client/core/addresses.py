@@ -30,9 +30,10 @@ def default_traces(environ: Mapping[str, str] = os.environ) -> TraceSettings | N
         return None
     ratio = environ.get("SARIT_TRACE_RATIO") or str(DEFAULT_TRACE_RATIO)
     try:
-        return parse_traces(text, float(ratio))
+        share = float(ratio)
     except ValueError:
         raise Invalid(f"SARIT_TRACE_RATIO is {ratio!r}, which is no number") from None
+    return parse_traces(text, share)
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

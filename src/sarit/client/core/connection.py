@@ -28,7 +28,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.client.core.login import MAYBE_TLS, no_tls, untrusted
-from sarit.client.core.retry import RetryPolicy, Silent
+from sarit.client.core.retry import Lost, NotAnswered, NotSent, RetryPolicy, Silent
 from sarit.client.limits import (
     ASK_OWNER_AFTER_CHECKS,
     CHECKED_KEEP_ALIVE_SECONDS,
@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._tick is not None:
             self._tick.cancel()
         text = self._reason or f"{self.name}: the connection was lost ({exc or 'closed by the store'})"
-        error = Silent(text, self._silent_seconds) if self._silent_seconds else Unavailable(text)
+        error = Silent(text, self._silent_seconds) if self._silent_seconds else Lost(text)
         if not self.greeted.done():
             self.greeted.set_exception(error)
             # Retrieved: nobody may be waiting for the Hello any more.
@@ -282,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
     def expect(self, sink: ReplySink) -> int:
         """Return a request id whose replies go to `sink`.  Raises Unavailable when the connection has ended."""
         if self.closed:
-            raise Unavailable(self._reason or f"{self.name}: the connection is closed")
+            raise Lost(self._reason or f"{self.name}: the connection is closed")
         return self.replies.expect(sink)
 
     def forget(self, request_id: int) -> None:
@@ -421,17 +421,17 @@ class ConnectionPool:
             if connection is not None:
                 # The socket is open, but no Hello came within the time.
                 connection.abort(f"{name}: no greeting")
-            raise Unavailable(f"{name} does not answer: is the node running and the port right?") from None
+            raise NotAnswered(f"{name} does not answer: is the node running and the port right?") from None
         except ssl.SSLCertVerificationError as error:
             raise Invalid(untrusted(name, error)) from None
         except ssl.SSLError as error:
-            raise Unavailable(no_tls(name, error)) from None
+            raise NotSent(no_tls(name, error)) from None
         except Unavailable as error:
             if connection is not None and connection.mute:
-                raise Unavailable(f"{error}; {MAYBE_TLS}") from None
+                raise Lost(f"{error}; {MAYBE_TLS}") from None
             raise
         except (OSError, ValueError, OverflowError) as error:  # also a host or a port that cannot be
-            raise Unavailable(f"{name} cannot be reached ({error}): is the node running?") from None
+            raise NotSent(f"{name} cannot be reached ({error}): is the node running?") from None
         return connection
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 from sarit.client.core.channels import Channels
 from sarit.client.core.delegation import DelegationTokens
 from sarit.client.core.login import MAYBE_TLS, no_tls, untrusted
-from sarit.client.core.retry import NotSent
+from sarit.client.core.retry import Lost, NotAnswered, NotSent
 from sarit.client.core.values import ScalingEvent, SegmentRange, Successor
 from sarit.client.limits import CLIENT_KEEP_ALIVE_SECONDS, CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
 from sarit.core.errors import (
@@ -152,14 +152,14 @@ class ControllerClient:
                 raise _Slow(message) from None
             # No other call was answered either: the path may be dead.
             self._channels.replace(channel)
-            raise Unavailable(message) from None
+            raise NotAnswered(message) from None
         except ssl.SSLCertVerificationError as error:
             raise Invalid(untrusted(channel.address, error)) from None
         except ssl.SSLError as error:
             raise NotSent(no_tls(f"the controller at {channel.address}", error)) from None
         except (CallLost, OSError) as error:
             not_sent = isinstance(error, OSError)
-            raise (NotSent if not_sent else Unavailable)(
+            raise (NotSent if not_sent else Lost)(
                 f"no Sarit controller answers at {self.address if not_sent else channel.address} ({error}): is the "
                 "node running? start one with `sarit standalone`"
                 + (f"; {MAYBE_TLS}" if channel.mute and not not_sent else "")
@@ -398,7 +398,7 @@ class UnknownCall(Invalid):
     """The server has no such call."""
 
 
-class _Slow(Unavailable):
+class _Slow(NotAnswered):
     """A call took too long, and the controller answered others meanwhile."""
 
 

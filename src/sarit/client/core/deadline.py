@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from sarit.core.errors import SaritError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
@@ -17,5 +19,7 @@ async def within(timeout: float | None, work: Awaitable[T]) -> T | None:
     try:
         async with asyncio.timeout(timeout):
             return await work
+    except SaritError:  # also one that is a TimeoutError: another time has passed than this one
+        raise
     except TimeoutError:
         return None

@@ -30,7 +30,7 @@ from sarit.client.limits import (
     RETRIES_PER_SECOND,
     SOON_RETRY_DELAY_SECONDS,
 )
-from sarit.core.errors import Unavailable
+from sarit.core.errors import SaritError, TimedOut, Unavailable, Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,11 @@ class RetryPolicy:
         return min(max(pauses / RETRIES_PER_SECOND, SOON_RETRY_DELAY_SECONDS), self.max_delay)
 
 
-class Silent(Unavailable):
+class Lost(Unavailable):
+    """The connection was lost, or there was none."""
+
+
+class Silent(Lost):
     """A connection ended because no byte came for `seconds`: that time was spent waiting for the node, too."""
 
     def __init__(self, message: str, seconds: float) -> None:
@@ -75,12 +79,27 @@ class Silent(Unavailable):
         self.seconds = seconds
 
 
-class NotSent(Unavailable):
+class NotSent(Lost):
     """No connection could be made: the node has certainly not seen the request."""
 
 
-class GaveUp(Unavailable):
-    """The retry timeout has passed: a caller that retries, too, does not begin again."""
+class NotAnswered(Unavailable):
+    """The time for an attempt has passed without an answer."""
+
+
+def gave_up(error: SaritError, seconds: float, *, of_call: bool) -> Unavailable:
+    """Return the error to raise when `seconds` of attempts have passed, of which `error` ended the last.
+
+    `of_call` False: what lives longer than a call could not reach a node, silent or not.  That is no time-out: a
+    program that reads with time-outs of its own, and tries again after each, must see it."""
+    kind: type[Unavailable] = Unavailable
+    if isinstance(error, Lost) or (isinstance(error, NotAnswered) and not of_call):
+        kind = Unreachable
+    elif isinstance(error, NotAnswered):
+        kind = TimedOut
+    made = kind(f"gave up after {seconds:g} s of trying: {error}" if seconds else str(error))
+    made.final = True
+    return made
 
 
 class Attempts:

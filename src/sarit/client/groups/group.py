@@ -31,7 +31,7 @@ from sarit.client.groups.values import GroupConfig, Retention
 from sarit.client.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS, GROUP_POLL_SECONDS, MIN_DEATH_TIMEOUT_SECONDS
 from sarit.client.session.guard import guarded
 from sarit.client.sync.synchronizer import StateFollower
-from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, TimedOut, Unavailable
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 from sarit.core.public import public
 
@@ -142,7 +142,7 @@ class ReaderGroup:
         """Begin a checkpoint and wait until all readers have passed it.
 
         Raises Conflict (the name was used; too many are pending; it was abandoned; the readers were between two scales
-        of a stream, where no cut exists), Unavailable after `timeout` seconds: it may be completed later."""
+        of a stream, where no cut exists), TimedOut after `timeout` seconds: it may be completed later."""
 
         def begin(state: GroupState) -> list[Update]:
             if name in state.checkpoints.positions:
@@ -283,7 +283,7 @@ class ReaderGroup:
     async def end_of_data(self, timeout: float | None = None) -> None:
         """Wait until everything was read: up to the ends given, or of streams that are sealed.
 
-        Raises Unavailable after `timeout` seconds."""
+        Raises TimedOut after `timeout` seconds."""
         await self._wait_for(lambda state: True if state.at_end else None, timeout)
 
     async def _wait_for(self, find: Callable[[GroupState], T | None], timeout: float | None) -> T:
@@ -296,8 +296,10 @@ class ReaderGroup:
                     if found is not None:
                         return found
                     await follower.wait(GROUP_POLL_SECONDS)
+        except SaritError:  # also one that is a TimeoutError
+            raise
         except TimeoutError:
-            raise Unavailable(f"group {self.name}: the condition was not met within {timeout} s") from None
+            raise TimedOut(f"group {self.name}: the condition was not met within {timeout} s") from None
         finally:
             follower.end()
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from sarit.client.core.connection import ConnectionPool, first_request_id
-from sarit.client.core.retry import Attempts, GaveUp, NotSent, RetryPolicy, Silent
+from sarit.client.core.retry import Attempts, NotAnswered, NotSent, RetryPolicy, Silent, gave_up
 from sarit.client.limits import (
     ASK_OWNER_AFTER_SECONDS,
     ASK_OWNER_AGAIN_SECONDS,
@@ -104,19 +104,19 @@ class Backoff:
         """Note that the node has answered: the time until the next failure does not count."""
         self._attempts.answered(self._env.clock.monotonic())
 
-    async def wait(self, error: SaritError) -> None:
+    async def wait(self, error: SaritError, *, of_call: bool = False) -> None:
         """Pause before the next attempt.  Raises Unavailable because of `error` when the retry timeout has passed.
 
-        The first attempt after a reset follows at once.
+        The first attempt after a reset follows at once.  `of_call`: see `gave_up`.
         """
-        if isinstance(error, GaveUp):
+        if isinstance(error, Unavailable) and error.final:
             raise error
         self.running = True
         silent = error.seconds if isinstance(error, Silent) else 0.0
         now, seconds = self._env.clock.monotonic(), self._attempts.policy.timeout
         pause = self._attempts.failed(now, self._env.random.random(), silent, self._pauses.count)
         if pause is None:
-            raise GaveUp(f"gave up after {seconds:g} s of trying: {error}" if seconds else str(error)) from error
+            raise gave_up(error, seconds, of_call=of_call) from error
         left = self._attempts.left(now)
         # Before the pause that would make it late.
         if self._outages is not None and seconds - left + pause >= OUTAGE_LOG_AFTER_SECONDS:
@@ -131,8 +131,10 @@ class Backoff:
         try:
             async with asyncio.timeout(None if math.isinf(seconds) else seconds):
                 return await call()
+        except SaritError:  # also one that is a TimeoutError
+            raise
         except TimeoutError:
-            raise Unavailable(f"the node did not answer within {seconds:.3g} s") from None
+            raise NotAnswered(f"the node did not answer within {seconds:.3g} s") from None
 
 
 class Session:
@@ -309,7 +311,7 @@ class Session:
             try:
                 return await backoff.attempt(call)
             except Unavailable as error:
-                await backoff.wait(error)
+                await backoff.wait(error, of_call=True)
 
     async def with_retry_of_wait(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat, as `with_retry` does, a call that waits at the store for something to happen: it ends with its

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sarit.client.limits import FIRST_SCALE_POLL_SECONDS, MAX_SCALE_POLL_SECONDS
 from sarit.core import keyspace
-from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
+from sarit.core.errors import Conflict, Invalid, NotFound, TimedOut
 from sarit.core.keyspace import KeyRange
 from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 
@@ -82,7 +82,7 @@ async def scale(session: Session, stream: StreamName, plan: Plan) -> bool:
     delay, waited = FIRST_SCALE_POLL_SECONDS, 0.0
     while not await session.with_retry(lambda: controller.scaled(stream, epoch)):
         if waited > session.policy.timeout:
-            raise Unavailable(f"the scale of {stream} has begun, and is not finished yet")
+            raise TimedOut(f"the scale of {stream} has begun, and is not finished yet")
         await asyncio.sleep(delay)
         waited += delay
         delay = min(2 * delay, MAX_SCALE_POLL_SECONDS)

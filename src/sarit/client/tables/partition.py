@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.client.core.connection import REQUESTS
 from sarit.client.core.replies import error_of
 from sarit.client.tables.changes import coalescible
-from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
+from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable, Unreachable
 from sarit.core.limits import NOT_EXISTS
 from sarit.wire import commands as wire
 
@@ -115,7 +115,7 @@ class Partition:
     async def _send_alone(self, batch: Batch, uncertain: bool, backoff: Backoff) -> Versions:
         while True:
             if uncertain and not batch.repeatable:
-                raise Unavailable(
+                raise Unreachable(
                     f"table {self._table}: the reply to an insert was lost; it may be applied: read the key"
                 )
             connection = await self._connect(backoff)
@@ -130,7 +130,7 @@ class Partition:
             except Conflict as error:
                 # The lost attempt may itself have changed the version.
                 if uncertain:
-                    raise Unavailable(
+                    raise Unreachable(
                         f"table {self._table}: a reply was lost and the key has changed: read it"
                     ) from error
                 raise

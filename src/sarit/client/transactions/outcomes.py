@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.values import TransactionStatus
 from sarit.client.limits import FIRST_OUTCOME_POLL_SECONDS, MAX_OUTCOME_POLL_SECONDS
-from sarit.core.errors import SaritError, Unavailable
+from sarit.core.errors import SaritError, TimedOut, Unavailable
 
 if TYPE_CHECKING:
     from sarit.client.session.session import Session
@@ -35,7 +35,7 @@ class TransactionOutcomes:
         return f"TransactionOutcomes({len(self._waiting)} waiting)"
 
     async def of(self, number: int) -> TransactionStatus:
-        """Return how a decided transaction ended.  Raises NotFound, Unavailable (it takes too long)."""
+        """Return how a decided transaction ended.  Raises NotFound, TimedOut (it takes too long)."""
         future: asyncio.Future[TransactionStatus] = asyncio.get_running_loop().create_future()
         self._waiting[future] = number
         if self._polling is None:
@@ -44,7 +44,7 @@ class TransactionOutcomes:
             async with asyncio.timeout(self._session.policy.timeout):
                 return await future
         except TimeoutError:
-            raise Unavailable(f"transaction {number:032x} is decided, but has not ended yet") from None
+            raise TimedOut(f"transaction {number:032x} is decided, but has not ended yet") from None
         finally:
             self._waiting.pop(future, None)
 

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from sarit.client.core.retry import Attempts, NotSent, RetryPolicy, Silent
+from sarit.client.core.deadline import within
+from sarit.client.core.retry import Attempts, NotAnswered, NotSent, RetryPolicy, Silent, gave_up
 from sarit.client.session.session import Backoff, Session
-from sarit.core.errors import NotFound, Unavailable
+from sarit.core.errors import NotFound, TimedOut, Unavailable, Unreachable
 from sarit.env.real import real_env
 from tests.limits import HANG_SECONDS
 
@@ -174,3 +175,51 @@ async def test_pauses_of_one_client_are_counted_together(session) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert session.pauses.count == 0
+
+
+REFUSED, NO_ANSWER, BUSY = NotSent("refused"), NotAnswered("no answer"), Unavailable("throttled")
+
+
+@pytest.mark.parametrize(
+    ("error", "of_call", "kind"),
+    [
+        (REFUSED, True, Unreachable),
+        (REFUSED, False, Unreachable),
+        (Silent("nothing came", 3.0), True, Unreachable),
+        (NO_ANSWER, True, TimedOut),
+        (NO_ANSWER, False, Unreachable),  # a loop with time-outs of its own took it for one of them, for ever
+        (BUSY, True, Unavailable),
+    ],
+)
+def test_error_at_the_end_says_whether_a_node_was_reached(error, of_call, kind) -> None:
+    made = gave_up(error, 3.0, of_call=of_call)
+    assert type(made) is kind
+    assert made.final
+    assert str(made) == f"gave up after 3 s of trying: {error}"
+
+
+@on_session(0.0)
+async def test_call_that_gave_up_is_not_repeated_by_its_caller(session) -> None:
+    """`TimedOut` is a TimeoutError, as the end of an attempt is: the outer call began again."""
+    calls = 0
+
+    async def silent() -> None:
+        nonlocal calls
+        calls += 1
+        raise NotAnswered("no answer")
+
+    with pytest.raises(TimedOut):
+        await session.with_retry(lambda: session.with_retry(silent), RetryPolicy(60.0))
+    assert calls == 1
+
+
+@on_session(0.0)
+async def test_time_of_a_read_is_not_confused_with_that_of_a_call(session) -> None:
+    """`within` returned None, as if nothing had come, when the client had given up on the node."""
+
+    async def gives_up() -> None:
+        raise TimedOut("gave up")
+
+    with pytest.raises(TimedOut):
+        await within(60.0, gives_up())
+    assert await within(0.001, asyncio.sleep(60)) is None
