@@ -15,6 +15,7 @@ from simulation.mutants import (
     coordination,
     damage,
     groups,
+    jobs,
     ledger_ends,
     ledgers,
     logs,
@@ -30,6 +31,6 @@ from simulation.mutants.registry import Mutant, registered
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "backups", "clients", "controllers", "coordination", "damage", "groups",
+    "MUTANTS", "Mutant", "appends", "backups", "clients", "controllers", "coordination", "damage", "groups", "jobs",
     "ledger_ends", "ledgers", "logs", "ownership", "quotas", "segments", "sessions", "stores", "tiering",
 ]  # fmt: skip

@@ -46,6 +46,11 @@ class Assignment:
     def __repr__(self) -> str:
         return f"<Assignment of {self._me()} among {self.members()}>"
 
+    @property
+    def me(self) -> Address:
+        """The address of this controller among the members."""
+        return self._me()
+
     def members(self) -> tuple[Address, ...]:
         """Return the controllers, in order; at least this one."""
         known = tuple(sorted(self._members())) if self._members is not None else ()

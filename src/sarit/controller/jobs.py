@@ -1,12 +1,21 @@
-"""Background jobs of streams: rows of one of the controller's tables, each with a fencing number.
+"""Background jobs of streams: rows beside the records of their stream, each with a fencing number.
 
-    create ─▶ row: settings, state, fence 0
-    a worker claims it: fence + 1 ─▶ works, and saves its state at each step, on the condition that its row is unchanged
+    create ─▶ settings, progress: fence 0
+    a worker claims it: fence + 1 ─▶ works, and saves its state at each step, on the condition that no other has since
     another worker claims it: fence + 1 ─▶ the next save of the first one raises Fenced, and it ends
+    the work returns ─▶ done, on the same condition: no worker claims it again
 
 So two workers that both believe that a job is theirs do no harm: a step counts when its state is saved, and one of the
 two cannot save.  Whatever a job writes elsewhere carries the fence, and is taken back or ignored unless the state that
-names it was saved.  The table is created with the first job.  Bytes: docs/formats/controller-records.md.
+names it was saved.
+
+*Two rows* in the table of the stream's scope: settings, which never change, and progress (fence, holder, done, state),
+which its holder alone reads and writes.  A job is created in one batch with the condition that its stream is unchanged,
+and the rows go when the stream goes: no stream has the jobs of an earlier one of its name.
+
+*An index* of the jobs to run, in a table of its own, is all that workers follow; a claim or a save leaves it alone.  An
+entry is made before its job, and removed when the job is done, or is found to be gone: it may be stale.  The table is
+created with the first job.  Bytes: docs/formats/controller-records.md.
 """
 
 from __future__ import annotations
@@ -14,19 +23,39 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sarit.controller import keys
 from sarit.controller.catalog import PAGE
-from sarit.controller.keys import JOBS_TABLE
-from sarit.controller.limits import MAX_JOB_NAME_CHARACTERS, MAX_JOB_SETTINGS_BYTES, MAX_JOB_STATE_BYTES, MAX_JOBS
+from sarit.controller.limits import (
+    MAX_JOB_NAME_CHARACTERS,
+    MAX_JOB_SETTINGS_BYTES,
+    MAX_JOB_STATE_BYTES,
+    MAX_JOBS_OF_STREAM,
+)
+from sarit.controller.model import codec
 from sarit.controller.ports import TableUpdate
-from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound
+from sarit.controller.streams import MAX_ATTEMPTS
+from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound, Unavailable
 from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import StreamName
-from sarit.core.versioned_objects import Cursor, pack_int, pack_long
+from sarit.core.versioned_objects import Cursor, pack_long, pack_text
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
+
+    from sarit.controller.catalog import Catalog
     from sarit.controller.ports import Tables, TableValue
+
+    Rows: TypeAlias = list[TableValue | None]
+    # Raises Fenced: another worker has claimed the job, or it is gone; Unavailable: it is not known whether the state
+    # was saved, so the run is to end; Invalid.
+    Save: TypeAlias = Callable[[bytes], Awaitable[None]]
+    # Works on a job until it is done, and returns: then it is never run again.  Whatever it raises but Fenced, it is
+    # run again after a pause, from the state that was saved last.
+    Runner: TypeAlias = Callable[["Job", Save], Awaitable[None]]
 
 _FORMAT: Final = b"\1"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -41,7 +70,7 @@ class JobKey:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind}/{self.stream}/{self.name}"
+        return f"{self.stream}/{self.kind}/{self.name}"
 
     def check(self) -> JobKey:
         """Return the key.  Raises Invalid: its kind or name cannot be one."""
@@ -53,116 +82,221 @@ class JobKey:
                 )
         return self
 
+    def rows(self) -> list[bytes]:
+        """Return the keys of its settings and its progress in the table of the scope."""
+        return [keys.job_key(kind, self.stream.stream, self.kind, self.name) for kind in (keys.JOBS, keys.JOB_PROGRESS)]
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it is stored.  `settings`: what a user chose.  `state`: how far it is.  `fence`: counts its claims."""
+    """A job as it is stored.
+
+    `settings`: what a user chose.  `state`: how far it is.  `fence`: counts its claims.  `holder`: the worker that has
+    claimed it, as HOST:PORT, until it leaves it.  `done`: there is nothing to do any more."""
 
     key: JobKey
     settings: bytes = b""
     state: bytes = b""
     fence: int = 0
+    holder: str = ""
+    done: bool = False
 
 
-class ClaimedJob:
+class FoundJob(NamedTuple):
+    """A job, the table that it is in, and the version of its progress, for `JobTable.claim`."""
+
+    job: Job
+    table: str
+    version: int
+
+
+class Claim:
     """A job that one worker has claimed, until another one claims it."""
 
-    def __init__(self, tables: Tables, job: Job, version: int) -> None:
-        self.job = job
+    def __init__(self, tables: Tables, found: FoundJob) -> None:
+        self.job, self._table, self._version = found
+        self.saves = 0
         self._tables = tables
-        self._version = version
 
     def __repr__(self) -> str:
-        return f"<ClaimedJob {self.job.key}, fence {self.job.fence}>"
+        return f"<Claim of {self.job.key}, fence {self.job.fence}>"
 
     async def save(self, state: bytes) -> None:
-        """Save how far the job is.  Raises Fenced: another worker has claimed it, or it was deleted; Unavailable: it is
-        not known whether it was saved, so the job is to be claimed again; Invalid."""
-        job = replace(self.job, state=state)
+        """Save how far the job is.  Raises what a `Save` raises."""
+        await self._write(replace(self.job, state=state))
+        self.saves += 1
+
+    async def finish(self) -> None:
+        """Note that the job is done.  Raises Fenced, Unavailable."""
+        await self._write(replace(self.job, done=True, holder=""))
+
+    async def release(self) -> None:
+        """Leave the job to other workers, unless it is done.  Raises Fenced, Unavailable."""
+        if not self.job.done:
+            await self._write(replace(self.job, holder=""))
+
+    async def _write(self, job: Job) -> None:
+        # In this table alone: one of a later scope of the name has versions of its own.
+        update = TableUpdate(job.key.rows()[1], _encode_progress(job), self._version)
         try:
-            self._version = await _write(self._tables, job, self._version)
+            (self._version,) = await self._tables.update(self._table, [update])
         except (Conflict, NotFound):
-            raise Fenced(f"job {job.key} is another worker's now, or was deleted") from None
+            raise Fenced(f"job {job.key} is another worker's now, or is gone") from None
         self.job = job
 
 
 class JobTable:
     """All jobs of an installation."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._tables = catalog.tables
 
     def __repr__(self) -> str:
-        return f"<JobTable of {self._tables!r}>"
+        return f"<JobTable of {self._catalog!r}>"
+
+    # -- for users ----------------------------------------------------------------------------------
+
+    async def create(self, key: JobKey, settings: bytes = b"") -> None:
+        """Add a job to a stream.  Raises Exists, NotFound (there is no such stream), Invalid."""
+        _check_bytes(key.check(), "settings", settings, MAX_JOB_SETTINGS_BYTES)
+        stream_key, rows = keys.stream_key(key.stream.stream), key.rows()
+        for _ in range(MAX_ATTEMPTS):
+            table, (stream, found) = await self._get(key.stream.scope, [stream_key, rows[0]])
+            if stream is None or codec.is_deleting(stream.value):
+                raise NotFound(f"stream {key.stream} does not exist")
+            # Also for one that exists: a creation may have ended between its rows and its entry.
+            await self._enter(key)
+            if found is not None:
+                raise Exists(f"job {key} exists")
+            if len(await self._catalog.stream_records(key.stream, keys.JOBS)) >= MAX_JOBS_OF_STREAM:
+                raise Invalid(f"stream {key.stream} has {MAX_JOBS_OF_STREAM} jobs, which is the limit: delete some")
+            updates = [
+                TableUpdate(stream_key, stream.value, stream.version),  # as it is: neither deleted nor full since
+                TableUpdate(rows[0], _FORMAT + settings, NOT_EXISTS),
+                TableUpdate(rows[1], _encode_progress(Job(key)), NOT_EXISTS),
+            ]
+            try:
+                await self._catalog.update(key.stream.scope, updates, table)
+            except Conflict:
+                continue
+            await self._enter(key)  # a worker that found no job yet may have removed the entry
+            return
+        raise Unavailable(f"stream {key.stream} is changed by too many others at once; try again")
+
+    async def list(self, stream: StreamName) -> list[Job]:
+        """Return the jobs of a stream, in order of kind and name, also those that are done.  Raises NotFound: there is
+        no such scope; Unavailable, Corrupt."""
+        settings = await self._catalog.stream_records(stream, keys.JOBS)
+        progress = dict(await self._catalog.stream_records(stream, keys.JOB_PROGRESS))
+        found = []
+        for row, value in settings:
+            kind, name = row.decode().split("/")[-2:]
+            key = JobKey(kind, stream, name)
+            if (state := progress.get(key.rows()[1])) is not None:  # otherwise it was deleted in between
+                found.append(_decode(key, value, state))
+        return found
+
+    async def delete(self, key: JobKey) -> None:
+        """Remove a job: the worker that has it ends at its next save.  Raises NotFound, Unavailable."""
+        (entry,) = await self._entry(key)
+        for _ in range(MAX_ATTEMPTS):
+            table, (settings, _) = await self._get(key.stream.scope, rows := key.rows())
+            if settings is None:
+                raise NotFound(f"job {key} does not exist")
+            updates = [TableUpdate(rows[0], None, settings.version), TableUpdate(rows[1], None, NO_VERSION)]
+            with suppress(Conflict):  # another one deleted it
+                await self._catalog.update(key.stream.scope, updates, table)
+                if entry is not None:
+                    await self.remove_entry(key, entry.version)
+                return
+        raise Unavailable(f"job {key} is changed by too many others at once; try again")
+
+    async def find(self, key: JobKey) -> FoundJob | None:
+        """Return a job and how far it is; None: there is none.  Raises Unavailable, Corrupt."""
+        with suppress(NotFound):
+            table, (settings, progress) = await self._get(key.stream.scope, key.rows())
+            if settings is not None and progress is not None:
+                return FoundJob(_decode(key, settings, progress), table, progress.version)
+        return None
+
+    # -- for workers --------------------------------------------------------------------------------
+
+    async def claim(self, found: FoundJob, holder: str) -> Claim:
+        """Take a job as it was found, from whoever has it.  Raises Fenced: it was changed since; Unavailable."""
+        claim = Claim(self._tables, found)
+        await claim._write(replace(found.job, fence=found.job.fence + 1, holder=holder))
+        return claim
 
     async def position(self) -> int | None:
-        """Return a number that rises with every change of a job; None: there never was one.  Raises Unavailable."""
+        """Return a number that rises when a job is created or is over; None: there never was one.  Raises
+        Unavailable."""
         try:
-            return await self._tables.position(JOBS_TABLE)
+            return await self._tables.position(keys.JOBS_TABLE)
         except NotFound:
             return None
 
-    async def list(self) -> list[Job]:
-        """Return all jobs, in order of their keys.  Raises Unavailable, Corrupt."""
-        found: list[Job] = []
+    async def entries(self) -> dict[JobKey, int]:
+        """Return the jobs to run, as the index has them, each with the version of its entry.  Raises Unavailable,
+        Corrupt."""
+        found: dict[JobKey, int] = {}
         start = b""
         with suppress(NotFound):
-            while rows := await self._tables.scan(JOBS_TABLE, start, None, PAGE):
-                found += [_decode(key, value) for key, value in rows]
+            while rows := await self._tables.scan(keys.JOBS_TABLE, start, None, PAGE):
+                found |= {_decode_key(key): value.version for key, value in rows}
                 start = rows[-1][0] + b"\0"
         return found
 
-    async def create(self, key: JobKey, settings: bytes = b"") -> None:
-        """Add a job.  Raises Exists, Invalid."""
+    async def remove_entry(self, key: JobKey, version: int) -> None:
+        """Remove the entry of a job that is over, unless it was made again since.  Raises Unavailable."""
+        with suppress(Conflict):
+            await self._tables.update(keys.JOBS_TABLE, [TableUpdate(str(key).encode(), None, version)])
+
+    async def _enter(self, key: JobKey) -> None:
         with suppress(Exists):
-            await self._tables.create(JOBS_TABLE)
-        if len(await self.list()) >= MAX_JOBS:
-            raise Invalid(f"there are {MAX_JOBS} jobs, which is the limit: delete some")
+            await self._tables.create(keys.JOBS_TABLE)
+        await self._tables.update(keys.JOBS_TABLE, [TableUpdate(str(key).encode(), b"\1", NO_VERSION)])
+
+    async def _entry(self, key: JobKey) -> Rows:
         try:
-            await _write(self._tables, Job(key.check(), settings), NOT_EXISTS)
-        except Conflict:
-            raise Exists(f"job {key}") from None
+            return await self._tables.get(keys.JOBS_TABLE, [str(key).encode()])
+        except NotFound:
+            return [None]
 
-    async def delete(self, key: JobKey) -> None:
-        """Remove a job; the worker that has it ends at its next step.  Raises NotFound."""
-        (found,) = await self._tables.get(JOBS_TABLE, [_key(key)])
-        if found is None:
-            raise NotFound(f"job {key}")
-        await self._tables.update(JOBS_TABLE, [TableUpdate(_key(key), None, found.version)])
+    async def _get(self, scope: str, wanted: Sequence[bytes]) -> tuple[str, Rows]:
+        """Return rows of a scope with the table that they are in.  Raises NotFound (scope)."""
 
-    async def claim(self, key: JobKey) -> ClaimedJob:
-        """Take a job from whoever has it.  Raises NotFound, Conflict (another one has claimed it now), Unavailable."""
-        (found,) = await self._tables.get(JOBS_TABLE, [_key(key)])
-        if found is None:
-            raise NotFound(f"job {key}")
-        job = _decode(_key(key), found)
-        job = replace(job, fence=job.fence + 1)
-        return ClaimedJob(self._tables, job, await _write(self._tables, job, found.version))
+        async def get(table: str) -> tuple[str, Rows]:
+            return table, await self._tables.get(table, wanted)
+
+        return await self._catalog.in_scope(scope, get)
 
 
-async def _write(tables: Tables, job: Job, expected: int) -> int:
-    for what, value, most in (
-        ("settings", job.settings, MAX_JOB_SETTINGS_BYTES),
-        ("state", job.state, MAX_JOB_STATE_BYTES),
-    ):
-        if len(value) > most:
-            raise Invalid(f"the {what} of job {job.key} have {len(value)} bytes; the most is {most}")
-    parts = _FORMAT, pack_long(job.fence), pack_int(len(job.settings)), job.settings, job.state
-    (version,) = await tables.update(JOBS_TABLE, [TableUpdate(_key(job.key), b"".join(parts), expected)])
-    return version
+def _check_bytes(key: JobKey, what: str, value: bytes, most: int) -> None:
+    if len(value) > most:
+        raise Invalid(f"the {what} of job {key} have {len(value)} bytes; the most is {most}")
 
 
-def _key(key: JobKey) -> bytes:
-    return str(key).encode()
+def _encode_progress(job: Job) -> bytes:
+    _check_bytes(job.key, "state", job.state, MAX_JOB_STATE_BYTES)
+    return b"".join((_FORMAT, bytes((job.done,)), pack_long(job.fence), pack_text(job.holder), job.state))
 
 
-def _decode(key: bytes, value: TableValue) -> Job:
+def _decode(key: JobKey, settings: TableValue, progress: TableValue) -> Job:
     try:
-        kind, scope, stream, name = key.decode().split("/")
-        cursor = Cursor(value.value)
-        if (found := cursor.take(1)) != _FORMAT:
-            raise Invalid(f"its format is {found[0]}, and {_FORMAT[0]} is known")
-        fence, settings = cursor.compact_long(), cursor.take(cursor.compact_int())
-        return Job(JobKey(kind, StreamName(scope, stream), name), settings, cursor.take_rest(), fence)
-    except (Invalid, ValueError) as error:
-        raise Corrupt(f"the row of a job is damaged: {error}") from None
+        chosen, cursor = Cursor(settings.value), Cursor(progress.value)
+        for each in (chosen, cursor):
+            if (found := each.take(1)) != _FORMAT:
+                raise Invalid(f"its format is {found[0]}, and {_FORMAT[0]} is known")
+        done, fence, holder = bool(cursor.number(1)), cursor.compact_long(), cursor.text()
+        return Job(key, chosen.take_rest(), cursor.take_rest(), fence, holder, done)
+    except Invalid as error:
+        raise Corrupt(f"the record of job {key} is damaged: {error}") from None
+
+
+def _decode_key(key: bytes) -> JobKey:
+    try:
+        scope, stream, kind, name = key.decode().split("/")
+        return JobKey(kind, StreamName(scope, stream), name)
+    except ValueError as error:
+        raise Corrupt(f"the index of jobs is damaged: {error}") from None

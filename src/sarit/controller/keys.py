@@ -13,7 +13,7 @@
                                                                      scope of the name
     _system/_tables/quotas              q/<subject>                  limits, as text (security/quotas.py)
                                         f/<scope>                    its storage quota is used up; bytes, as text
-    _system/_tables/jobs                <kind>/<scope>/<stream>/<name>   a background job (controller/jobs.py)
+    _system/_tables/jobs                <scope>/<stream>/<kind>/<name>   pending: a background job (controller/jobs.py)
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
@@ -30,6 +30,8 @@
                                           w/<writer>                 WriterRecord
                                           x/<transaction, 32 hex>    TransactionRecord, until it ends
                                           z/<transaction>            CompletedRecord
+                                          j/<kind>/<name>            settings of a background job
+                                          s/<kind>/<name>            its progress
                                           y/<ms, 12 hex>/<transaction>  the same in order of time; no value
 
 The table `work` is the *pending-work index*, and `watched` is the *maintenance index*.  An entry may be stale: it is
@@ -76,6 +78,8 @@ LIVE: Final = b"x/"
 COMPLETED_BY_TIME: Final = b"y/"
 CUTS: Final = b"c/"
 TIMELINE: Final = b"t/"
+JOBS: Final = b"j/"
+JOB_PROGRESS: Final = b"s/"
 RETENTION_INDEX: Final = b"r/"
 WATERMARK_INDEX: Final = b"w/"
 _TXN_DIGITS: Final = 32
@@ -159,6 +163,11 @@ def cut_key(stream: str, time_ms: int) -> bytes:
 def timeline_key(stream: str, time_ms: int) -> bytes:
     """Return a cut that says when the stream reached it."""
     return of_stream(stream, TIMELINE) + f"{time_ms:012x}".encode()
+
+
+def job_key(rows: bytes, stream: str, kind: str, name: str) -> bytes:
+    """Return a row of a background job; `rows` is JOBS or JOB_PROGRESS."""
+    return of_stream(stream, rows) + f"{kind}/{name}".encode()
 
 
 def transaction_key(stream: str, transaction: int) -> bytes:

@@ -64,8 +64,7 @@ MAX_QUOTAS: Final = 1000
 QUOTA_INTERVAL_SECONDS: Final = 2.0
 # A scope that is full may write again when so much of its quota is used.
 QUOTA_FULL_UNTIL: Final = 0.98
-# Each worker lists all jobs when one has changed.
-MAX_JOBS: Final = 10_000
+MAX_JOBS_OF_STREAM: Final = 32
 MAX_JOB_NAME_CHARACTERS: Final = 64
 MAX_JOB_SETTINGS_BYTES: Final = 16_384
 MAX_JOB_STATE_BYTES: Final = 65_536

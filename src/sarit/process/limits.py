@@ -108,7 +108,10 @@ AUDIT_FILE_BYTES: Final = 64 * MIB
 AUDIT_FILES_KEPT: Final = 8
 # How often the files of users, keys and certificates are read again, if they have changed.
 SECURITY_FILES_INTERVAL_SECONDS: Final = 5.0
-# A worker asks so often whether a job has changed: one request.
+# A worker asks so often whether a job was created or is over: one request.
 JOBS_POLL_SECONDS: Final = 2.0
 JOB_RETRY_SECONDS: Final = 1.0
 MAX_JOB_RETRY_SECONDS: Final = 60.0
+JOB_CLAIMS_AT_ONCE: Final = 16  # of one worker, which may find thousands of jobs at its start
+# A job whose holder has saved nothing for so long is taken from it, although it lives.
+JOB_HOLDER_GRACE_SECONDS: Final = 60.0

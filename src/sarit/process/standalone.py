@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sarit.controller.assignment import Address
+    from sarit.controller.jobs import Runner
     from sarit.core.errors import SaritError
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sarit.process.ownership.claims import DirectoryClaim
     from sarit.process.reload import LiveSettings, Reload
     from sarit.process.settings import NodeConfig
-    from sarit.process.worker_role import JobKind, WorkerRole
+    from sarit.process.worker_role import WorkerRole
     from sarit.storage.port import ChunkStorage
 
 _log = logging.getLogger("sarit.process")
@@ -55,12 +56,12 @@ _OF_OTHERS: Final = 0o007
 class Node:
     """A store, a controller that calls it, and the jobs that it knows.
 
-    `secret`, `quotas`: see `Ownership` and `ControllerSettings`.  `jobs`: kinds of background jobs by name."""
+    `secret`, `quotas`: see `Ownership` and `ControllerSettings`.  `jobs`: what runs background jobs, by their kinds."""
 
     def __init__(
         self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage,
         damaged: Mapping[int, str] | None = None, security: Security | None = None, *, secret: bytes | None = None,
-        quotas: bool = True, jobs: Mapping[str, JobKind] | None = None,
+        quotas: bool = True, jobs: Mapping[str, Runner] | None = None,
     ) -> None:  # fmt: skip
         self.config = config
         self.env = env
@@ -83,7 +84,7 @@ class Node:
         if jobs:
             from sarit.process.worker_role import WorkerRole as Worker
 
-            self.worker = Worker(self.stores.tables, jobs, env, self.controller.assignment.is_mine)
+            self.worker = Worker(self.controller.catalog, jobs, env, self.controller.assignment)
         self._host = advertised_address(config)
 
     def __repr__(self) -> str:

@@ -3,64 +3,75 @@
 Jobs are shared out by the buckets of their streams, as the background work of controllers is
 (`controller/assignment.py`).  A process whose installation knows no kind of job has no such role.
 
-    table of jobs, its position changed ─▶ those of our buckets ─▶ claim ─▶ run ─┬─▶ done, or deleted: end
-                                                                               ├─▶ Fenced: another worker has it
-                                                                               └─▶ another error: again, after a pause
+    index of jobs, or the workers, changed ─▶ those of our buckets ─▶ one task for each:
+
+    found ─┬─ gone, or done ─▶ its entry of the index is removed; the end
+           ├─ another worker that lives holds it ─▶ wait
+           └─ claim ─▶ run ─┬─▶ returned: done, on the condition of the claim
+                            ├─▶ Fenced: another worker has claimed it ─▶ wait
+                            └─▶ another error ─▶ wait
+
+*A worker keeps what it holds*: while it is one of the workers, and the bucket is its own.  When the bucket moves, it
+stops the job, and then releases it.  Workers that know each other differently for a while would take a job from each
+other at each save; so who finds a job held by one that lives waits until it is released.  Only if its row has not
+changed for JOB_HOLDER_GRACE_SECONDS does it claim it all the same: the holder may have started again, and know nothing
+of it.  The fence makes that safe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from sarit.controller.jobs import JobTable
-from sarit.core.errors import Conflict, Fenced, NotFound, SaritError
+from sarit.core.errors import Fenced, SaritError
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
-from sarit.process.limits import JOB_RETRY_SECONDS, JOBS_POLL_SECONDS, MAX_JOB_RETRY_SECONDS
+from sarit.process.limits import (
+    JOB_CLAIMS_AT_ONCE,
+    JOB_HOLDER_GRACE_SECONDS,
+    JOB_RETRY_SECONDS,
+    JOBS_POLL_SECONDS,
+    MAX_JOB_RETRY_SECONDS,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from sarit.controller.jobs import ClaimedJob, Job, JobKey
-    from sarit.controller.ports import Tables
+    from sarit.controller.assignment import Address, Assignment
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.jobs import Claim, FoundJob, JobKey, Runner
     from sarit.env.ports import Env
 
 _log = logging.getLogger("sarit.process")
 
 
-class JobKind(Protocol):
-    """A kind of work that is done for a stream."""
-
-    async def run(self, claimed: ClaimedJob) -> None:
-        """Work until there is nothing to do any more, saving each step.  Raises Fenced by `save`; SaritError: it is
-        tried again from the state that was saved last."""
-
-
 class WorkerRole:
     """Runs the jobs of one process's buckets."""
 
-    def __init__(self, tables: Tables, kinds: Mapping[str, JobKind], env: Env, is_mine: Callable[[str], bool]) -> None:
-        """`kinds`: those that this process knows, by their names.  `is_mine`: see `Assignment`."""
-        self._jobs = JobTable(tables)
-        self._kinds = kinds
-        self._is_mine = is_mine
+    def __init__(self, catalog: Catalog, runners: Mapping[str, Runner], env: Env, assignment: Assignment) -> None:
+        """`runners`: of the kinds that this process knows, by their names.  `assignment`: among the workers."""
+        self._jobs = JobTable(catalog)
+        self._runners = runners
+        self._clock = env.clock
+        self._assignment = assignment
         self._repeated = RepeatedLog(_log, env.clock.monotonic, counted=False)
         self._background = Background.critical(_log, "the worker of background jobs")
-        self._running: dict[JobKey, asyncio.Task[None]] = {}
-        self._known: list[Job] = []
-        self._position: int | None = None
+        self._claiming = asyncio.Semaphore(JOB_CLAIMS_AT_ONCE)
+        self._works: dict[JobKey, _Work] = {}
+        self._view: tuple[int | None, Sequence[Address]] | None = None  # of the index and the workers, as followed
 
     def __repr__(self) -> str:
-        return f"<WorkerRole, {len(self._running)} jobs run>"
+        return f"<WorkerRole, {len(self._works)} jobs>"
 
     def start(self) -> None:
-        """Follow the table of jobs from now on."""
+        """Follow the index of jobs from now on."""
         self._background.spawn(self._follow())
 
     async def stop(self) -> None:
-        """Stop all jobs where they are: the next claim goes on from the states that were saved."""
+        """Stop all jobs where they are.  Others claim them when this process is no worker any more."""
         await self._background.close()
 
     async def _follow(self) -> None:
@@ -73,38 +84,92 @@ class WorkerRole:
             await asyncio.sleep(JOBS_POLL_SECONDS)
 
     async def round(self) -> None:
-        """Start the jobs that are ours now, and stop those that are not any more.  Raises SaritError."""
-        position = await self._jobs.position()
-        if position != self._position:
-            self._known = await self._jobs.list()
-            self._position = position
-        wanted = {
-            job.key: self._kinds[job.key.kind]
-            for job in self._known
-            if job.key.kind in self._kinds and self._is_mine(str(job.key.stream))
+        """Start the jobs that are ours now, and hand over those that are not any more.  Raises SaritError."""
+        view = await self._jobs.position(), self._assignment.members()
+        if view == self._view:
+            return
+        mine = {
+            key: entry
+            for key, entry in (await self._jobs.entries()).items()
+            if key.kind in self._runners and self._assignment.is_mine(str(key.stream))
         }
-        for key in [key for key in self._running if key not in wanted]:
-            self._running.pop(key).cancel()
-        for key, kind in wanted.items():
-            if key not in self._running or self._running[key].done():
-                self._running[key] = self._background.spawn(self._run(key, kind), f"job {key}")
+        for key in [key for key in self._works if key not in mine]:
+            self._background.spawn(self._works.pop(key).hand_over())
+        for key, entry in mine.items():
+            known = self._works.get(key)
+            # One that has ended is begun again if it was entered since: it was created again, or its creation ended.
+            if known is not None and not known.task.done():
+                known.entry = entry
+            elif known is None or known.entry != entry:
+                work = self._works[key] = _Work(entry)
+                work.task = self._background.spawn(self._carry_out(key, work), f"job {key}")
+        self._view = view
 
-    async def _run(self, key: JobKey, kind: JobKind) -> None:
+    async def _carry_out(self, key: JobKey, work: _Work) -> None:
         pause = JOB_RETRY_SECONDS
         while True:
             try:
-                await kind.run(await self._jobs.claim(key))
-                self._repeated.ended(key)
-                return
-            except (Fenced, NotFound):  # the table says whose it is
-                return
-            except Conflict:  # two claimed it at once
-                continue
+                if await self._attempt(key, work):
+                    self._repeated.ended(key)
+                    return
+            except Fenced as error:
+                _log.info("%s", error)
             except SaritError as error:
-                self._repeated.warning(key, f"job {key} is tried again in {pause:g} s: {error}")
+                self._repeated.warning(key, f"job {key} is tried again: {error}")
             except Exception as error:
-                self._repeated.critical(
-                    key, f"job {key} failed and is tried again in {pause:g} s: internal error: {error}"
-                )
+                self._repeated.critical(key, f"job {key} failed and is tried again: internal error: {error}")
+            if work.claim is not None and work.claim.saves:
+                pause = JOB_RETRY_SECONDS
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_JOB_RETRY_SECONDS)
+
+    async def _attempt(self, key: JobKey, work: _Work) -> bool:
+        """Return whether the job is over; False: another worker holds it.  Raises what its runner raises."""
+        async with self._claiming:
+            found = await self._jobs.find(key)
+            work.claim = None
+            if found is None or found.job.done:
+                await self._jobs.remove_entry(key, work.entry)
+                return True
+            if self._is_held(found, work):
+                return False
+            work.claim = await self._jobs.claim(found, self._name)
+        await self._runners[key.kind](work.claim.job, work.claim.save)
+        await work.claim.finish()
+        await self._jobs.remove_entry(key, work.entry)
+        return True
+
+    @property
+    def _name(self) -> str:
+        return _name_of(self._assignment.me)
+
+    def _is_held(self, found: FoundJob, work: _Work) -> bool:
+        holder, now = found.job.holder, self._clock.monotonic()
+        if holder in ("", self._name) or holder not in map(_name_of, self._assignment.members()):
+            return False
+        if work.seen is None or work.seen[0] != found.version:
+            work.seen = found.version, now
+        return now - work.seen[1] < JOB_HOLDER_GRACE_SECONDS
+
+
+class _Work:
+    """One job of ours.  `entry`: the version of its entry in the index, as it was listed last."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, entry: int) -> None:
+        self.entry = entry
+        self.claim: Claim | None = None
+        self.seen: tuple[int, float] | None = None  # the version of the progress of another holder, and since when
+
+    async def hand_over(self) -> None:
+        """Stop the job, and let another worker claim it."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        if self.claim is not None:
+            with suppress(SaritError):  # the others wait a little longer
+                await self.claim.release()
+
+
+def _name_of(worker: Address) -> str:
+    return f"{worker[0]}:{worker[1]}"
