@@ -1,17 +1,17 @@
 """What a store does for a backup: one joint checkpoint with the other stores, and no deletion of chunks.
 
 A backup shows all containers of an installation at one moment.  One store takes its snapshots in one turn of its event
-loop.  Several stores have no common turn, so they stand still together for a moment.  The backup command asks each
+loop.  Several stores have no common turn, so all of them are held for a moment.  The backup command asks each
 store, step by step, and goes on to a step when all stores have answered the one before:
 
-    begin     which containers are here?  From now on no chunk is deleted
-    prepare   all flushers wait between two cycles
-    hold      nothing is applied, so nothing is acknowledged or readable that was not before; snapshots are taken
-    release   go on; only a store that stood still until now agrees
-    commit    a container's index shows its snapshot; in a cluster, this store owned the container at the hold
-    read      the index was read: that flusher may go on
-    copying   again and again: the backup still needs the chunks
-    complete  the backup is whole: for the metrics of this store
+    begin     return the containers of this store; from now on no chunk is deleted
+    prepare   wait until every flusher is between two cycles
+    hold      apply nothing, so that nothing new is acknowledged or readable, and take the snapshots
+    release   apply again; refused by a store whose hold has expired
+    commit    wait until a container's index shows its snapshot; in a cluster, prove that it was owned at the hold
+    read      the backup has read a container's index: resume its flusher
+    copying   sent again and again while the backup still needs the chunks
+    complete  the backup is complete: this store's metrics count it
 
 *Why the snapshots are of one moment.*  Take an operation whose client had seen another one acknowledged, here or in
 another store.  The first store acknowledged that before its hold, or after its release.  Before: its snapshot has it.
@@ -20,8 +20,8 @@ has an operation, the snapshots have everything that its client had seen: what a
 
 *Nobody waits for a backup that died.*  A store lets go BACKUP_HOLD_SECONDS after its hold, whatever happens, and then
 refuses the release, which ends the backup.  A session ends without a message for BACKUP_IDLE_SECONDS, when a container
-leaves, fails or comes, when space becomes short, and after MAX_BACKUP_SECONDS.  Whatever a session ends in, every
-flusher goes on, and a checkpoint that was begun is an ordinary one.
+leaves, fails or comes, when space becomes short, and after MAX_BACKUP_SECONDS.  However a session ends, every flusher
+resumes, and a checkpoint in progress completes as an ordinary one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MS_PER_SECOND: Final = 1000.0
 
 
 class BackupEnded(Unavailable):
-    """The session is over.  `again`: another attempt may succeed at once."""
+    """The backup session is over.  `again`: whether another attempt may succeed at once."""
 
     def __init__(self, message: str, *, again: bool) -> None:
         super().__init__(message)
@@ -94,7 +94,7 @@ class Backups:
 
 
 class BackupSession:
-    """One backup, as far as it concerns one store; `on_end` is called once, when it is over."""
+    """The part of one backup that one store has; `on_end` is called once, when the session is over."""
 
     def __init__(self, store: SegmentStore, on_end: Callable[[], None]) -> None:
         self._store = store
@@ -106,11 +106,11 @@ class BackupSession:
         self._joint = JointCheckpoint({number: each.flusher for number, each in self._by_number.items()}, waits=True)
         self._ended: BackupEnded | None = None
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # fails with what ended it
-        self._held_at: float | None = None  # while it stands still
+        self._held_at: float | None = None  # None: the containers are not held
         self._expiry: asyncio.TimerHandle | None = None
         self._prepared = self._released = self._complete = False
-        self._left = set(self._by_number)  # whose indexes are to be read yet
-        self._busy = 0  # steps that are being answered
+        self._left = set(self._by_number)  # containers whose indexes the backup has not read yet
+        self._busy = 0  # number of steps in progress
         self._last_message = began = self._clock.monotonic()
         self._end_at = began + MAX_BACKUP_SECONDS
         self._steps: dict[str, Callable[[Any], Coroutine[Any, Any, dict[str, Any]]]] = {
@@ -134,7 +134,7 @@ class BackupSession:
         return {"containers": sorted(self._by_number), "of": self._store.limits.containers}
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Do one step.  Raises BackupEnded, Invalid (no such step now)."""
+        """Carry out the step that `message` names.  Raises BackupEnded, Invalid (no such step now)."""
         self._require()
         step, value = next(iter(message.items()), ("", None))
         work = self._steps.get(step)
@@ -146,7 +146,7 @@ class BackupSession:
         except BackupEnded:
             raise
         except (SaritError, TimeoutError) as error:
-            self._require()  # why it ended says more
+            self._require()  # if the session has ended meanwhile, its reason says more than this error
             raise self.end(str(error) or "it took too long", again=not isinstance(error, Invalid)) from error
         finally:
             self._busy -= 1
@@ -155,7 +155,7 @@ class BackupSession:
         return found
 
     def end(self, reason: str, *, again: bool) -> BackupEnded:
-        """Let everything go on; the first reason stays."""
+        """End the session: release containers, flushers and chunks.  Only the reason of the first call counts."""
         if self._ended is not None:
             return self._ended
         self._ended = BackupEnded(reason, again=again)
@@ -164,7 +164,7 @@ class BackupSession:
             self._store.statistics.backup_failed_ms = self._clock.wall_ms()
         if not self.over.done():
             self.over.set_exception(self._ended)
-            self.over.exception()  # nobody need wait for it
+            self.over.exception()  # marks the exception as retrieved: nobody has to await `over`
         self._let_go()
         self._joint.abandon()
         self._hold.end(reason)
@@ -189,7 +189,7 @@ class BackupSession:
     async def _stand_still(self, _: Any) -> dict[str, Any]:
         if not self._prepared or self._held_at is not None or self._released:
             raise Invalid("a backup holds once, after it was prepared")
-        # Without an await from here on: the snapshots of this store are of one turn.
+        # No await from here on: all snapshots of this store are taken in one turn of the event loop.
         self._check()
         self._held_at = self._clock.monotonic()
         for each in self._opened:
@@ -212,7 +212,7 @@ class BackupSession:
             raise Invalid(f"container {number} has no snapshot here")
         frame = await self._joint.committed(number, BACKUP_COMMIT_SECONDS)
         if self._store.placement is not None:
-            # A frame that is sent now: no other store owned the container at the hold.
+            # A frame that becomes durable now proves that no other store owned the container at the hold.
             async with asyncio.timeout(BACKUP_COMMIT_SECONDS):
                 await self._by_number[number].container.group_commit.prove_ownership()
         return {"committed": number, "frame": frame}
@@ -238,7 +238,7 @@ class BackupSession:
     # -- what ends it -------------------------------------------------------------------------
 
     def _require(self) -> None:
-        """Raises BackupEnded: a new object for each, since each gets a traceback of its own."""
+        """Raises BackupEnded if the session has ended: a new object for each caller, as each gets its own traceback."""
         if self._ended is not None:
             raise BackupEnded(str(self._ended), again=self._ended.again)
 
@@ -260,8 +260,8 @@ class BackupSession:
         self.end(text, again=True)
 
     def _check(self) -> None:
-        """Raises BackupEnded when the backup cannot go on."""
-        reason, again = self._hold.ended, True  # storage that takes no chunk may be back later
+        """End the session if the backup cannot go on.  Raises BackupEnded."""
+        reason, again = self._hold.ended, True  # long-term storage that refuses chunks may accept them later
         if self._store.budget.disk_full:
             reason = "the disk of the node is nearly full"
         elif self._clock.monotonic() > self._end_at:

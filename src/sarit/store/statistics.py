@@ -1,8 +1,8 @@
-"""What a store has counted since it started; who wants a rate takes the difference of two readings.
+"""The counters of a store since it started; a rate is the difference of two readings.
 
-Each part counts what it does anyway, in plain attributes.  On the way of an append there is no call for it: what is
-summed is summed once for all appends of a frame, and one append and one frame are measured in SAMPLE_SECONDS.  Whoever
-reads calls `complete_samples` first: it counts what came since the last measured ones.
+Each part of the store adds to plain attributes.  An append makes no call for that: sums are updated once for all
+appends of a frame, and at most one append and one frame are measured in SAMPLE_SECONDS.  A reader calls
+`complete_samples` first, which counts the appends and frames since the last measured ones.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from sarit.core.histogram import COUNTS, DURATIONS, LATENCIES, SIZES, Histogram
 
 
 class Sampling:
-    """Histograms of which one value of many is measured, and counts for all that came since the one measured before it.
+    """Histograms of sampled values: each measured value counts for all the values since the one measured before it.
 
-    `at`: when the measured one began, by the monotonic clock."""
+    `at`: when the last measured value began, by the monotonic clock."""
 
     __slots__ = ("_counted", "_last", "at", "histograms")
 
@@ -27,12 +27,12 @@ class Sampling:
         return f"<Sampling, {self._counted} counted>"
 
     def observe(self, total: int, *values: float) -> None:
-        """Count one that was measured, and those before it that wait; `total`: how many there were, with it."""
+        """Add a measured value, also for the unmeasured ones before it.  `total`: the number of all values so far."""
         self._last = values
         self._count(max(1, total - self._counted))
 
     def complete(self, total: int) -> None:
-        """Count those that came since the last measured one like that one; `total`: how many there were."""
+        """Count the values since the last measured one as equal to it.  `total`: the number of all values so far."""
         if self._last and total > self._counted:
             self._count(total - self._counted)
 
@@ -47,8 +47,10 @@ class StoreStatistics:
 
     `append_seconds`: from the read of the connection that brought the append whole, to its acknowledgement.
     `frame_seconds`: from the frame's first operation to its acknowledgements.
-    `append_sampling`, `frame_sampling`: which appends and frames these and `frame_operations`, `frame_bytes` are of.
-    `throttled_at`: since when appends wait, by the monotonic clock; `throttled_seconds`: before that, all together."""
+    `append_sampling`: the samples of `append_seconds`.
+    `frame_sampling`: the samples of `frame_seconds`, `frame_operations` and `frame_bytes`.
+    `throttled_at`: when the present throttling of appends began, by the monotonic clock; None: appends do not wait.
+    `throttled_seconds`: how long all earlier throttling took."""
 
     __slots__ = (
         "append_bytes",
@@ -111,17 +113,17 @@ class StoreStatistics:
         self.compacted_bytes = 0
         self.recovery_seconds = Histogram(DURATIONS)
         self.recovery_failures = 0
-        self.replayed_frames = self.replayed_bytes = 0  # by containers that were opened
+        self.replayed_frames = self.replayed_bytes = 0  # by the recovery of containers
         self.scrubbed_bytes = self.damage_found = 0
         self.backups_failed = 0
-        self.backup_completed_ms = self.backup_failed_ms = 0  # the last one, since 1970; 0: none since the start
+        self.backup_completed_ms = self.backup_failed_ms = 0  # when the last one ended, since 1970; 0: none yet
 
     def observe_append(self, seconds: float) -> None:
-        """An append that was measured is acknowledged, and is not in `appends` yet."""
+        """Add the latency of an acknowledged append, which `appends` does not count yet."""
         self.append_sampling.observe(self.appends + 1, seconds)
 
     def observe_frame(self, seconds: float, operations: int, size: int) -> None:
-        """A frame that was measured is acknowledged, and is in `frames`."""
+        """Add the measures of an acknowledged frame, which `frames` counts already."""
         self.frame_sampling.observe(self.frames, seconds, operations, size)
 
     def complete_samples(self) -> None:
@@ -133,14 +135,14 @@ class StoreStatistics:
         return f"<StoreStatistics, {self.appends} appends of {self.append_bytes} bytes>"
 
     def throttle(self, now: float) -> None:
-        """Appends wait from now on."""
+        """Note that appends wait from now on."""
         if self.throttled_at is None:
             self.throttled_at = now
 
     def release(self, now: float) -> None:
-        """Appends do not wait any more."""
+        """Note that appends do not wait any more."""
         self.throttled_seconds, self.throttled_at = self.seconds_throttled(now), None
 
     def seconds_throttled(self, now: float) -> float:
-        """For how long appends have waited, all together."""
+        """Return for how many seconds appends were throttled since the start."""
         return self.throttled_seconds + (now - self.throttled_at if self.throttled_at is not None else 0.0)

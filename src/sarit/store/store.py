@@ -1,7 +1,7 @@
 """The segment store: all containers of a node.
 
-It maps each segment to its container, opens the containers, and recovers one that failed while the others serve on.
-It watches what they share: the memory budget and the free space of the disk.
+The store maps each segment to its container, opens the containers, and recovers one that failed while the others serve
+on.  It watches what the containers share: the memory budget and the free space of the disk.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _log = logging.getLogger("sarit.store")
 class StoreLimits:
     """Sizes that tests or operators set, in bytes and seconds.
 
-    `connections_bytes`: of replies that clients do not take, and again of appends and requests that wait.
-    `index_cache_bytes`: of SQLite, for each container.
-    `scrub_bytes_per_second`: of all containers; 0: none."""
+    `connections_bytes`: the bound of replies that clients do not take, and that of appends and requests that wait.
+    `index_cache_bytes`: the cache of SQLite for each container.
+    `scrub_bytes_per_second`: the rate of the scrub for all containers together; 0: no scrub."""
 
     containers: int = 4
     max_dirty_bytes: int = MAX_DIRTY_BYTES
@@ -89,8 +89,9 @@ class StoreLimits:
 class StartPolicy:
     """The risks that an operator allows at a start, once.
 
-    `accept_data_loss`: go on without what is missing or damaged.  `allow_damaged`: serve the containers that are not
-    damaged; the others answer as failed.  `damaged`: containers of which it is known already why they cannot open."""
+    `accept_data_loss`: open containers without their missing or damaged data.  `allow_damaged`: serve the containers
+    that are not damaged; the others answer as failed.  `damaged`: containers that are known to be damaged before they
+    are opened, with the reason."""
 
     accept_data_loss: bool = False
     allow_damaged: bool = False
@@ -101,7 +102,7 @@ class StartPolicy:
 def container_of(segment: str, containers: int) -> int:
     """Return the number of the container of a segment; transactions and transient segments belong to that of their
     parent."""
-    # Not `hash`: placement must be the same in every process.
+    # Python's `hash` would differ from process to process.
     digest = blake2b(placement_key(segment).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % containers
 
@@ -122,7 +123,7 @@ class SegmentStore:
         owned: frozenset[int] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        """`owned`: the containers that `start` opens; None: all of them.  `placement`: who gives it others later."""
+        """`owned`: the containers that `start` opens; None: all.  `placement`: gives others to the store later."""
         self.env = env
         self.limits = limits
         self.statistics = statistics = StoreStatistics()
@@ -133,7 +134,7 @@ class SegmentStore:
         self.quotas = TenantQuotas(env.clock, TablesOfClients(self))
         self._failure_watchers: list[Callable[[Container], None]] = []
         rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
-        # Only a full disk of the first one, DATA, lets appends wait.
+        # Only the first directory, DATA, lets appends wait when its disk is full.
         self._disks: list[tuple[str, FreeSpace]] = []
         if data_dir is not None:
             reserve = reserve_bytes(limits.containers, limits.log_file_bytes, limits.disk_reserve_bytes)
@@ -152,7 +153,7 @@ class SegmentStore:
         self.placed = owned is not None
         self.placement = placement
         self.open_slots = OpenSlots()
-        # Opened before all others: those of tables that controllers wait for.
+        # The containers to open before all others: they hold tables that controllers wait for.
         self.opened_first: frozenset[int] = frozenset()
         self._owned = frozenset(range(limits.containers)) if owned is None else owned
         self._hosted = [
@@ -167,15 +168,17 @@ class SegmentStore:
         return f"<SegmentStore {serving} of {len(self._hosted)} containers serve, {self.budget!r}>"
 
     async def start(self) -> None:
-        """Recover every container that it owns.  Raises Corrupt (with the options that go on), Invalid, Unavailable."""
+        """Recover every container that the store owns.
+
+        Raises Corrupt (naming the options with which a start is possible), Invalid, Unavailable."""
         opening = [asyncio.ensure_future(self._open_at_start(number)) for number in sorted(self._owned)]
         try:
             await gather(*opening)
         except BaseException:
-            await cancel(opening)  # otherwise one could open after `stop`
+            await cancel(opening)  # otherwise a container could open after `stop`
             raise
         failed = [health for health in self.health() if health.state is HealthState.FAILED]
-        # A store of several may have damaged containers alone: its node serves the others.
+        # With other stores in the installation, a store whose own containers are all damaged may still start.
         useless = len(failed) == len(self._hosted)
         if failed and (not self._policy.allow_damaged or useless):
             raise Corrupt(refusal(failed, len(self._owned)))
@@ -190,7 +193,7 @@ class SegmentStore:
             try:
                 await hosted.open_once(accept_loss=self._policy.accept_data_loss)
             except (Corrupt, Invalid) as error:
-                # Invalid: the file says that another version wrote it.  That ends the start, unless damage is allowed.
+                # Invalid: the data is of another version of Sarit.  That ends the start, unless damage is allowed.
                 if isinstance(error, Invalid) and not self._policy.allow_damaged:
                     raise
                 reason = str(error)
@@ -207,12 +210,12 @@ class SegmentStore:
         self._failure_watchers.append(failed)
 
     def report_failure(self, container: Container) -> None:
-        """Tell those who watch that a container has ended."""
+        """Call every watcher of failures with a container that has failed."""
         for failed in self._failure_watchers:
             failed(container)
 
     def change_scrub(self, bytes_per_second: int) -> None:
-        """Scrub at another rate; 0: not at all."""
+        """Change the rate of the scrub; 0 stops it."""
         self.parts.scrub_rate.change(bytes_per_second)
 
     def skip_flush(self) -> None:
@@ -221,16 +224,15 @@ class SegmentStore:
 
     async def stop(self) -> None:
         """Checkpoint and close all containers concurrently, within LAST_CHECKPOINT_TIMEOUT_SECONDS."""
-        # First: a container that fails from now on is not opened again.
+        # Set `stopping` before anything is closed, so that a container that fails meanwhile is not opened again.
         self.stopping = True
         await self._background.close()
         await gather(*(hosted.stop() for hosted in self._hosted if hosted.opened is None))
         serving = [(hosted, hosted.opened) for hosted in self._hosted if hosted.opened is not None]
-        # `tasks[0]` is the flusher's (`_open`).
+        # `tasks[0]` is the task of the flusher (`HostedContainer._open`).
         flushes = [asyncio.ensure_future(_last_checkpoint(opened, hosted.tasks[0])) for hosted, opened in serving]
         for hosted, _ in serving:
-            # Requests find no container from here on.  The flushes have not begun: a task starts in a later turn of the
-            # loop.
+            # Hide the container from requests before its flush begins: the task starts in a later turn of the loop.
             hosted.opened = hosted.reads = hosted.tables = None
         flushed = asyncio.gather(*flushes, return_exceptions=True)
         skipped = asyncio.ensure_future(self._flush_skipped.wait())
@@ -242,24 +244,26 @@ class SegmentStore:
                 if not flush.done():
                     _log_not_flushed(opened, "the flush was skipped" if skipped.done() else "the flush timed out")
         finally:
-            # Nobody may write to a log or an index when it is closed.
+            # Cancel all background tasks before the close: none may write to a closed log or index.
             await cancel([skipped, *flushes, *(task for hosted, _ in serving for task in hosted.tasks)])
         closed = await asyncio.gather(*(close(opened) for _, opened in serving), return_exceptions=True)
         await self.parts.storage.close()
-        # Everything is closed by now: an error of one container does not keep the others open.
+        # Raise only after everything is closed: an error of one container must not keep the others open.
         for error in (*(await flushed), *closed):
             if isinstance(error, Exception):
                 raise error
 
     def disks(self) -> dict[str, FreeSpace]:
-        """Return the disks whose free space it follows: data, and chunks if they are on a disk of this machine."""
+        """Return the disks whose free space the store watches: data, and chunks if a disk of this machine has them."""
         return dict(zip(("data", "chunks"), (space for _, space in self._disks), strict=False))
 
     # -- where a segment is -------------------------------------------------------------------
 
     def container(self, segment: str) -> Container:
-        """Raises Moved when another store owns it, Opening while it is opened or leaves, Unavailable while it recovers,
-        Corrupt when it has failed."""
+        """Return the container of a segment.
+
+        Raises Moved when another store owns the container, Opening while it opens or leaves, Unavailable while it
+        recovers, Corrupt when it has failed."""
         hosted = self._hosting(segment)
         if hosted.opened is None:
             raise hosted.error()
@@ -284,7 +288,7 @@ class SegmentStore:
         return [opened.container for opened in self.opened()]
 
     def opened(self) -> list[Opened]:
-        """Return the containers that serve now, with their background work."""
+        """Return the containers that serve now, with their background tasks."""
         return [hosted.opened for hosted in self._hosted if hosted.opened is not None]
 
     def _hosting(self, segment: str) -> HostedContainer:
@@ -293,22 +297,22 @@ class SegmentStore:
     # -- ownership ----------------------------------------------------------------------------
 
     def own(self, number: int, map_version: int) -> None:
-        """Open a container, in the background; nothing when it is open or opening.  It stays here if it was leaving.
+        """Open a container in the background, unless it is open or opening; cancel its departure if it was leaving.
 
-        One that another store fenced opens again on a newer `map_version` only."""
+        A container that another store fenced opens again on a newer `map_version` only."""
         self._hosted[number].own(map_version)
 
     def release(self, number: int, *, graceful: bool) -> None:
-        """Close a container, in the background, and tell the placement, also when it is closed already.
+        """Close a container in the background, and report that to the placement, also when it was closed already.
 
-        `graceful`: flush it first, let what is in flight become durable, and let later requests wait until it is
-        closed.  Otherwise at once, without a checkpoint."""
+        `graceful`: flush it first, wait until operations in flight are durable, and let later requests wait until it
+        is closed.  Otherwise close it at once, without a checkpoint."""
         self._hosted[number].on(Event.RELEASE if graceful else Event.DROP)
 
     def count_opening(self, more: frozenset[int]) -> int:
-        """Return how many containers it opens now for the first time, and `more`, which it is about to open.
+        """Return how many containers are opening or are in `more`, which are about to open.
 
-        One whose opening has failed does not count: it may take for ever."""
+        A container whose opening has failed before does not count: its retries may take for ever."""
         opening = {
             hosted.number
             for hosted in self._hosted
@@ -325,9 +329,9 @@ class SegmentStore:
     # -- background work ----------------------------------------------------------------------
 
     async def _watch_disk(self) -> None:
-        """Find out on a timer what nothing notifies us of: free disk space, for the node and for each log.
+        """Query the free space of the disks and of each log on a timer, since nothing notifies of it.
 
-        What it finds is notified like memory: by `MemoryBudget.disk_full` and `ControlLimit.recheck`."""
+        Appends and changes react to it as to the use of memory: `MemoryBudget.disk_full`, `ControlLimit.recheck`."""
         repeated = RepeatedLog(_log, self.env.clock.monotonic, counted=False)
         # A thread of its own: the query may block as long as the disk does.
         worker = self.env.threads.worker("disk-watch")
@@ -344,7 +348,7 @@ class SegmentStore:
                     if number == 0:
                         self._data_disk_full(full)
                 for opened in self.opened():
-                    # Nobody notifies of the space of a log; memory notifies by itself.
+                    # Changes that wait for space of the log must ask again: nothing notifies of that space.
                     opened.container.control_limit.recheck()
                 if self.budget.over_append_limit:  # a flusher may have missed its wake-up between two cycles
                     self._wake_flushers()
@@ -383,7 +387,7 @@ async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
         _log_not_flushed(opened, "its last checkpoint was cancelled")
         return
     try:
-        # What is in flight becomes durable and applied, so that the checkpoint covers it.
+        # Wait until operations in flight are durable and applied, so that the checkpoint covers them.
         await opened.container.group_commit.wait_durable()
         await flusher.checkpoint()
         await flusher.garbage.collect()

@@ -1,10 +1,10 @@
 """One container: the unit of ownership of segments, from the opening of its log to the failure that ends it.
 
-Theory of operation.  Every operation takes the same way:
+Theory of operation.  Every operation takes the same steps:
 1. Load what its check needs into memory (`MetadataCache`).  This may await.
 2. Check and assign: one synchronous step on `ContainerState`, which yields an outcome.
 3. Queue the outcome (`GroupCommit`), in the same step, so the log has the order of the assignments.
-4. Reply when the outcome is durable.  A refusal waits too: it depends on operations that must be durable first.
+4. Reply when the outcome is durable.  A refusal waits for the operations in flight that it depends on.
 Appends take steps 2 and 3 in their `WriterSession`, without any await.
 
 A `Container` object lives for one epoch and has one transition: it serves until it fails (`failure`).  The first
@@ -13,8 +13,8 @@ recovers by reading the log.
 
 A container that moves to another store ends without a failed write (`departure.py`): its `failure` is Moved.
 
-An owner that was fenced and does not know it would answer what was true once.  So an answer needs a right: the store's
-lease runs (`may_answer`), or a frame is durable that was sent after the answer's facts were read (`confirm`).
+An owner that was fenced and does not know it would give stale answers.  So it answers only while the store's lease runs
+(`may_answer`), or after a frame became durable that was sent after the facts of the answer were read (`confirm`).
 """
 
 from __future__ import annotations
@@ -80,16 +80,16 @@ class ContainerLimits:
 
 
 class Leaving(Protocol):
-    """How a container leaves for another store: `departure.py`, which imports this module."""
+    """The departure of a container for another store (`Departure`, whose module imports this one)."""
 
     def moved(self) -> Moved:
-        """Return the refusal of what comes from now on."""
+        """Return the error that refuses every later request."""
 
     async def complete_pending(self) -> None:
-        """Wait for what is in flight, then refuse the rest."""
+        """Wait until operations in flight are durable, then refuse everything else."""
 
     def send_away(self) -> None:
-        """Refuse the appends that wait, as moved."""
+        """Refuse the appends that wait with Moved."""
 
 
 class Container:
@@ -116,7 +116,7 @@ class Container:
             index, self.state, limits.max_segments, limits.entry_cache_bytes, limits.metadata_bytes,
             budget.forget_cached, statistics,
         )  # fmt: skip
-        # Set by `serve`: it numbers its frames from the last one that replay applied.
+        # Set by `serve`, since group commit numbers its frames from the last one that replay applied.
         self.group_commit: GroupCommit
         self._wake_flusher: Callable[[], None]
         self._report_failure = on_failure
@@ -133,7 +133,7 @@ class Container:
         return f"<Container {self.number} epoch {self.log.epoch}, {len(self.state.segments)} segments in memory>"
 
     def serve(self, wake_flusher: Callable[[], None]) -> None:
-        """Recovery is complete: accept operations from now on, and wake the flusher while appends wait for it."""
+        """Accept operations from now on, after recovery.  `wake_flusher` is called while appends wait for memory."""
         self._wake_flusher = wake_flusher
         observe = self.rate_limiters.read.observe_appends
         self.group_commit = GroupCommit(
@@ -154,26 +154,25 @@ class Container:
         segment.pins += 1
         try:
             while True:
-                # Load it in each round: the attribute may be evicted during the wait.
+                # Load the attribute in each round: it may be evicted during the wait.
                 attribute = await self.metadata.attribute(segment, session.writer)
                 # Throttled appends of an older session must fail its check, not be assigned after we have read
                 # `assigned`.
                 fence_owner(attribute)
                 if self.departure is not None:
                     raise self.departure.moved()
-                # Without an await from here to `session.set_up`: nobody appends as this writer or sets it up in
-                # between.
+                # No await from here to `session.set_up`: nobody may append as this writer or set it up in between.
                 if attribute.assigned == attribute.applied:
                     if proved or self.may_answer:
                         break
-                    # The answer holds the writer's last event number.
+                    # Prove that the writer's last event number, which the answer holds, is not stale.
                     await self.group_commit.prove_ownership()
                     proved = True
                     continue
-                if self.group_commit.idle:  # a bug: nothing will apply it, and this loop would never yield
+                if self.group_commit.idle:  # a bug: nothing would move `applied`, and this loop would never yield
                     self.fail(AssertionError(f"writer {session.writer.hex()} on {segment.name} waits for no operation"))
                 await self.group_commit.wait_durable()
-            # The waits above let in a deletion or a merge of the segment.
+            # During the waits above the segment may have been deleted or merged.
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
             session.set_up(self, segment, attribute)
@@ -181,9 +180,9 @@ class Container:
             segment.pins -= 1
 
     def _memory_changed(self) -> None:
-        self.account()  # a deletion or truncation freed memory; without long-term storage no flush would report it
-        # Over the limit all appends wait for flushes.  A flusher that found these bytes still on their way to the
-        # log would wait for its interval.
+        self.account()  # a deletion or truncation freed memory; without long-term storage no flush would report that
+        # Over the limit all appends wait for flushes.  Wake the flusher, because it could not flush the bytes of this
+        # frame before they were durable, and would sleep until its next interval.
         if self.budget.over_append_limit:
             self._wake_flusher()
 
@@ -194,12 +193,12 @@ class Container:
             self.append_gate.release()
 
     def _report(self) -> None:
-        if self.failure is None:  # otherwise its charge is dropped already; a new one would stay for ever
+        if self.failure is None:  # a failed container's charge is dropped already; a new one would stay for ever
             self.budget.report(self.number, self.state.dirty)
 
     @property
     def throttled(self) -> int:
-        """Appends that wait at the append gate."""
+        """The number of appends that wait at the append gate."""
         return len(self.append_gate)
 
     # -- control operations ---------------------------------------------------------------
@@ -208,16 +207,16 @@ class Container:
         self, name: str, *, kind: int = KIND_STREAM, key_length: int = 0, scale_type: int = 0, target_rate: int = 0,
         rollover: int = 0, fresh: bool = False,
     ) -> None:  # fmt: skip
-        """Create a segment.  `fresh`: its name was never used before, so the index need not be asked.
+        """Create a segment.  `fresh`: the name was never used before, so the index need not be asked.
 
-        Raises Exists (once that is durable), Invalid (an impossible name), Unavailable (over the control limit)."""
+        Raises Exists (once that segment is durable), Invalid (an impossible name), Unavailable (over the control
+        limit)."""
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
         await self.control_limit.wait_below(name)
-        # A read of the index: two callers of one name may pass it.  The check of the assigned state below decides.
+        # The read of the index awaits, so two creators of one name may pass it.  `state.create` decides between them.
         if not fresh and await self.metadata.find(name) is not None:
-            # The creation may be in flight.  A crash could undo it after this caller was answered that the segment
-            # exists.
+            # Wait until the creation is durable: a crash must not undo it after a client knows that the segment exists.
             await self.group_commit.wait_durable()
             raise Exists(f"segment {name} exists")
         try:
@@ -239,7 +238,7 @@ class Container:
         await self.change(name, self.state.seal)
 
     async def truncate(self, name: str, offset: int) -> None:
-        """Drop the bytes below `offset`.  Raises NotFound, Truncated (it is outside the segment), Invalid (a table)."""
+        """Drop the bytes below `offset`.  Raises NotFound, Truncated (`offset` is outside), Invalid (a table)."""
 
         def decide(segment: Segment) -> Operation:
             _require_stream(segment)
@@ -254,7 +253,7 @@ class Container:
         try:
             await self.change(name, self.state.delete)
         except Corrupt:
-            # No await until the deletion is assigned: nobody else finds the stand-in.
+            # No await between the stand-in and the assigned deletion: nobody else may find the stand-in.
             await self.submit(self.state.delete(await self.metadata.stand_in(name)))
 
     async def set_policy(self, name: str, scale_type: int, target_rate: int) -> None:
@@ -262,7 +261,7 @@ class Container:
         await self.change(name, lambda segment: self.state.set_policy(segment, scale_type, target_rate))
 
     async def merge(self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()) -> int:
-        """Move all of source to the end of target; returns the target's length after that.
+        """Move all bytes of the source to the end of the target.  Returns the target's new length.
 
         Raises NotFound (with the missing name), Sealed, Invalid, Conflict (attributes)."""
         length, durable = await self.begin_merge(target_name, source_name, conditions)
@@ -282,9 +281,8 @@ class Container:
             source = await _merge_source(self.metadata, target, source_name)
             source.pins += 1
             try:
-                # `apply` moves the source's extents to the target and cannot await: they must be in memory by then.
-                # From the end of this loop to `_enqueue` there is no await: all stays in memory, the order is that of
-                # the log.
+                # Load the source's extents and the target's attributes: `apply` moves them and cannot await.  No await
+                # from the end of this loop to `_enqueue`, so that all stays in memory and the log has this order.
                 named = [update.attribute for update in conditions]
                 while True:
                     if any(
@@ -303,7 +301,7 @@ class Container:
             finally:
                 source.pins -= 1
                 if not source.assigned_deleted:
-                    source.extents = None  # another merge that needs them loads them again
+                    source.extents = None  # the merge was refused; the next attempt loads the extents again
         except SaritError:
             # The refusal may rest on operations in flight; a crash must not undo them after the client has read it.
             await self.group_commit.wait_durable()
@@ -315,7 +313,7 @@ class Container:
     async def length(self, name: str) -> int:
         """Return the assigned length, once it is durable.  Raises NotFound."""
         segment = await self.metadata.require(name)
-        # Before the wait: later appends need not be durable for this answer.
+        # Read the length before the wait, so that this answer does not depend on later appends.
         length = segment.assigned_length
         await self.group_commit.wait_durable()
         return length
@@ -332,16 +330,16 @@ class Container:
             segment.pins -= 1
 
     async def update_attribute(self, name: str, key: bytes, value: int, expected: int) -> bool:
-        """Compare and set an attribute; false when it is not `expected` (NULL_ATTRIBUTE_VALUE: absent).
+        """Compare and set an attribute.  Returns false when its value is not `expected` (NULL_ATTRIBUTE_VALUE: absent).
 
         Raises NotFound, Unavailable (over the control limit)."""
-        # First, since it may wait for seconds: nothing is pinned or checked yet.
+        # Pass the control limit before anything is pinned or checked, since it may wait for seconds.
         await self.control_limit.wait_below(name)
         segment = await self.metadata.require(name)
         segment.pins += 1
         try:
             attribute = await self.metadata.attribute(segment, key)
-            # Against the assigned value: a change in flight counts, and the refusal waits until that is durable.
+            # Compare with the assigned value: a change in flight counts, and the refusal waits until it is durable.
             if attribute.assigned != expected:
                 await self.group_commit.wait_durable()
                 return False
@@ -359,13 +357,13 @@ class Container:
         return SegmentInfo(segment.length, segment.start, segment.sealed, segment.modified_ms)
 
     async def submit(self, operation: Operation) -> None:
-        """Queue an outcome, and wait until it is durable.  Raises Unavailable (it is unknown whether it is)."""
+        """Queue an operation, and wait until it is durable.  Raises Unavailable (unknown whether it is durable)."""
         await self._enqueue(operation)
 
     def _enqueue(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ended: Segment | None = None
-        # The segment object, not its name: when the callback runs, the name may have a new incarnation.
+        # Keep the segment object, since the name may have a new incarnation when the callback runs.
         if isinstance(operation, Delete):
             ended = self.state.segments[operation.segment]
         elif isinstance(operation, Merge):
@@ -383,18 +381,18 @@ class Container:
         return waiter
 
     async def change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
-        """Check and assign by `decide`, and submit the outcome.  Raises NotFound and what `decide` raises."""
+        """Submit the operation that `decide` returns for a segment.  Raises NotFound and what `decide` raises."""
         try:
             segment = await self.metadata.require(name)
             operation = decide(segment)
         except SaritError:
-            await self.group_commit.wait_durable()  # what the refusal depends on
+            await self.group_commit.wait_durable()  # the refusal may depend on operations in flight
             raise
         await self.submit(operation)
 
     @contextmanager
     def compaction(self, segment: Segment) -> Iterator[None]:
-        """Pin a segment while its extents are joined.  Merges of it wait until the end: they move extents, too."""
+        """Pin a segment while compaction replaces its extents.  Merges of the segment wait, since they move extents."""
         assert not segment.compacting, segment
         segment.pins += 1
         segment.compacting = True
@@ -410,11 +408,13 @@ class Container:
 
     @property
     def may_answer(self) -> bool:
-        """Whether no other owner can have changed what an answer rests on."""
+        """Whether no other owner can have changed the facts that an answer is based on."""
         return self.lease is None or self.lease()
 
     async def confirm(self) -> None:
-        """Return when what was read before this call may be answered.  Raises Unavailable, Moved: it may not be."""
+        """Wait until facts that were read before this call may be answered.
+
+        Raises Unavailable, Moved: this store may not own the container any more."""
         if isinstance(self.failure, Moved):
             raise Moved(str(self.failure))
         if not self.may_answer:
@@ -424,23 +424,22 @@ class Container:
     # -- the end ------------------------------------------------------------------------------
 
     def _failed(self, error: BaseException) -> None:
-        # First: what the callbacks below call must find a container that has failed.
+        # Set `failure` before the callbacks below, because what they call must find a failed container.
         self.failure = error
-        # Always Unavailable, never the error itself: NotFound would mean to the writer that its own segment is missing.
+        # Refuse with Unavailable whatever the error was: a writer would take NotFound for the loss of its segment.
         lost = Unavailable("the container failed; connect again and retry")
-        # Throttled appends are answered before those in flight.  The order does not matter: Unavailable closes
-        # connections.
+        # Refuse throttled appends before those in flight: the order does not matter, as Unavailable ends connections.
         bug = call_each((partial(session.refuse, append) for session, append in self.append_gate.fail()), lost)
         self.control_limit.fail()
         for segment in self.state.segments.values():
-            # Readers at the tail: nothing will be appended to this object any more.
+            # Wake the readers at the tail: nothing will be appended to this object any more.
             bug = wake_waiters(segment) or bug
         self._report_failure(self, error)
         if bug is not None:
             raise bug
 
     def fail(self, error: BaseException) -> None:
-        """End this epoch: after an error outside the log (of the index, a bug) it is not safe to continue."""
+        """End this epoch after an error outside the log (an index error, a bug), since continuing is not safe."""
         self.group_commit.fail(error)
 
 

@@ -1,6 +1,6 @@
-"""Damage of chunks, as reads, compaction and the scrub find it: one line for each chunk, and counters.
+"""Damage of chunks, as reads, compaction and the scrub find it: one line in the log for each chunk, and counters.
 
-Nothing is decided by what is noted here.  A read of damaged bytes asks long-term storage again each time: what an
+No decision depends on what is noted here.  Each read of damaged bytes asks long-term storage again, so a chunk that an
 operator restores there is served at once.
 """
 
@@ -20,9 +20,9 @@ _log = logging.getLogger("sarit.store")
 
 
 class DamageLog:
-    """The damaged chunks of one container, since it opened.
+    """The damaged chunks of one container since it was opened.
 
-    `reads`: how often damaged bytes were refused.  `chunks`: the first damage of each chunk, by its name."""
+    `reads`: how often damaged bytes were refused.  `chunks`: the first damage of each chunk, by the chunk's name."""
 
     def __init__(self, statistics: StoreStatistics | None = None) -> None:
         self._statistics = statistics or StoreStatistics()
@@ -33,7 +33,7 @@ class DamageLog:
         return f"<DamageLog of {len(self.chunks)} chunks>"
 
     def found(self, segment: str, offset: int, error: DamagedChunk) -> Corrupt:
-        """Note that bytes of a segment from `offset` on are damaged; the error for whoever wanted them."""
+        """Note that bytes of a segment from `offset` on are damaged.  Returns the error for the reader of the bytes."""
         self.reads += 1
         text = (
             f"segment {segment} cannot be read at offset {offset}: {error}; "

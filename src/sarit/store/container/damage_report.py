@@ -1,8 +1,8 @@
-"""Noting damage of chunks, by the owner of the container alone.
+"""Reports damage of chunks, but only as the owner of the container.
 
-The next owner replaces chunks and deletes the old ones.  To an owner that was fenced and does not know it, these are
-missing: its index names them still.  So nothing is called damaged before a frame is durable that was sent after the
-damage was met.  A container that no other store can own needs no such proof.
+The next owner replaces chunks and deletes the old ones, which the index of the former owner still names.  A former
+owner that does not know that it was fenced would find them missing.  So damage is reported only after a frame became
+durable that was sent after the damage was found.  A container that no other store can own needs no such proof.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 async def note_damage(container: Container, segment: str, offset: int, error: DamagedChunk) -> Corrupt:
-    """Note that bytes of a segment from `offset` on are damaged; the error for whoever wanted them.
+    """Note that bytes of a segment from `offset` on are damaged.  Returns the error for the reader of the bytes.
 
-    Raises Unavailable or Moved when the container is another owner's by now: nothing is known of its chunks."""
+    Raises Unavailable or Moved when another store owns the container by now, and may have deleted the chunk."""
     if container.lease is not None:
         coverage_probe("damage_waited_for_proof_of_ownership")
         await container.group_commit.prove_ownership()

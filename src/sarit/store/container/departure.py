@@ -1,9 +1,9 @@
-"""A container leaves this store for another one, and nothing in flight is lost or left without an answer.
+"""The hand-over of a container to another store, in which no operation in flight is lost or left without an answer.
 
-Its writers' sessions leave first: their appends wait in the sessions, with those that the append gate throttles.
-Then what is in flight becomes durable and is answered.  From then on the container refuses everything with Moved, which
-is the truth: what is refused did not happen.  When log and index are closed, another store may open them, and who
-waited is sent away: the client asks the controller where the container is.
+The writers' sessions leave first: new appends wait in the sessions, like those that the append gate throttles.  Then
+all operations in flight become durable and are answered.  From then on the container refuses everything with Moved: a
+refused operation did not happen.  When log and index are closed, another store may open them, and the appends that
+waited are refused: the client asks the controller where the container is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Departure:
-    """How one container leaves; it begins when this is made, and no writer is set up from then on."""
+    """The departure of one container.  The constructor begins it: no writer is set up from then on."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
@@ -32,7 +32,7 @@ class Departure:
         return f"<Departure of {self._container!r}, {len(self._sessions)} writers>"
 
     def moved(self) -> Moved:
-        """Return the refusal; a new object for each, since each gets a traceback of its own."""
+        """Return the error that refuses a request: a new object for each, since each gets its own traceback."""
         return Moved(f"container {self._container.number} has left this store")
 
     async def complete_pending(self) -> None:
@@ -45,7 +45,7 @@ class Departure:
             container.fail(self.moved())
 
     def send_away(self) -> None:
-        """Another store may open it now: refuse what has waited."""
+        """Refuse the appends that waited, now that another store may open the container."""
         throttled, self._throttled = self._throttled, []
         sessions, self._sessions = self._sessions, []
         bug = call_each((partial(session.refuse, append) for session, append in throttled), self.moved())

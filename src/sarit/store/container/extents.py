@@ -1,16 +1,16 @@
-"""The extents of a container's segments, as the index has them: found by offset.
+"""Looks up the extents of a container's segments in the index, by offset.
 
 Theory of operation.  A segment may have hundreds of thousands of extents, so they are never in memory as a whole.  A
 read asks the index for the extent at its offset.  Extents in chunks are loaded with the next ones and cached in runs,
 within a bound in bytes.  Inlined extents are read when they are asked for, with those that follow: their bytes are
 never cached here.
 
-An extent that was committed once stays true: the bytes of a segment at an offset never change.  So a cached run needs
-no update when others are appended.  Compaction and truncation delete the chunk of an extent: the reader that finds it
-gone drops the runs of the segment and asks again.  A lookup takes several reads of the index.  When a commit comes in
-between, it may find nothing, and is repeated.
+A committed extent stays valid, since the bytes of a segment at an offset never change.  So a cached run needs no update
+when extents are added.  Compaction and truncation delete the chunk of an extent: the reader that finds the chunk gone
+drops the runs of the segment and asks again.  A lookup takes several reads of the index.  If a commit ends in between,
+the lookup may find nothing, and is repeated.
 
-Only a merge needs all extents of a segment, with their bytes, and while it is in flight (`Segment.extents`).
+Only a merge needs all extents of its source, with their bytes, while it is in flight (`Segment.extents`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from sarit.index.port import Index
 
 _RUN_ROWS: Final = 64
-# Beyond the extents that a truncation drops: one that names the same chunk is the next one.
+# How many extents `readable` returns beyond its bound: a chunk that one of them shares with those below is in use.
 _NEIGHBOURS: Final = 2
 
 
 class Commits:
-    """Whether a commit is in progress, in the index or in memory, and how many have ended in the index."""
+    """The commits of checkpoints and compaction: whether one is in progress, and how many the index has completed."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -56,21 +56,21 @@ class Commits:
         self._none.clear()
 
     def returned(self) -> None:
-        """The index has the batch; after a failure, too: it is unknown whether it has."""
+        """Note that the index has committed a batch, or may have: a failed commit counts as well."""
         self.generation += 1
 
     def end(self) -> None:
-        """Memory has followed a commit."""
+        """Note that a commit has ended: memory reflects it."""
         self._in_progress -= 1
         if not self._in_progress:
             self._none.set()
 
     def none_since(self, generation: int) -> bool:
-        """Return whether no commit was in progress since then: what was read meanwhile is of one moment."""
+        """Return whether no commit was in progress since `generation`, so that reads since then are of one moment."""
         return not self._in_progress and generation == self.generation
 
     async def wait_for_none(self) -> int:
-        """Wait until no commit is in progress; returns the generation then."""
+        """Wait until no commit is in progress.  Returns the generation at that moment."""
         await self._none.wait()
         return self.generation
 
@@ -86,12 +86,12 @@ def extent_bytes(extent: Extent) -> int:
 
 
 class ExtentCache:
-    """Runs of extents in chunks, by segment and offset; bounded by bytes, the least recently used are evicted."""
+    """A cache of runs of extents in chunks, by segment and offset, bounded in bytes; the least recently used leave."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit = limit_bytes
         self.bytes = 0
-        # A run: in order of offset, perhaps with gaps where extents are inlined.
+        # The extents of a run are in order of offset, perhaps with gaps where extents are inlined.
         self._runs: OrderedDict[tuple[int, int], list[Extent]] = OrderedDict()
         self._starts: dict[int, list[int]] = {}
 
@@ -113,7 +113,7 @@ class ExtentCache:
         return extent
 
     def put(self, segment: int, run: list[Extent]) -> None:
-        """Cache extents that the index has, in order of offset."""
+        """Cache a run of extents of the index, which are in order of offset."""
         key = segment, run[0].start
         if key in self._runs:
             self._discard(key)
@@ -125,7 +125,7 @@ class ExtentCache:
             self._discard(next(iter(self._runs)))
 
     def drop(self, segment: int) -> None:
-        """Remove what is cached of a segment."""
+        """Remove all cached runs of a segment."""
         for start in list(self._starts.get(segment, ())):
             self._discard((segment, start))
 
@@ -139,7 +139,7 @@ class ExtentCache:
 
 
 class Extents:
-    """Looks up the extents of segments in the index of one container."""
+    """The extents of the segments of one container, in its index."""
 
     def __init__(self, index: Index, commits: Commits, cache_bytes: int) -> None:
         self._index = index
@@ -150,26 +150,25 @@ class Extents:
         return f"<Extents, {self.cache!r}>"
 
     async def locate(self, segment: int, offset: int, limit: int) -> list[Extent]:
-        """Return the extent that holds an offset; inlined: also those that follow it, for about `limit` bytes in all.
+        """Return the extent that holds an offset; if it is inlined, also the next ones, about `limit` bytes in all.
 
-        Empty when no extent holds the offset.  Raises Corrupt when its record cannot be read."""
+        Returns none when no extent holds the offset.  Raises Corrupt when the extent's record cannot be read."""
         cached = self.cache.locate(segment, offset)
         if cached is not None:
             return [cached]
         generation = self._commits.generation
         while True:
             found = await self._inlined(segment, offset, limit) or await self._in_chunk(segment, offset)
-            # An extent is true whenever it was read, but between two reads a commit may have moved one over to the
-            # other kind.
+            # A found extent is valid whenever it was read.  To find none proves nothing if a commit changed the kind of
+            # the extent between the two reads.
             if found or self._commits.none_since(generation):
                 return found
             coverage_probe("extents_read_during_commit")
             generation = await self._commits.wait_for_none()
 
     async def next_start(self, segment: int, offset: int) -> tuple[int | None, int]:
-        """Return the first known place at or after an offset where an append began; None when the extents know of none.
-
-        Also up to where the extents were searched: the end of the last one that was found.  Raises Corrupt."""
+        """Return the first known offset at or after `offset` where an append began, None if no extent records one, and
+        the end of the last extent that was searched.  Raises Corrupt."""
         at = offset
         while found := await self.locate(segment, at, 1):
             for extent in found:
@@ -192,10 +191,8 @@ class Extents:
             coverage_probe("extents_read_during_commit")
 
     async def readable(self, segment: int, below: int = keys.MAX_OFFSET) -> tuple[list[Extent], dict[bytes, Corrupt]]:
-        """Return the extents that begin below an offset, and those next to them, by offset; inlined ones without their
-        bytes.
-
-        By key the errors of those in chunks that are damaged or of another format."""
+        """Return the extents that begin below an offset and their next neighbours, by offset, inlined ones without
+        their bytes; and the errors of the records that are damaged or of another format, by key."""
         out: list[Extent] = []
         unreadable: dict[bytes, Corrupt] = {}
         rows, damaged = await scan_readable(self._index, *keys.offset_range(keys.EXTENT, segment, 0, below))
@@ -223,7 +220,7 @@ class Extents:
             rows = 1 + min(_RUN_ROWS, max(0, limit - (end - offset)) // size)
             end_of_kind = keys.segment_range(keys.INLINED, segment)[1]
             page, error = await scan_page(self._index, key, end_of_kind, rows)
-            # Compaction has replaced it since.
+            # Find nothing if compaction has replaced the extent since its key was read.
             if not page or page[0][0] != key:
                 if error is not None:
                     raise error
@@ -245,7 +242,7 @@ class Extents:
             for row in page[1:]:
                 try:
                     run.append(load_chunk_extent(keys.number_of(row[0]), row[1]))
-                except Corrupt:  # whoever reads there gets the error
+                except Corrupt:  # a read at this extent raises the error
                     break
             if offset < run[0].end:
                 self.cache.put(segment, run)

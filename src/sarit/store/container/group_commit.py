@@ -5,10 +5,10 @@ arrives meanwhile is collected for the next.  At this level, a container batches
 level below, its log batches frames into a *group*, with one write and one sync (`log/writer.py`).  Each
 container has its own log and log thread: containers do not share a sync.
 
-Group commit is self-clocked; there is no timer.  While as many frames are with the log as it takes
+Group commit is self-clocked; there is no timer.  While the maximum number of frames is in flight
 (`DurableLog.frames_in_flight`), operations are added to the current batch.  When a frame becomes durable, the next
 batch is sent.  More than one frame is in flight so that a log's thread finds the next one waiting when a sync returns;
-a log on other machines takes more of them, since each is away for a round trip.
+a log on other machines has more frames in flight, since each takes a network round trip.
 
 When a frame is durable, three things happen, in this order:
 1. `ContainerState.apply` moves the applied state by each of its operations.
@@ -16,11 +16,11 @@ When a frame is durable, three things happen, in this order:
 3. The waiters of the segments that changed are called: readers at the tail.
 So nobody reads or acknowledges anything that is not durable and applied.
 
-A frame without an operation proves that this owner is not fenced (`prove`).  At most one is in flight, alone; the
-questions that come meanwhile wait for the next one.
+A frame without an operation proves that this owner is not fenced (`prove`).  Such a frame is sent only when no other
+frame is in flight; callers that ask meanwhile wait for the next frame.
 
-While a backup takes one moment of several processes, the applied state stands still (`hold`): frames become durable and
-wait, at most as many as the log takes.  Nothing is acknowledged or readable meanwhile that was not before.
+While a backup takes snapshots of several processes at one moment, the applied state is frozen (`hold`): durable frames
+wait to be applied, at most as many as may be in flight.  Nothing new is acknowledged or readable meanwhile.
 
 The first failure ends group commit for good.  Every operation not known to be durable fails with Unavailable, its
 outcome unknown, and the owner of the container recovers by reading the log again.
@@ -74,26 +74,27 @@ class FrameBatch:
     def __init__(self) -> None:
         self.number = 0
         self.began = 0.0
-        self.sent = 0.0  # to the log; for traces alone
+        self.sent = 0.0  # when the frame was sent to the log; set for traces only
         self.wall_ms = 0
-        # The first part is the place of the header, which is packed when the batch is sent: it holds the count.
+        # The first part stands for the header, which is packed when the batch is sent and its operations are counted.
         self.parts: list[Buffer] = [b""]
         self.bytes = FRAME_HEADER.size
-        # The charge of its operations other than appends (`operation_charge`).
+        # The memory charged for the operations other than appends (`operation_charge`).
         self.charged_bytes = 0
         self.appends_only = True
         self.operations: list[Operation] = []
         self.done: list[Done | None] = []
-        # Who waits for any frame sent after its question (`GroupCommit.prove`).
+        # The callers of `GroupCommit.prove` that this frame's durability answers.
         self.proofs: list[Done] | None = None
 
 
 class GroupCommit:
     """The group commit of one container.  Operations are applied in the order in which they were added.
 
-    `on_failure(error)` is called once, when it ends.  After the callbacks of each durable frame, `observe(began, size)`
-    is called with the time its first operation was added (monotonic, in seconds) and its size in bytes; and
-    `on_memory_change()` when the frame may have freed memory, or while the node is over its append limit."""
+    `on_failure(error)` is called once, at the first failure.  After the callbacks of each durable frame,
+    `observe(began, size)` is called with the time when the frame's first operation was added (monotonic, in seconds)
+    and its size in bytes; and `on_memory_change()` when the frame may have freed memory, or while the node is over its
+    append limit."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class GroupCommit:
         self._send_scheduled = False
         self._next_number = state.applied_frame + 1
         self._failure: BaseException | None = None
-        # The outcomes of frames that wait to be applied; None: none does (`hold`).
+        # The results of durable frames that wait to be applied; None: group commit is not held (`hold`).
         self._held: list[BaseException | None] | None = None
 
     def __repr__(self) -> str:
@@ -137,16 +138,16 @@ class GroupCommit:
 
     @property
     def waiting_seconds(self) -> float:
-        """For how long the oldest frame that the log has has waited to be durable; 0 if it has none."""
+        """For how many seconds the oldest frame in flight has waited; 0 if none is in flight."""
         return self._env.clock.monotonic() - self._in_flight[0].began if self._in_flight else 0.0
 
     def hold(self) -> None:
-        """Apply and acknowledge nothing until `let_go`.  Whoever calls it bounds the time."""
+        """Apply and acknowledge nothing until `let_go`.  The caller bounds the time in between."""
         if self._held is None:
             self._held = []
 
     def let_go(self) -> None:
-        """Apply and acknowledge what became durable since `hold`; nothing when it is not held."""
+        """Apply and acknowledge the frames that became durable since `hold`; do nothing without a `hold`."""
         outcomes, self._held = self._held or [], None
         for error in outcomes:
             self._durable(error)
@@ -156,27 +157,27 @@ class GroupCommit:
 
         Raises Unavailable after a failure, Moved when the container has left this store."""
         if self._failure is not None:
-            # The caller has moved the assigned state already.  Nobody builds on it: a failed container accepts nothing
-            # more.
+            # The caller has moved the assigned state already, which does no harm: a failed container accepts nothing
+            # that would depend on it.
             raise self._new_refusal()
         frame = self._batch
         if not frame.operations:
-            # For the latency that `ReadRateLimiter` observes: it includes the wait for the frames in flight.
+            # `ReadRateLimiter` observes latency from here on, with the wait for the frames in flight.
             frame.began = self._env.clock.monotonic()
         parts = len(frame.parts)
         try:
             size = operation.encode(frame.parts)
             assert size <= MAX_OPERATION_BYTES, f"an operation of {size} bytes fits no frame"
         except Exception as bug:
-            # The assigned state has moved, but no frame will hold the operation: what builds on it cannot be replayed.
+            # End group commit: the assigned state has moved without an operation in the log, so later operations that
+            # depend on it could not be replayed.
             self.fail(bug)
             raise
         if frame.bytes + size > MAX_FRAME_BYTES:
-            # Large operations alone come here: a batch of FRAME_TARGET_BYTES was queued at once, so this one was
-            # smaller.
+            # Only a large operation does not fit: the batch is below FRAME_TARGET_BYTES, otherwise it would be queued.
             frame = self._start_overflow_batch(frame, parts)
         frame.bytes += size
-        # An append is charged by `ContainerState.append`, as a block.
+        # `ContainerState.append` has charged an append already, as a block.
         if not isinstance(operation, Append):
             charge = operation_charge(operation, size)
             frame.appends_only = False
@@ -188,12 +189,13 @@ class GroupCommit:
             self._full_batches.append(frame)
             self._batch = FrameBatch()
         if not self._send_scheduled and len(self._in_flight) < self._max_in_flight:
-            # In the loop's next turn, not now: the operations that this turn still brings share the frame.
+            # Send in the loop's next turn, so that operations that still come in this turn share the frame.
             self._send_scheduled = True
             self._loop.call_soon(self._send_batches)
 
     def _start_overflow_batch(self, full: FrameBatch, parts: int) -> FrameBatch:
-        """Queue `full` without its parts from `parts` on, and begin a batch with those: together they are too large."""
+        """Queue batch `full` without its parts from `parts` on, and begin a batch with these: one frame cannot hold
+        both."""
         frame = self._batch = FrameBatch()
         frame.began = self._env.clock.monotonic()
         frame.parts += full.parts[parts:]
@@ -202,7 +204,7 @@ class GroupCommit:
         return frame
 
     def barrier(self, done: Done) -> None:
-        """Call `done` once everything added so far is durable and applied; at once when it is."""
+        """Call `done` once everything added so far is durable and applied; at once when nothing is pending."""
         if self._failure is not None:
             done(self._new_refusal())
         # The callback joins the newest operation: an empty frame would cost a write and a sync of its own.
@@ -210,9 +212,9 @@ class GroupCommit:
             previous = self._batch.done[-1]
             self._batch.done[-1] = done if previous is None else _chained(previous, done)
         elif self._full_batches or self._in_flight:
-            # Full batches are newer than frames in flight.
+            # Join the newest full batch before any frame in flight, since full batches are newer.
             frame = (self._full_batches or self._in_flight)[-1]
-            if not frame.done:  # a proof of ownership alone
+            if not frame.done:  # the frame has no operation: it is a proof of ownership
                 frame.proofs = [*(frame.proofs or ()), done]
                 return
             previous = frame.done[-1]
@@ -227,20 +229,19 @@ class GroupCommit:
         await waiter
 
     def fail(self, error: BaseException) -> None:
-        """End: all waiting callers get Unavailable, outcome unknown.  Only the first failure counts.
+        """End group commit: all waiting callers get Unavailable, outcome unknown.  Only the first failure counts.
 
-        With Moved nothing may be in flight; what comes later is refused with it: it did not happen."""
+        With Moved as `error` nothing may be in flight; later operations are refused with Moved: they did not happen."""
         if self._failure is not None:
             return
         assert self.idle or not isinstance(error, Moved), self
         self._failure = error
         frames = [*self._in_flight, *self._full_batches, self._batch]
-        # All stages are empty before any callback runs: a callback that adds or waits finds a group commit that has
-        # ended.
+        # Empty all stages before any callback runs: a callback that adds or waits must find a group commit that ended.
         self._in_flight.clear()
         self._full_batches.clear()
         self._batch = FrameBatch()
-        # The container first: its `failure` is set before an operation is answered, and the store serves it no more.
+        # Call `on_failure` before an operation is answered, so that the container has failed and the store hides it.
         bug = call_each([self._on_failure], error)
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:
@@ -250,8 +251,7 @@ class GroupCommit:
             self._loop.call_exception_handler({"message": "a bug while a container failed", "exception": bug})
 
     def _new_refusal(self) -> SaritError:
-        """Return the error of a caller after the failure; a new object for each, since each gets a traceback of its
-        own."""
+        """Return the error of a caller after the failure: a new object for each, since each gets its own traceback."""
         if isinstance(self._failure, Moved):
             return Moved(str(self._failure))
         unavailable = Unavailable("the container is recovering")
@@ -261,8 +261,8 @@ class GroupCommit:
     def prove(self, done: Done) -> None:
         """Call `done` once a frame is durable that was sent after this call.
 
-        The log takes no frame of an owner that was fenced.  So nobody else owned the container when this was called.
-        A frame without an operation is sent when there is no other; one that was sent before does not count."""
+        The log accepts no frame of an owner that was fenced, so this proves that nobody else owned the container when
+        `prove` was called.  If no operation is queued, a frame without an operation is sent."""
         if self._failure is not None:
             done(self._new_refusal())
             return
@@ -285,19 +285,19 @@ class GroupCommit:
     def _send_batches(self) -> None:
         self._send_scheduled = False
         while len(self._in_flight) < self._max_in_flight and self._failure is None:
-            # The oldest first: frames keep the order of `add`.
+            # Send the oldest batch first: frames keep the order of `add`.
             if self._full_batches:
                 frame = self._full_batches.popleft()
             elif self._batch.operations or (self._batch.proofs and not self._in_flight):
                 frame, self._batch = self._batch, FrameBatch()
             else:
                 return
-            # Its pair is in `decode_frame`: a frame holds as many operations as its header says, and nothing else.
+            # `decode_frame` checks the same: a frame holds as many operations as its header says, and nothing else.
             assert len(frame.operations) == len(frame.done), frame.number
             assert frame.bytes <= MAX_FRAME_BYTES, frame.bytes
             frame.number = self._next_number
             self._next_number += 1
-            # In the frame, since replay must give segments the same time of modification.
+            # The frame stores the time, since replay must give segments the same time of modification.
             frame.wall_ms = self._env.clock.wall_ms()
             frame.parts[0] = FRAME_HEADER.pack(FORMAT_VERSION, frame.wall_ms, len(frame.operations))
             if self._traces is not None:
@@ -306,9 +306,8 @@ class GroupCommit:
             self._log.append(frame.number, frame.parts, self._durable)
 
     def _durable(self, error: BaseException | None) -> None:
-        """The oldest frame in flight is durable, or the log has failed."""
-        # Frames in flight may become durable after the failure.  Their callers have got Unavailable; recovery reads
-        # them.
+        """Apply and acknowledge the oldest frame in flight, which is durable; or fail, if the log reports an error."""
+        # A frame in flight may become durable after the failure.  Its callers have got Unavailable; recovery reads it.
         if self._failure is not None:
             return
         if self._held is not None:
@@ -317,7 +316,7 @@ class GroupCommit:
         if error is not None:
             self.fail(error)
             return
-        # The oldest: the log reports frames in order of number.
+        # This is the oldest frame, since the log reports frames in order of number.
         frame = self._in_flight.popleft()
         if self._traces is not None:
             self._trace(self._traces, frame)
@@ -325,37 +324,38 @@ class GroupCommit:
         woken: list[Segment] = []
         try:
             assert frame.number == state.applied_frame + 1, (frame.number, state.applied_frame)
-            # No await in between: a snapshot is of whole frames.
+            # No await between the operations of a frame: a snapshot must be of whole frames.
             for operation in frame.operations:
                 if waiting := state.apply(operation, frame.wall_ms):
                     woken += waiting
         except Exception as bug:  # an assertion: nothing may be acknowledged after it
-            # `fail` must answer this frame's operations, too.
+            # Put the frame back, because `fail` must answer its operations.
             self._in_flight.appendleft(frame)
             self.fail(bug)
             raise
         state.applied_frame = frame.number
         if frame.charged_bytes:  # not only appends
             state.dirty.operations_applied(frame.charged_bytes)
-        # Acknowledgements.  A callback that raises does not keep the others from theirs.
+        # Acknowledge all operations, even if the callback of one raises.
         raised = call_each(frame.done, None)
         if frame.proofs is not None:
             raised = call_each(frame.proofs, None) or raised
         try:
             self._observe(frame.began, frame.bytes)
             self._count(frame)
-            # After the replies: it may release throttled appends, or refuse them.  Appends alone free no memory.
+            # Report freed memory after the replies, since that may release throttled appends, or refuse them.  A frame
+            # of appends alone frees none.
             if frame.charged_bytes or self._budget.over_append_limit:
                 self._on_memory_change()
         except Exception as failure:
             raised = raised or failure
-        # Readers last: writers get their answers first.
+        # Wake readers after the acknowledgements: writers get their answers first.
         for segment in woken:
             raised = wake_waiters(segment) or raised
         if raised is not None:  # somebody may have got no reply; after a recovery, what it sends again is answered
             self.fail(raised)
             raise raised
-        # A place in flight is free.  This drives group commit under load, when `add` finds no place.
+        # Send the next batch in place of this frame: under load, `add` never sends, since no place is free.
         if not self._send_scheduled:
             self._send_batches()
 
@@ -369,7 +369,7 @@ class GroupCommit:
         statistics, operations = self._statistics, frame.operations
         appends: Sequence[Any] = operations
         if frame.appends_only:
-            # Without a loop over them, which would cost more than all else that is counted.
+            # Compute the payload without a loop over the appends, which would cost more than all other counting.
             length = frame.bytes - FRAME_HEADER.size - len(appends) * APPEND_HEADER_BYTES
         else:
             appends = [operation for operation in operations if isinstance(operation, Append)]
@@ -384,7 +384,7 @@ class GroupCommit:
 
 
 def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:
-    """Call each of `those`, also after one that raises; the first exception, if any."""
+    """Call each of `those`, also after one that raises.  Returns the first exception, if any."""
     bug: Exception | None = None
     left = iter(those)
     while True:
@@ -399,8 +399,8 @@ def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> 
 
 
 def wake_waiters(segment: Segment) -> Exception | None:
-    """Call each waiter of a segment, once, also after one that raises; the first exception, if any."""
-    # Swapped first: a waiter may wait on the segment again, for its next change.
+    """Call each waiter of a segment once, also after one that raises.  Returns the first exception, if any."""
+    # Swap the list before the calls: a waiter may wait on the segment again, for its next change.
     waiters, segment.waiters = segment.waiters, []
     return call_each(waiters)
 

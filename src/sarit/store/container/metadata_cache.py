@@ -3,7 +3,7 @@
 Theory of operation.  Whatever a check needs is loaded here first; the check itself then runs in one synchronous
 step.  Only this process changes the index, and only by commits.  So there are two kinds of cached data:
 
-* Segments and attributes in `ContainerState` stay valid until they are evicted.  Every change is applied to them too.
+* Segments and attributes in `ContainerState` stay valid until they are evicted, as every change is applied to them.
   A caller that must await between loading and checking pins the segment.
 * Table entries and ranges that were read from the index are valid for one `generation`: until the next commit.
   Entries in memory (pending, dirty, flushing) are newer and come first.
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from sarit.index.port import Index, WriteBatch
     from sarit.store.container.state import ContainerState
 
-# Segments that one eviction examines: a turn of the event loop, which others wait for.
+# How many segments one call of `evict` examines: it blocks the event loop meanwhile.
 EVICTION_SCAN = 200
-# Of a busy segment, while memory is short: idle ones beyond are evicted.
+# How many attributes a busy segment keeps while memory is short: beyond this, idle ones are evicted.
 _FEW_ATTRIBUTES = 8
-# Memory of a cached entry besides its key and value.
+# The memory of a cached entry besides its key and value.
 _ENTRY_OVERHEAD = 200
 
 Rows = list[tuple[bytes, bytes]]
@@ -60,7 +60,7 @@ class LoadAbandoned(Exception):
 
 
 class EntryCache:
-    """Table entries as the index holds them, absent keys included; bounded by bytes, evicted in order of insertion."""
+    """A cache of table entries as the index has them, absent keys included: first in, first out, bounded in bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -68,25 +68,25 @@ class EntryCache:
         self._entries: dict[tuple[int, bytes], Entry | None] = {}
 
     def get(self, segment: int, key: bytes) -> tuple[bool, Entry | None]:
-        """(cached, entry): whether it is known what the index holds, and the entry, None when the key is absent."""
+        """Return whether the key is cached, and its entry, None when the index has no such key."""
         at = (segment, key)
         if at in self._entries:
             return True, self._entries[at]
         return False, None
 
     def put(self, segment: int, key: bytes, entry: Entry | None) -> None:
-        """Cache what the index holds for a key."""
+        """Cache the entry that the index has for a key, None when it has no such key."""
         self.drop(segment, key)
         self._entries[segment, key] = entry
         self._bytes += _entry_bytes(key, entry)
-        # First in, first out: a dict keeps the order of insertion.
+        # Evict the oldest entries first: a dict keeps the order of insertion.
         while self._bytes > self._limit:
             (_, old_key), old = next(iter(self._entries.items()))
             del self._entries[next(iter(self._entries))]
             self._bytes -= _entry_bytes(old_key, old)
 
     def committed(self, segment: int, entry: Entry) -> None:
-        """The index holds this entry now.  Removed keys are not cached: they are seldom read again."""
+        """Follow a commit of `entry` to the index.  Removed keys are not cached: they are seldom read again."""
         if entry.value is None:
             self.drop(segment, entry.key)
         else:
@@ -104,10 +104,10 @@ def _entry_bytes(key: bytes, entry: Entry | None) -> int:
 
 
 class RangeScanCache:
-    """All rows of the last few short ranges that were read from the index, as of one generation.
+    """A cache of the last few short ranges read from the index, each with all its rows, as of one generation.
 
-    The controller scans the same few ranges for each commit.  A range is cached by where it ends: a scan that begins
-    later within it is answered too."""
+    The controller scans the same few ranges for each commit.  Ranges are cached by their end, so that the cache also
+    answers a scan that begins within a range and ends where the range ends."""
 
     def __init__(self) -> None:
         self._generation = -1
@@ -125,7 +125,7 @@ class RangeScanCache:
 
     def put(self, generation: int, low: bytes, high: bytes, rows: Rows) -> None:
         """Cache all rows of a range, which were read at a generation of the index."""
-        # A commit came during the scan: these rows may be of before it.
+        # Do not cache rows if a commit ended during their scan: they may be older than the commit.
         if generation < self._generation:
             return
         if generation > self._generation:
@@ -134,7 +134,7 @@ class RangeScanCache:
         size = sum(len(key) + len(value) for key, value in rows)
         if len(rows) > MAX_CACHED_RANGE_ROWS or size > MAX_CACHED_RANGE_BYTES:
             return
-        # The cached range covers this one.
+        # Keep a cached range that covers the new one.
         if high in self._ranges and self._ranges[high][0] <= low:
             return
         self._ranges.pop(high, None)
@@ -144,7 +144,7 @@ class RangeScanCache:
 
 
 class MetadataCache:
-    """Loads from the index into a `ContainerState`, and evicts what is idle."""
+    """The metadata of one container: loaded from the index into its `ContainerState`, and evicted when idle."""
 
     def __init__(
         self, index: Index, state: ContainerState, max_segments: int, entry_cache_bytes: int, metadata_bytes: int,
@@ -155,7 +155,7 @@ class MetadataCache:
         self._state = state
         self._max_segments = max_segments
         self._forget_cached = forget_cached
-        # A quarter is for extents.
+        # Segments and attributes may take three quarters of the memory, cached extents the fourth.
         self.max_segment_bytes = metadata_bytes * 3 // 4
         self.commits = Commits()
         self.extents = Extents(index, self.commits, metadata_bytes // 4)
@@ -175,10 +175,10 @@ class MetadataCache:
 
     @asynccontextmanager
     async def committed(self, batch: WriteBatch) -> AsyncIterator[None]:
-        """Commit to the index; the caller applies the change in memory inside, and may await meanwhile.
+        """Commit to the index; the body of the `async with` applies the change in memory, and may await.
 
-        Until it ends, a merge does not load extents: those of a segment that memory is behind with would come twice."""
-        # Before the await: a lookup of extents that is under way is repeated.
+        Until it ends, no merge loads extents: memory does not show the commit yet, and extents would come twice."""
+        # Begin before the await, so that a lookup of extents in progress is repeated.
         self.commits.begin()
         try:
             try:
@@ -190,47 +190,46 @@ class MetadataCache:
             self.commits.end()
 
     async def find(self, name: str) -> Segment | None:
-        """Return the newest incarnation of a name; None when it is deleted in the assigned state, or was never
-        created."""
+        """Return the newest segment of a name; None when it is deleted in the assigned state, or was never created."""
         while True:
             segment = self._state.names.get(name)
             if segment is not None:
                 self._statistics.metadata_hits += 1
-                # A deletion in flight counts.  `Container.change` delays its refusal until that is durable.
+                # A deletion in flight counts: `Container.change` delays its refusal until the deletion is durable.
                 return None if segment.assigned_deleted else segment
             loading = self._loading.get(name)
             if loading is None:
                 self._statistics.metadata_misses += 1
                 return await self._load_by_name(name)
             try:
-                # Many tasks wait for one load: the cancellation of one must not cancel the future of all.
+                # Many tasks wait for one load: the cancellation of a task must not cancel the load for the others.
                 found = await shielded(loading)
             except LoadAbandoned:
                 continue
-            # Otherwise ask again: the segment was loaded, or created meanwhile, and may be deleted or evicted by now.
+            # Look again if the segment was loaded or created meanwhile: it may be deleted or evicted by now.
             if name not in self._state.names and found is None:
                 return None
 
     async def require(self, name: str) -> Segment:
-        """Like `find`.  Raises NotFound."""
+        """Return the newest segment of a name, as `find` does.  Raises NotFound."""
         segment = await self.find(name)
         if segment is None:
             raise NotFound(f"segment {name} does not exist")
         return segment
 
     async def stand_in(self, name: str) -> Segment:
-        """Return an empty segment in place of one whose record cannot be read: it can be deleted, and nothing else.
+        """Return an empty segment in place of one whose record cannot be read: it can only be deleted.
 
-        Delete it before the next await.  Raises NotFound, Corrupt (its name cannot be read either)."""
+        Delete it before the next await.  Raises NotFound, Corrupt (the row of its name cannot be read either)."""
         (row,) = await self._index.get([keys.name_key(name)])
-        # The read has awaited: another task may have deleted it.
+        # Another task may have deleted the segment, or added a stand-in, during the read.
         if row is None or name in self._state.names:
             raise NotFound(f"segment {name} does not exist")
         return self._add_stand_in(keys.parse_id_value(row), name)
 
     async def stand_in_of(self, segment_id: int) -> Segment:
-        """Return a stand-in of a segment as `stand_in` does, for a deletion in the log, which has no name.  Recovery
-        alone calls this."""
+        """Return a stand-in as `stand_in` does, by id: recovery replays deletions, which the log stores without a
+        name."""
         rows, _ = await scan_readable(self._index, *keys.kind_range(keys.NAME))
         found = [key for key, value in rows if keys.parse_id_value(value) == segment_id]
         return self._add_stand_in(segment_id, keys.parse_name_key(found[0]) if found else "")
@@ -242,14 +241,16 @@ class MetadataCache:
         return segment
 
     async def attribute(self, segment: Segment, key: bytes) -> Attribute:
-        """Return an attribute, loaded into memory; its value is NULL_ATTRIBUTE_VALUE when absent.  Pin the segment."""
+        """Load an attribute into memory and return it; an absent one has NULL_ATTRIBUTE_VALUE.
+
+        The caller pins the segment."""
         found = segment.attributes.get(key)
         if found is None:
             stored: bytes | None = None
-            if segment.committed:  # otherwise the index holds nothing of it: save the round trip to its thread
+            if segment.committed:  # otherwise the index has nothing of the segment: save the round trip to its thread
                 (stored,) = await self._index.get([keys.attribute_key(segment.id, key)])
-                # Again: another task may have loaded it.  With two objects for one attribute, two sessions could own
-                # one writer.
+                # Look in memory again, because another task may have loaded the attribute: with two objects for one
+                # attribute, two sessions could own one writer.
                 found = segment.attributes.get(key)
             if found is None:
                 value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
@@ -258,8 +259,8 @@ class MetadataCache:
         return found
 
     async def attributes(self, segment: Segment, wanted: Sequence[bytes]) -> None:
-        """Load all of `wanted` into memory, where they stay until the caller awaits again.  Pin the segment."""
-        # In rounds: while one read waits, attributes that were in memory may be evicted.
+        """Load all attributes `wanted` into memory, where they stay until the caller, who pins the segment, awaits."""
+        # Repeat until all are in memory: during a read, attributes that were there may be evicted.
         while missing := [key for key in dict.fromkeys(wanted) if key not in segment.attributes]:
             found: list[bytes | None] = [None] * len(missing)
             if segment.committed:
@@ -267,27 +268,28 @@ class MetadataCache:
             self._evict_attributes(segment, MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT, set(wanted))
             for key, stored in zip(missing, found, strict=True):
                 value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
-                # Never replace one that another task has loaded or changed meanwhile.
+                # `state.attribute` does not replace an attribute that another task has loaded or changed meanwhile.
                 self._state.attribute(segment, key, value)
 
     async def merge_extents(self, segment: Segment) -> None:
-        """Load all extents with their bytes into memory, for a merge of the segment.  Pin it until that is assigned.
+        """Load all extents of a segment with their bytes into memory, for a merge.
 
-        Compaction discards them: see to it that they are still there when the merge is assigned."""
+        The caller pins the segment until the merge is assigned, and checks before that `Segment.extents` is still set:
+        compaction discards it."""
         if segment.extents is None:
             segment.extents = await self.extents.load_all(segment.id) if segment.committed else []
 
     async def load(self, segment_ids: Sequence[int]) -> list[Segment]:
-        """Load the segments that exist and can be read.  Pin them before the next await."""
+        """Load segments into memory and return those that exist and can be read.  Pin them before the next await."""
         state = self._state
         present = [state.segments[number] for number in segment_ids if number in state.segments]
         for segment in present:
             segment.pins += 1
         try:
             missing = [one for one in segment_ids if one not in state.segments and one not in state.unreadable]
-            # The read has awaited: another task may have loaded some of them.
+            # Skip segments that another task has loaded during the read.
             loaded = [segment for segment in await self.stored(missing) if segment.id not in state.segments]
-            self.evict()  # before they are added: the new segments are not pinned yet
+            self.evict()  # before the new segments are added, which are not pinned yet
         finally:
             for segment in present:
                 segment.pins -= 1
@@ -296,11 +298,11 @@ class MetadataCache:
         return [state.segments[number] for number in segment_ids if number in state.segments]
 
     async def stored(self, segment_ids: Sequence[int]) -> list[Segment]:
-        """Return the segments whose records the index holds and can be read, as they are there, not in memory."""
+        """Return segments as the index has them, regardless of memory; those without a readable record are left out."""
         found = []
         for number, record in zip(segment_ids, await self._records(segment_ids), strict=True):
             if record is not None:
-                with suppress(Corrupt):  # whoever reads or writes it gets the error
+                with suppress(Corrupt):  # a read or write of the segment raises the error
                     found.append(load_segment(number, record))
         return found
 
@@ -314,7 +316,7 @@ class MetadataCache:
             return [*await self._records(segment_ids[:half]), *await self._records(segment_ids[half:])]
 
     async def stored_entries(self, segment: Segment, wanted: Sequence[bytes]) -> dict[bytes, Entry | None]:
-        """Return what the index holds for keys of a table, as of one generation."""
+        """Return the entries of the index for keys of a table, None for absent ones, as of one generation."""
         while True:
             generation = self.commits.generation
             out: dict[bytes, Entry | None] = {}
@@ -327,11 +329,11 @@ class MetadataCache:
                     missing.append(key)
             if not missing:
                 return out
-            # Not cached: the index will hold them after the next commit.
+            # Do not cache that these keys are absent: the next commit may put them into the index.
             if not segment.committed:
                 return out | dict.fromkeys(missing)
             rows = await self._index.get([keys.entry_key(segment.id, key) for key in missing])
-            # A commit has ended during the read: rows and memory may be of two moments.
+            # Read again if a commit has ended meanwhile: rows and cached entries may be of two moments.
             if generation != self.commits.generation:
                 continue
             for key, row in zip(missing, rows, strict=True):
@@ -342,42 +344,42 @@ class MetadataCache:
             return out
 
     async def stored_rows(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Up to `limit` rows of the index with low <= key < high; fewer only when there are no more."""
+        """Return up to `limit` rows of the index with low <= key < high; fewer only when there are no more."""
         known = self.ranges.rows(self.commits.generation, low, high)
         if known is not None:
             return known[:limit]
         generation = self.commits.generation
-        # The generation is that of before the scan: rows that a commit overtakes are never served for the next one.
+        # Use the generation of before the scan, so that rows that a commit overtakes do not count for the new one.
         rows = await self._index.scan(low, high, limit)
-        # Fewer than asked for: these are all rows of the range.
+        # Cache complete ranges only: fewer rows than asked for are all rows of the range.
         if len(rows) < limit:
             self.ranges.put(generation, low, high, rows)
         return rows
 
     @property
     def segment_bytes(self) -> int:
-        """Memory of segments and their attributes, about."""
+        """About how many bytes of memory segments and their attributes take."""
         state = self._state
         overhead = len(state.segments) * SEGMENT_OVERHEAD_BYTES + state.attributes * ATTRIBUTE_OVERHEAD_BYTES
         return overhead + state.name_bytes
 
     def evict(self) -> bool:
-        """Evict idle segments, the longest in memory first, down to the bounds; of the others idle attributes.
+        """Evict idle segments down to the bounds, the longest in memory first, and idle attributes of busy segments.
 
-        It examines some of them; true when more are in excess, and perhaps idle."""
+        Returns true when memory is still over a bound, since one call examines EVICTION_SCAN segments only."""
         excess = len(self._state.segments) - self._max_segments
         if excess <= 0 and self.segment_bytes <= self.max_segment_bytes:
             return False
         self._evict_idle(excess, self.max_segment_bytes, cached=False)
         if self.segment_bytes > self.max_segment_bytes:
-            # An eighth at once: what is cached of them must be found among all cached bytes.
+            # Evict an eighth at once, since finding the cached bytes of evicted segments takes a pass over all of them.
             self._evict_idle(0, self.max_segment_bytes // 8 * 7, cached=True)
         return len(self._state.segments) > self._max_segments or self.segment_bytes > self.max_segment_bytes
 
     def _evict_idle(self, excess: int, most_bytes: int, *, cached: bool) -> None:
-        """`cached`: also those with cached bytes, which the memory budget counts and refers to."""
+        """Evict idle segments.  `cached`: also segments with cached bytes, which the memory budget refers to."""
         evicted: set[int] = set()
-        # A dict keeps the order of insertion: the longest in memory come first.
+        # The segments longest in memory come first: a dict keeps the order of insertion.
         for segment in list(islice(self._state.segments.values(), EVICTION_SCAN)):
             if excess <= 0 and self.segment_bytes <= most_bytes:
                 break
@@ -388,7 +390,7 @@ class MetadataCache:
                 if segment.cached:
                     evicted.add(id(segment))
                 continue
-            # To the end: the next eviction examines others.
+            # Move the segment to the end, so that the next eviction examines others.
             self._state.segments[segment.id] = self._state.segments.pop(segment.id)
             if self.segment_bytes > self.max_segment_bytes:
                 self._evict_attributes(segment, _FEW_ATTRIBUTES)
@@ -408,7 +410,7 @@ class MetadataCache:
                 (record,) = await self._index.get([keys.segment_key(number)])
                 if record is None:
                     raise Corrupt(f"the index names segment {name} (id {number}) and holds no record of it")
-                # The reads have awaited: it may be in memory by now.
+                # Another task may have added the segment during the reads.
                 found = self._state.segments.get(number)
                 if found is None:
                     self.evict()  # before the load: the new segment is not pinned yet
@@ -418,16 +420,16 @@ class MetadataCache:
                     self._state.add(found)
         except BaseException as error:
             del self._loading[name]
-            # A cancellation must not reach the other tasks that wait: their requests would end without a reply.
+            # Do not pass a cancellation on to the tasks that wait: their requests would end without a reply.
             future.set_exception(LoadAbandoned() if isinstance(error, asyncio.CancelledError) else error)
-            future.exception()  # retrieved, since perhaps nobody waits for it
+            future.exception()  # marks the exception as retrieved: perhaps nobody waits for it
             raise
         del self._loading[name]
         future.set_result(found)
         return found
 
     def _evict_attributes(self, segment: Segment, most: int, wanted: Set[bytes] = frozenset()) -> None:
-        """When there are `most` or more, evict idle ones."""
+        """Evict idle attributes of a segment that has `most` or more, except those `wanted`."""
         if len(segment.attributes) < most:
             return
         idle = [
@@ -439,7 +441,7 @@ class MetadataCache:
             and key not in segment.flushing_attributes
             and key not in wanted
         ]
-        # Half of the bound at once: the scan of all is paid for once in thousands of loads.
+        # Evict down to half of the bound, so that thousands of loads share the cost of one scan of all attributes.
         del idle[len(segment.attributes) - most // 2 :]
         for key in idle:
             del segment.attributes[key]

@@ -5,9 +5,9 @@ operations, each of which begins with its type byte.  An operation holds an outc
 attribute values, versions), never a condition: replay decides nothing.  Layouts: docs/formats/operations.md.
 
 Warning.  When an operation is encoded, the assigned state has moved already.  So whatever does not fit the fields
-here must be refused earlier.  Most values come off the wire in the same width.  Checked are: names and numbers of
-attributes (container.py), sums of attributes (`resolve_attributes`), the lengths of keys, values and batches
-(tables.py), and those of appends (append_handler.py).
+here must be refused earlier.  Most values come off the wire in the same width.  The others are checked elsewhere: names
+and the number of attributes in container.py, sums of attributes in `resolve_attributes`, the lengths of keys, values
+and batches in tables.py, and the lengths of appends in append_handler.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMAT_VERSION: Final = 1
 FRAME_HEADER: Final = struct.Struct(">BqI")
 MAX_OPERATION_BYTES: Final = MAX_FRAME_BYTES - FRAME_HEADER.size
 
-# Type, segment, offset, length, writer, event number, events; the payload follows.
+# Fields: type, segment, offset, length, writer, event number, events; the payload follows.
 _APPEND = struct.Struct(">BQQI16sqI")
 APPEND_HEADER_BYTES: Final = _APPEND.size
 _CREATE = struct.Struct(">BQBIbiqH")
@@ -41,7 +41,7 @@ _MERGE = struct.Struct(">BQQQQqH")
 _ATTRIBUTES = struct.Struct(">BQH")
 _ATTRIBUTE = struct.Struct(">16sq")
 _TABLE = struct.Struct(">BQQqI")
-# Version, size of the key, size of the value or REMOVED; key and value follow.
+# Fields: version, size of the key, size of the value or REMOVED; key and value follow.
 _ENTRY = struct.Struct(">qHi")
 _POLICY = struct.Struct(">BQbi")
 
@@ -54,7 +54,7 @@ KIND_TABLE_FIXED: Final = 2
 
 # A plain class, unlike the others: one is made for each append, and a frozen dataclass sets each field by a call.
 class Append:
-    """Bytes at an offset, and the writer's event number after them."""
+    """An append: bytes at an offset of a segment, and the writer's event number after them."""
 
     TYPE: ClassVar[int] = 1
     __slots__ = ("event_number", "events", "length", "offset", "parts", "segment", "writer")
@@ -80,7 +80,7 @@ class Append:
     def encode(self, out: list[Buffer]) -> int:
         """Add the bytes of this operation to `out`; returns their number."""
         out.append(_APPEND.pack(1, self.segment, self.offset, self.length, self.writer, self.event_number, self.events))
-        # By reference: the payload is not copied here.
+        # Add references to the payload, without a copy.
         out.extend(self.parts)
         return _APPEND.size + self.length
 
@@ -113,7 +113,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """No more appends."""
+    """The seal of a segment: no append follows."""
 
     TYPE: ClassVar[int] = 3
     segment: int
@@ -126,7 +126,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Bytes below `offset` are dropped."""
+    """A truncation: the bytes of a segment below `offset` are dropped."""
 
     TYPE: ClassVar[int] = 4
     segment: int
@@ -140,7 +140,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The segment is deleted, and its name may be used again."""
+    """The deletion of a segment, whose name may be used again."""
 
     TYPE: ClassVar[int] = 5
     segment: int
@@ -153,7 +153,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """All `length` bytes of `source` are at `offset` of `segment` now; `source` is deleted."""
+    """A merge: all `length` bytes of `source` are now at `offset` of `segment`, and `source` is deleted."""
 
     TYPE: ClassVar[int] = 6
     segment: int
@@ -174,7 +174,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class SetAttributes:
-    """New values of attributes; `limits.NULL_ATTRIBUTE_VALUE` deletes one."""
+    """New values of attributes of a segment; `limits.NULL_ATTRIBUTE_VALUE` deletes an attribute."""
 
     TYPE: ClassVar[int] = 7
     segment: int
@@ -199,13 +199,13 @@ class Entry:
 
 
 def serialized_bytes(entry: Entry) -> int:
-    """Return how far an entry moves the position of its table."""
+    """Return by how many bytes an entry moves the position of its table."""
     return TABLE_ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateTable:
-    """Entries with their versions; `length` and `live` are position and entry count after them."""
+    """Changes of a table: entries with their versions; `length` and `live` are its position and entry count then."""
 
     TYPE: ClassVar[int] = 8
     segment: int
@@ -226,7 +226,7 @@ class UpdateTable:
 
 @dataclass(frozen=True, slots=True)
 class SetPolicy:
-    """The scaling policy by which the segment is metered."""
+    """A new scaling policy by which the segment's load is metered."""
 
     TYPE: ClassVar[int] = 9
     segment: int
@@ -256,8 +256,8 @@ def _operations(payload: memoryview, count: int) -> Iterator[Operation]:
     at = FRAME_HEADER.size
     try:
         for _ in range(count):
-            # A slice beyond the end of a view is short and raises nothing: `end` is the check of payloads, keys and
-            # values.
+            # Check `end`, because a slice of payload, key or value beyond the end of the view is short and raises
+            # nothing.
             operation, end = _decode(payload, at)
             if not at < end <= len(payload):
                 raise Corrupt(f"a log frame of {len(payload)} bytes holds an operation from {at} to {end}")
@@ -265,7 +265,7 @@ def _operations(payload: memoryview, count: int) -> Iterator[Operation]:
             yield operation
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise Corrupt(f"a log frame cannot be decoded: {error}") from error
-    # The pair of the assertions in `GroupCommit._send_batches`.
+    # `GroupCommit._send_batches` asserts the same before the write.
     if at != len(payload):
         raise Corrupt(f"a log frame has {len(payload) - at} bytes after its last operation")
 
@@ -275,7 +275,7 @@ def _decode(view: memoryview, at: int) -> tuple[Operation, int]:
     if kind == Append.TYPE:
         _, segment, offset, length, writer, number, events = _APPEND.unpack_from(view, at)
         at += _APPEND.size
-        # A view: the block that `apply` makes of it keeps the frame's bytes in memory until it is flushed.
+        # Use a view of the payload: the block that `apply` makes of it keeps the frame in memory until it is flushed.
         return Append(segment, offset, (view[at : at + length],), length, writer, number, events), at + length
     if kind == UpdateTable.TYPE:
         return _decode_table(view, at)
@@ -307,7 +307,7 @@ def _decode(view: memoryview, at: int) -> tuple[Operation, int]:
 def _decode_attributes(view: memoryview, at: int, count: int) -> tuple[tuple[tuple[bytes, int], ...], int]:
     end = at + count * _ATTRIBUTE.size
     pairs = tuple((key, value) for key, value in _ATTRIBUTE.iter_unpack(view[at:end]))
-    # A slice that is short by whole pairs raises nothing.
+    # Check the number, since `iter_unpack` accepts a slice that is short by whole pairs.
     if len(pairs) != count:
         raise Corrupt("a log frame ends inside its attributes")
     return pairs, end
@@ -322,7 +322,7 @@ def _decode_table(view: memoryview, at: int) -> tuple[UpdateTable, int]:
         if value_size < REMOVED:
             raise Corrupt(f"a log frame holds a table entry of {value_size} bytes")
         at += _ENTRY.size
-        # Copies: a view of a small entry would keep the whole frame in memory as long as the entry is cached.
+        # Copy key and value: a view would keep the whole frame in memory as long as the entry is cached.
         key = bytes(view[at : at + key_size])
         at += key_size
         value = None
@@ -334,7 +334,7 @@ def _decode_table(view: memoryview, at: int) -> tuple[UpdateTable, int]:
 
 
 def operation_charge(operation: Operation, encoded_bytes: int) -> int:
-    """Bytes of memory that an operation other than an append is charged: each table entry costs about a block."""
+    """Return the memory charged for an operation other than an append: each table entry costs about a block."""
     entries = len(operation.entries) if isinstance(operation, UpdateTable) else 1
-    # An update may have no entry at all: it removed only keys that were absent.
+    # An update that removed only absent keys has no entry at all.
     return encoded_bytes + max(entries, 1) * BLOCK_OVERHEAD_BYTES

@@ -1,4 +1,4 @@
-"""The read side of a container: bytes from memory where they are, else from chunks.
+"""The read side of a container: bytes come from memory if they are there, otherwise from chunks.
 
 Theory of operation.  The bytes of a segment are in up to four places, and a read tries them in this order:
 1. The tail: blocks that no checkpoint has committed yet, in memory.
@@ -7,8 +7,8 @@ Theory of operation.  The bytes of a segment are in up to four places, and a rea
 4. The extents in the index: in a chunk, or inlined in the index itself.
 
 Chunks are read in aligned blocks, which all containers of a node cache together, with readahead for sequential
-reads.  Only applied bytes are readable.  When a chunk is gone, compaction or a merge has moved its bytes: the read
-looks the extent up again.
+reads.  Only applied bytes are readable.  A missing chunk may mean that compaction or a merge has moved its bytes, so
+the read looks the extent up again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MAX_RELOADS = 5
 class ReadResult:
     """Bytes of a segment, in parts that follow each other; `length` is the sum of their bytes.
 
-    `at_tail`: the read wanted more bytes than there are yet.  `end_of_segment`: it did, and the segment is sealed.  A
+    `at_tail`: the read asked for more bytes than there are yet.  `end_of_segment`: the same of a sealed segment.  A
     read that got all it asked for has neither, also when it stops at the last byte (as in Pravega)."""
 
     parts: list[Buffer]
@@ -57,7 +57,7 @@ class ReadResult:
 
 
 class ChunkReader:
-    """Aligned blocks of chunks, with cache and readahead; shared by all containers of a node."""
+    """A cache of aligned blocks of chunks, with readahead, shared by all containers of a node."""
 
     def __init__(
         self, storage: ChunkStorage, cache_bytes: int, limiter: ReadRateLimiter,
@@ -68,20 +68,20 @@ class ChunkReader:
         self._rate_limiter = limiter
         self._limit = cache_bytes
         self._bytes = 0
-        # By chunk, where its piece begins if it is a pack, and number.
+        # Keys: the chunk, the offset where the piece begins if the chunk is a pack, the number of the block.
         self._blocks: OrderedDict[tuple[str, int, int], asyncio.Task[Buffer]] = OrderedDict()
 
     async def read(
         self, chunk: str, checksums: ChunkChecksums, offset: int, length: int, reader: Hashable
     ) -> list[Buffer]:
-        """Bytes [offset, offset + length) of a chunk, without copying.  Every block was verified when it was read.
+        """Return bytes [offset, offset + length) of a chunk, without a copy.  Checksums were verified at the load.
 
-        The result may be shorter, but is not empty: it ends before a damaged block.  `reader` identifies who reads and
-        where, for the rate limiter.  Raises DamagedChunk, and what long-term storage raises."""
+        The result may be shorter, but is not empty: it ends before a damaged block.  `reader` identifies the reader and
+        its place, for the rate limiter.  Raises DamagedChunk, and what long-term storage raises."""
         out: list[Buffer] = []
         chunk_bytes = checksums.length
         end = min(offset + length, chunk_bytes)
-        # A read at the beginning, or after a block that is cached: only such a reader profits from readahead.
+        # Read ahead only at the beginning or after a cached block: only a sequential reader profits from it.
         before = (chunk, checksums.begin, offset // READ_BLOCK_BYTES - 1)
         sequential = before in self._blocks or offset < READ_BLOCK_BYTES
         while offset < end:
@@ -91,17 +91,17 @@ class ChunkReader:
             else:
                 self._statistics.cache_block_misses += 1
             task = self._start(chunk, number, checksums, reader)
-            # Started, not awaited: the next reads of this reader find these blocks loaded or on their way.
+            # Start the next blocks without awaiting them: the next reads find them loaded or on their way.
             if sequential:
                 last = min(number + READAHEAD_BYTES // READ_BLOCK_BYTES, (chunk_bytes - 1) // READ_BLOCK_BYTES)
                 for ahead in range(number + 1, last + 1):
                     self._start(chunk, ahead, checksums, reader)
             try:
-                # Readers share the task of a block: one whose connection ends must not cancel the read of the others.
+                # Readers share the task of a block: a reader whose connection ends must not cancel it for the others.
                 data = await shielded(task)
             except DamagedChunk:
                 self._forget((chunk, checksums.begin, number))
-                # What precedes the damage is served; the next read meets it.
+                # Serve the bytes before the damaged block; the next read raises the error.
                 return out or [await self._one_block(chunk, checksums, offset, end)]
             except BaseException:
                 self._forget((chunk, checksums.begin, number))
@@ -114,8 +114,8 @@ class ChunkReader:
         return out
 
     async def _one_block(self, chunk: str, checksums: ChunkChecksums, offset: int, end: int) -> Buffer:
-        """Return the bytes from `offset` on that have one checksum: a few of those that were read at once may be
-        damaged."""
+        """Return the bytes from `offset` to the end of its checksum's block: the damage may be elsewhere in the larger
+        block that was read at once."""
         _, last = checksums.blocks_of(offset, 1)
         return await read_verified(self._storage, chunk, checksums, offset, min(end, last) - offset)
 
@@ -129,10 +129,10 @@ class ChunkReader:
         length = min(READ_BLOCK_BYTES, checksums.length - begin)
         task = asyncio.ensure_future(self._load(chunk, begin, length, checksums, reader))
         self._blocks[key] = task
-        # The last block of a chunk counts as a whole one.
+        # Charge the last block of a chunk as a whole one.
         self._bytes += READ_BLOCK_BYTES
         task.add_done_callback(lambda done: self._forget(key) if done.cancelled() or done.exception() else None)
-        # Least recently used first, but never the one just started.  Whoever awaits an evicted block still gets it.
+        # Evict the least recently used first, but never the block just started.  Who awaits an evicted block gets it.
         while self._bytes > self._limit and len(self._blocks) > 1:
             self._blocks.popitem(last=False)
             self._bytes -= READ_BLOCK_BYTES
@@ -140,7 +140,7 @@ class ChunkReader:
 
     async def _load(self, chunk: str, begin: int, length: int, checksums: ChunkChecksums, reader: Hashable) -> Buffer:
         await self._rate_limiter(length, reader)
-        # READ_BLOCK_BYTES is a multiple of a block of checksums (`load_chunk_extent`).
+        # A block begins at a checksum: READ_BLOCK_BYTES is a multiple of the bytes of one (`load_chunk_extent`).
         return await read_blocks(self._storage, chunk, checksums, begin, length)
 
     def _forget(self, key: tuple[str, int, int]) -> None:
@@ -157,24 +157,25 @@ class Reads:
 
     @property
     def alive(self) -> bool:
-        """Whether the container serves: it has not failed."""
+        """Whether the container has not failed."""
         return self._container.failure is None
 
     @property
     def left(self) -> bool:
-        """Whether another store owns the container now, or will: it was handed over, given up, or fenced."""
+        """Whether the container was handed over, given up, or fenced, so that another store owns it now or will."""
         return isinstance(self._container.failure, Moved | Fenced)
 
     def may_answer(self, error: SaritError) -> bool:
-        """Return whether a read may be refused with `error` without `confirm`."""
+        """Return whether a read may be refused with `error` before `confirm` has proved the ownership."""
         container = self._container
         if isinstance(container.failure, Moved):  # the error may be that of a closed index
             return False
-        # Another owner deletes chunks: to one that was fenced they seem to be damaged.  Never report that in vain.
+        # Confirm the ownership before any report of damage, unless no other store can own the container: to a fenced
+        # owner, the chunks that the next owner has deleted seem to be damaged.
         return container.lease is None if isinstance(error, Corrupt) else container.may_answer
 
     async def confirm(self) -> None:
-        """Return when what was read before this call may be answered.  Raises Unavailable, Moved."""
+        """Wait until facts that were read before this call may be answered.  Raises Unavailable, Moved."""
         await self._container.group_commit.prove_ownership()
 
     def in_memory(self, name: str) -> Segment | None:
@@ -189,13 +190,13 @@ class Reads:
         return segment
 
     def from_memory(self, segment: Segment, offset: int, limit: int) -> ReadResult | None:
-        """Up to `limit` bytes from `offset`; None when they are not in memory.
+        """Return up to `limit` bytes from `offset`; None when they are not in memory.
 
         An empty result that is not the end of the segment means that the reader must wait.
         Raises NotFound, Truncated, Invalid (after the end of a sealed segment)."""
         if segment.deleted:
             raise NotFound(f"segment {segment.name} does not exist")
-        # Before the check of the end: a reader below the start must skip to it, not wait.
+        # Check the start before the end: a reader below the start must skip to the start, not wait.
         if offset < segment.start:
             raise Truncated(f"segment {segment.name} starts at {segment.start}", segment.start)
         if offset >= segment.length:
@@ -204,7 +205,7 @@ class Reads:
             return ReadResult([], 0, not segment.sealed, segment.sealed)
         limit = min(limit, MAX_READ_BYTES)
         parts: list[Buffer] = []
-        # Everything from the tail's first block on is in the tail; cached runs are below it.
+        # All bytes from the tail's first block on are in the tail; cached runs are below it.
         if segment.tail and offset >= segment.tail[0].offset:
             parts = slice_blocks(segment.tail, offset, limit)
         else:
@@ -215,10 +216,10 @@ class Reads:
         return self._result(segment, offset, parts, limit) if parts else None
 
     async def from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
-        """Read as `from_memory` does, for bytes that are in chunks.  Raises Unavailable, Moved and Corrupt, too."""
+        """Read as `from_memory` does, also bytes that are in chunks.  Raises Unavailable, Moved and Corrupt besides."""
         segment.pins += 1
         try:
-            # In each round: the awaits of the last one let in appends, checkpoints, truncations and deletions.
+            # Try memory in each round, because appends, checkpoints, truncations and deletions come during the awaits.
             absent: DamagedChunk | None = None
             for _ in range(_MAX_RELOADS):
                 ready = self.from_memory(segment, offset, limit)
@@ -227,10 +228,10 @@ class Reads:
                 try:
                     return await self._from_chunks(segment, offset, min(limit, MAX_READ_BYTES))
                 except DamagedChunk as error:
-                    # Its chunks are garbage, and NotFound is the answer.
+                    # The chunks of a deleted segment are garbage: answer NotFound.
                     if segment.deleted:
                         raise NotFound(f"segment {segment.name} does not exist") from None
-                    # Compaction or a merge has moved the bytes; or the index names a chunk that is missing.
+                    # Look the extent up again: compaction or a merge may have moved the bytes.
                     absent = error
                     self._container.metadata.extents.cache.drop(segment.id)
             assert absent is not None, segment
@@ -245,9 +246,9 @@ class Reads:
             size = _referenced_bytes(segment, block, offset, limit)
             begin = block.chunk_offset + offset - block.offset
             return await self._from_chunk(segment, offset, block.chunk, block.checksums, begin, size, limit)
-        # The bytes are below the tail: a checkpoint has committed them.
+        # The bytes are below the tail, so a checkpoint has committed their extent.
         found = await self._container.metadata.extents.locate(segment.id, offset, limit)
-        # The lookup has awaited: `from_memory` raises if the segment is truncated or deleted by now.
+        # Try memory again: `from_memory` raises if the segment was truncated or deleted during the lookup.
         if not found:
             ready = self.from_memory(segment, offset, limit)
             if ready is not None:
@@ -265,9 +266,9 @@ class Reads:
         self, segment: Segment, offset: int, chunk: str, checksums: ChunkChecksums | None, begin: int, size: int,
         limit: int,
     ) -> ReadResult:  # fmt: skip
-        """`size` bytes from `begin` of a chunk, or fewer, for a read of `limit`.
+        """Return `size` bytes or fewer from `begin` of a chunk, for a read of `limit` bytes.
 
-        Raises DamagedChunk when the chunk is missing, Corrupt."""
+        Raises DamagedChunk when the chunk is missing, Corrupt when it is damaged."""
         assert checksums is not None, (segment, chunk)
         reader = (segment.name, offset // READER_LOCALITY_BYTES)
         try:
@@ -282,8 +283,8 @@ class Reads:
     async def event_boundary(self, name: str, target: int) -> int:
         """Return the smallest known offset >= `target` where an append began, else the segment's length.
 
-        One is known at least every BOUNDARY_STEP_BYTES, or for each append that is longer.  Of a segment of events each
-        is an event boundary.  Raises NotFound, Corrupt (the index is damaged there)."""
+        Such an offset is known at least every BOUNDARY_STEP_BYTES, or for each append that is longer.  In a segment of
+        events it is an event boundary.  Raises NotFound, Corrupt (the index is damaged there)."""
         segment = await self.find(name)
         segment.pins += 1
         try:
@@ -292,12 +293,12 @@ class Reads:
                     raise NotFound(f"segment {name} does not exist")
                 at = max(target, segment.start)
                 tail = segment.tail
-                # Below the tail all bytes are in extents: a checkpoint has committed them.
+                # Search the extents for offsets below the tail: a checkpoint has committed those bytes.
                 if at < (tail[0].offset if tail else segment.length) and not segment.is_table:
                     stored, at = await self._container.metadata.extents.next_start(segment.id, at)
                     if stored is not None:
                         return stored
-                    # Blocks that left the tail during the search are in extents: they are searched in the next round.
+                    # Search again if blocks left the tail meanwhile: they are in extents now.
                     tail = segment.tail
                     if segment.deleted or at < (tail[0].offset if tail else segment.length):
                         continue
@@ -311,7 +312,7 @@ class Reads:
         """Return the event boundary for a target in the tail."""
         tail = segment.tail
         at = max(bisect_right(tail, target, key=block_offset) - 1, 0)
-        # Mostly the first or the second block has one; the pieces of a large event have none.
+        # Mostly the first or second block has a boundary; the pieces of a large event have none.
         for number in range(at, len(tail)):
             block = tail[number]
             start = first_at_or_after(block.starts, target - block.offset)
@@ -326,7 +327,7 @@ class Reads:
 
 
 def _inlined_parts(extents: list[Extent], skip: int, limit: int) -> list[Buffer]:
-    """Up to `limit` bytes of inlined extents that follow each other, without the first `skip`."""
+    """Return up to `limit` bytes of inlined extents that follow each other, without the first `skip`."""
     parts: list[Buffer] = []
     for extent in extents:
         if limit <= 0:
@@ -338,9 +339,9 @@ def _inlined_parts(extents: list[Extent], skip: int, limit: int) -> list[Buffer]
 
 
 def _tail_reference(segment: Segment, offset: int) -> Block | None:
-    """Return the block of the tail at `offset`, if its bytes are in a chunk alone.
+    """Return the block of the tail at `offset`, if its bytes are only in a chunk.
 
-    It came from a merged segment, or the checkpoint in progress has written it."""
+    Such a block came from a merged segment, or the checkpoint in progress has written it."""
     at = bisect_right(segment.tail, offset, key=block_offset) - 1
     if at >= 0:
         block = segment.tail[at]
@@ -350,14 +351,13 @@ def _tail_reference(segment: Segment, offset: int) -> Block | None:
 
 
 def _referenced_bytes(segment: Segment, block: Block, offset: int, limit: int) -> int:
-    """Return how many bytes from `offset` on, up to `limit`, follow each other in the chunk of `block` as in the
-    segment."""
+    """Return how many bytes from `offset` on, at most `limit`, are adjacent in the chunk of `block`, too."""
     tail = segment.tail
     at = bisect_right(tail, block.offset, key=block_offset)
     end, into = block.end, block.offset - block.chunk_offset
     while at < len(tail) and end - offset < limit:
         follower = tail[at]
-        # Another chunk, or the same one at a place that does not follow.
+        # Stop at a block in another chunk, or not adjacent in this one.
         if not follower.is_in_chunk_of(block) or follower.offset - follower.chunk_offset != into:
             break
         end = follower.end

@@ -1,12 +1,12 @@
 """Recovers a container: reads its checkpoint from the index, and replays the log after it.
 
-Recovery is a function of log and index: it decides nothing.  Opening the log has fenced the owner before.  Replay takes
+Recovery is a function of log and index: it decides nothing.  Opening the log has fenced the former owner.  Replay takes
 a window of frames at a time.  It loads what the operations of the window refer to: one get for all segment records,
-then the chunk lists of merged segments, all at once.  Then it applies the operations in order.  It yields to the event
+then the extents of merged segments, all at once.  Then it applies the operations in order.  It yields to the event
 loop every few hundred operations, so that other containers go on serving.
 
-A damaged segment record makes that segment unreadable, and nothing else.  Its operations are stored in the index, since
-the log is truncated without them ("set aside").  The segment stays unreadable while the index holds any.
+A damaged segment record makes that segment unreadable, and nothing else.  The segment's operations are set aside:
+stored in the index as they are, since the log is truncated.  The segment stays unreadable while the index has any.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ OPERATIONS_PER_TURN: Final = 500
 
 _log = logging.getLogger("sarit.store")
 
-# In the index: `set-aside/<segment, 19 digits>/<frame, 19 digits>/<place in the frame, 10 digits>`.
+# The keys in the index are `set-aside/<segment, 19 digits>/<frame, 19 digits>/<place in the frame, 10 digits>`.
 _SET_ASIDE = "set-aside/"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The checkpoint in the index: what it holds about the container as a whole.
+    """The values that the last checkpoint stored in the index about the container as a whole.
 
-    `frame`: the last one it covers.  `chunk_sequence`: the highest chunk number of all epochs.  `resolved_from`: the
-    first epoch whose commits recorded which of their chunks they resolved; None when that is not known.
-    `history`: what the index knows of the log."""
+    `frame`: the last frame that the checkpoint covers.  `chunk_sequence`: the highest chunk number of all epochs.
+    `resolved_from`: the first epoch whose commits recorded which of their chunks they resolved; None: not known.
+    `history`: the identity and the last owner of the log, to recognize a lost log."""
 
     history: LogHistory
     frame: int
@@ -62,20 +62,19 @@ class Checkpoint:
 
 
 async def read_checkpoint(index: Index) -> Checkpoint:
-    """Return the last checkpoint that was committed; frame 0 when there was none.  Raises Corrupt (one of its
-    values)."""
-    # Keys on disk keep their names: `settled-from` is `resolved_from`.
+    """Return the last committed checkpoint; its frame is 0 when there is none.  Raises Corrupt (a value is lost)."""
+    # `settled-from` is the stored name of `resolved_from`: keys on disk keep their names.
     names = ("frame", "next-segment", "chunk-sequence", "settled-from", "epoch")
     log, *rows = await index.get([keys.meta_key(name) for name in ("log", *names)])
-    # Each checkpoint writes all of them.  To take one that is lost for 0 would apply old frames again, or give the id
-    # of a segment a second time.
+    # Refuse a lost value, since each checkpoint writes all of them: with 0 in its place, old frames would be applied
+    # again, or the id of a segment given a second time.
     lost = [name for name, row in zip(names, rows, strict=True) if row is None]
     if log is None and len(lost) < len(names):
         raise Corrupt("the index has lost its meta value log")
     if lost and (len(lost) < len(names) or await index.scan(*keys.kind_range(keys.SEGMENT), 1)):
         raise Corrupt(f"the index has lost its meta value {lost[0]}")
     *values, resolved_from, epoch = (None if row is None else keys.parse_attribute_value(row) for row in rows)
-    if epoch is None:  # no epoch has committed anything: each has recorded what it resolved, which is nothing
+    if epoch is None:  # no epoch has committed anything yet: all of them will record what they resolve
         resolved_from = 1
     frame, next_segment, sequence = (value or 0 for value in values)
     identity, owner_epoch = (None, 0) if log is None else keys.parse_log_value(log)
@@ -84,9 +83,9 @@ async def read_checkpoint(index: Index) -> Checkpoint:
 
 
 async def record_log(index: Index, log: DurableLog) -> None:
-    """Let the index know its log and the epoch of this owner.  Must precede the first operation.
+    """Store the log's identity and the epoch of this owner in the index, before the first operation.
 
-    Without it, a log that is lost later could not be distinguished from one that never was."""
+    Without them, a log that is lost later would look like the empty log of a new container."""
     await index.commit(WriteBatch(puts={keys.meta_key("log"): keys.log_value(log.identity, log.epoch)}))
 
 
@@ -99,14 +98,12 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
     if checkpoint.resolved_from is not None:
         container.resolved_from = checkpoint.resolved_from
     await _find_set_aside(container)
-    # Frames that the checkpoint covers may still be in the log, as it is truncated after the commit.  `replay` skips
-    # them.
+    # `replay` skips frames that the checkpoint covers, as the log is truncated only after the commit.
     expected = checkpoint.frame + 1
     window: list[Frame] = []
     window_bytes = 0
     async for frame in container.log.replay(checkpoint.frame):
-        # A frame that is missing would leave a hole in the state: acknowledged operations are lost, which must not pass
-        # unseen.
+        # Refuse a log with a missing frame: it has lost acknowledged operations.
         if frame.number != expected:
             raise Corrupt(f"container {container.number}: the log continues with frame {frame.number}, not {expected}")
         expected += 1
@@ -116,14 +113,14 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
             await _replay_window(container, window)
             window, window_bytes = [], 0
     await _replay_window(container, window)
-    # Replay moves both states together: nothing is in flight before the container serves.
+    # Replay moves the assigned and the applied state together, so nothing may be in flight now.
     async for segment in _in_turns(state.segments.values()):
         assert not segment.in_flight, segment
         assert segment.assigned_length == segment.length, segment
 
 
 async def _replay_window(container: Container, frames: list[Frame]) -> None:
-    """Load what the operations of some frames refer to, then apply them, a frame whole or not at all."""
+    """Load what the operations of some frames refer to, then apply the operations."""
     state = container.state
     decoded = [each async for each in _in_turns(_decoded(frames))]
     every = [operation for _, _, _, operation in decoded]
@@ -138,12 +135,12 @@ async def _replay_window(container: Container, frames: list[Frame]) -> None:
             operation.encode(parts)
             aside.puts[_aside_key(operation.segment, frame, number)] = b"".join(parts)
             continue
-        if not isinstance(operation, Append):  # charged as by `GroupCommit.add`
+        if not isinstance(operation, Append):  # charge memory as `GroupCommit.add` does
             charge = operation_charge(operation, operation.encode([]))
             state.dirty.add_operation(charge)
             state.dirty.operations_applied(charge)
         state.replay(operation, wall_ms)
-    # After the last operation: a frame is applied whole or not at all.
+    # Set `applied_frame` after the last operation, since a frame is applied whole or not at all.
     if frames:
         state.applied_frame = frames[-1].number
     for segment in sources:
@@ -153,7 +150,7 @@ async def _replay_window(container: Container, frames: list[Frame]) -> None:
 
 
 def _decoded(frames: list[Frame]) -> Iterator[tuple[int, int, int, Operation]]:
-    """Frame, wall clock, place in the frame, and the operation there."""
+    """Yield (frame number, wall clock, place in the frame, operation) for each operation of some frames."""
     for frame in frames:
         wall_ms, operations = decode_frame(frame.payload)
         for number, operation in enumerate(operations):
@@ -161,7 +158,7 @@ def _decoded(frames: list[Frame]) -> Iterator[tuple[int, int, int, Operation]]:
 
 
 async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the items, with a pause every OPERATIONS_PER_TURN: without it no other container would serve meanwhile."""
+    """Yield the items, and yield to the event loop every OPERATIONS_PER_TURN, so that other containers can serve."""
     for count, item in enumerate(items, 1):
         yield item
         if count % OPERATIONS_PER_TURN == 0:
@@ -169,9 +166,9 @@ async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 async def _load_segments(container: Container, operations: list[Operation]) -> None:
-    """Load the segments that operations refer to and that neither memory nor an earlier operation has.
+    """Load the segments that operations refer to, unless they are in memory or an earlier operation creates them.
 
-    Values of attributes are not needed: the log holds what each operation made of them."""
+    Values of attributes are not loaded: each operation in the log holds the resulting values."""
     state = container.state
     known = state.segments.keys() | state.unreadable.keys()
     created: set[int] = set()
@@ -196,17 +193,16 @@ async def _load_segments(container: Container, operations: list[Operation]) -> N
                 raise record
             state.add(load_segment(segment_id, record))
         except Corrupt as error:
-            # One record: the others are served.  Readers and writers of this segment get the error.
+            # Only this segment is unreadable: its readers and writers get the error, the others are served.
             state.unreadable[segment_id] = str(error)
 
 
 async def _records(index: Index, segments: list[int]) -> list[bytes | Corrupt | None]:
-    """Return the records of segments in one get; by halves when one of them is damaged, which takes that one's
-    place."""
+    """Return the records of segments; a damaged one is replaced by its error, which is found by halving the get."""
     try:
         return list(await index.get([keys.segment_key(segment) for segment in segments]))
     except Corrupt as error:
-        # Without a key it is not one record that is damaged, but the index.
+        # An error without a key is not of one record, but of the whole index.
         if getattr(error, "key", None) is None:
             raise
         if len(segments) == 1:
@@ -216,10 +212,9 @@ async def _records(index: Index, segments: list[int]) -> list[bytes | Corrupt | 
 
 
 async def _load_merge_sources(container: Container, operations: list[Operation]) -> list[Segment]:
-    """Load the extents of segments that are merged into others, all at once; returns these segments, pinned.
+    """Load the extents of all merged source segments at once, since `apply` moves extents and cannot await.
 
-    As in `begin_merge`: `apply` moves the extents and cannot await.  The index has nothing of a segment that was
-    created after the checkpoint."""
+    Returns the source segments, pinned.  Raises Corrupt when a segment of a merge is unreadable."""
     state, sources = container.state, {}
     for operation in operations:
         if isinstance(operation, Merge):
@@ -241,7 +236,8 @@ async def _load_merge_sources(container: Container, operations: list[Operation])
 
 
 async def _find_set_aside(container: Container) -> None:
-    """Segments of which an earlier recovery set operations aside stay unreadable, even if their record can be read."""
+    """Mark segments as unreadable of which an earlier recovery set operations aside, even if their record is readable
+    now."""
     at, end = _range_of_meta(_SET_ASIDE)
     while True:
         rows, damaged = await scan_page(container.index, at, end, 1)
@@ -258,12 +254,12 @@ async def _find_set_aside(container: Container) -> None:
 
 
 def aside_range(segment: int) -> tuple[bytes, bytes]:
-    """Return the keys of the operations of a segment that were set aside."""
+    """Return the range of keys of the operations of a segment that were set aside."""
     return _aside_key(segment, 0, 0), _aside_key(segment + 1, 0, 0)
 
 
 async def _set_aside(container: Container, batch: WriteBatch) -> None:
-    """Store operations that cannot be applied in the index: the log is truncated without them."""
+    """Store operations that cannot be applied in the index, because the log is truncated later."""
     await container.index.commit(batch)
     for segment_id in sorted({_segment_of_aside(key) for key in batch.puts}):
         _log.error(
@@ -281,15 +277,15 @@ def _segment_of_aside(key: bytes) -> int:
 
 
 def _range_of_meta(prefix: str) -> tuple[bytes, bytes]:
-    """Return all meta keys that begin with `prefix`."""
+    """Return the range of the meta keys that begin with `prefix`."""
     start = keys.meta_key(prefix)
-    # The first key after all that begin with the prefix.
+    # The end is the first key after all keys that begin with the prefix.
     return start, start[:-1] + bytes((start[-1] + 1,))
 
 
 async def delete_transients(container: Container) -> None:
-    """Delete all transient segments: they live as long as a connection, and none has survived."""
-    # From memory: those that the log created after the checkpoint.  From the index: those of earlier checkpoints.
+    """Delete all transient segments: each lives as long as a connection, and no connection survives a recovery."""
+    # Memory names those that were created after the checkpoint, the index those of the checkpoint.
     names = {segment.name for segment in container.state.segments.values() if is_transient(segment.name)}
     rows, damaged = await scan_readable(container.index, *_range_of_meta("transient/"))
     names.update(keys.parse_meta_key(key).removeprefix("transient/") for key, _ in rows)
@@ -298,7 +294,7 @@ async def delete_transients(container: Container) -> None:
     for name in sorted(names):
         try:
             await container.delete(name)
-        # The log has deleted it since the checkpoint whose row was read.
+        # Skip a segment of the checkpoint that the log deleted later.
         except NotFound:
             continue
         except Corrupt as error:

@@ -1,11 +1,11 @@
 """One segment in memory: its state, its record in the index, its snapshot.
 
-A segment has two states.  *Assigned* is durable plus in flight: every check is made against
-it.  *Applied* is durable: every read is served from it.  An operation moves the assigned state
-when it is accepted and the applied state when its frame is durable, in the same order.
+A segment has two states.  The *assigned* state includes operations in flight: every check is made against it.  The
+*applied* state is durable: every read is served from it.  An operation moves the assigned state when it is accepted and
+the applied state when its frame is durable, in the same order.
 
-`tail` holds the bytes that no checkpoint has committed yet: a list of blocks by offset.  The
-flusher notes in a block which chunk it was written to; the next checkpoint commits that.
+`tail` holds the bytes that no checkpoint has committed yet: a list of blocks by offset.  The flusher notes in a block
+the chunk to which it was written; the next checkpoint commits that to the index.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from sarit.storage.checksums import ChunkChecksums
     from sarit.storage.layout import Extent
 
-# The attribute that counts the events of a segment.  It is a field of the record, not a row of its own.
+# The attribute that counts the events of a segment: a field of the record, not a row of its own.
 EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
 
 RECORD_VERSION: Final = 1
-# As `Segment.record` packs it.
+# The fields are those that `Segment.record` packs.
 _RECORD = struct.Struct(">BBBbIiqQQQqQqH")
 _ENTRY_BYTES = struct.Struct(">q")
 _ENTRY_BYTES_AT = _RECORD.size - struct.calcsize(">qH")
@@ -83,7 +83,7 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
             )
         if update.kind == 3 and not absent:
             value += current
-            # Only a sum can leave the range: other values came as int64.
+            # Check sums only: all other values came as int64.
             if not -(1 << 63) <= value < 1 << 63:
                 raise Invalid(f"attribute {update.attribute.hex()} of {segment.name} cannot be {value}: it has 64 bits")
         out.append((update.attribute, value))
@@ -93,8 +93,9 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
 class Block:
     """A run of a segment's bytes: in memory (`parts`), in a chunk, or both; lengths in bytes.
 
-    `checksums`: of the chunk, if there is one.  `released`: truncated or deleted, so nobody will
-    read it again.  `starts`: where in the block appends began, packed (`storage/starts.py`)."""
+    `checksums`: the checksums of the chunk, if there is one.  `released`: whether the block was truncated or deleted,
+    so that nobody reads it again.  `starts`: the offsets in the block where appends began, packed
+    (`storage/starts.py`)."""
 
     __slots__ = ("checksums", "chunk", "chunk_offset", "length", "offset", "parts", "released", "starts")
 
@@ -113,17 +114,16 @@ class Block:
 
     @property
     def end(self) -> int:
-        """Offset after the last byte."""
+        """The offset after the last byte."""
         return self.offset + self.length
 
     @property
     def reference(self) -> str | None:
-        """The object that becomes garbage when nobody needs the block: its chunk, or its piece of a pack; None without
-        one."""
+        """The chunk or piece of a pack that holds the block, which is garbage when no block needs it, or None."""
         return None if self.chunk is None else reference(self.chunk, self.checksums)
 
     def is_in_chunk_of(self, other: Block) -> bool:
-        """Return whether both are in one chunk, and in one piece of it if it is a pack."""
+        """Return whether both blocks are in one chunk, and in one piece of the chunk if it is a pack."""
         if self.chunk is None or self.chunk != other.chunk:
             return False
         mine, others = self.checksums, other.checksums
@@ -131,20 +131,20 @@ class Block:
 
 
 def block_offset(block: Block) -> int:
-    """Sort key of a list of blocks."""
+    """Return the sort key of a list of blocks."""
     return block.offset
 
 
 def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffer]:
-    """Up to `limit` bytes from `offset` out of in-memory blocks, without copying; they end at the first hole."""
+    """Return up to `limit` bytes from `offset` of blocks in memory, without a copy; they end at the first hole."""
     out: list[Buffer] = []
-    # The last block that begins at or before the offset.
+    # Begin with the last block that begins at or before the offset.
     at = bisect_right(blocks, offset, key=block_offset) - 1
     if at < 0:
         return out
     while at < len(blocks) and limit > 0:
         block = blocks[at]
-        # A hole, or bytes that are in a chunk alone.
+        # Stop at a hole, or at bytes that are only in a chunk.
         if block.parts is None or not block.offset <= offset < block.end:
             break
         skip = offset - block.offset
@@ -153,7 +153,7 @@ def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffe
             if skip >= size:
                 skip -= size
                 continue
-            # A whole part is passed on as it is: a view costs an object.
+            # Pass on a whole part as it is, since a view would cost an object.
             piece = part if not skip and size <= limit else memoryview(part)[skip : skip + limit]
             skip = 0
             out.append(piece)
@@ -176,7 +176,7 @@ class CachedRun:
         self.bytes = sum(block.length for block in blocks) + len(blocks) * BLOCK_OVERHEAD_BYTES
 
     def evict(self) -> None:
-        """Take the run out of its segment's cache, once."""
+        """Remove the run from its segment's cache, unless it was removed before."""
         cached = self.segment.cached
         for at, blocks in enumerate(cached):
             if blocks is self.blocks:
@@ -187,21 +187,20 @@ class CachedRun:
 class TableState:
     """Entries of a table segment that are newer than the index, newest first.
 
-    `pending`: in flight.  `dirty`: applied since the last snapshot.  `flushing`: in the
-    checkpoint in progress.  Removals are entries with value None.
-    """
+    `pending`: the entries in flight.  `dirty`: those applied since the last snapshot.  `flushing`: those in the
+    checkpoint in progress.  Removals are entries with value None."""
 
     __slots__ = ("dirty", "flushing", "pending")
 
     def __init__(self) -> None:
         self.pending: dict[bytes, Entry] = {}
-        # In order of key: a page of a scan takes the few that it needs.
+        # `dirty` and `flushing` are in order of key, so that a page of a scan takes only the few that it needs.
         self.dirty: SortedDict[bytes, Entry] = SortedDict()
         self.flushing: SortedDict[bytes, Entry] = SortedDict()
 
 
 class Segment:
-    """State of one incarnation of a segment name; `id` is never used again."""
+    """The state of one segment; a segment that is created again with the same name gets another `id`."""
 
     __slots__ = (
         "assigned_deleted",
@@ -252,35 +251,35 @@ class Segment:
         self.target_rate = create.target_rate
         self.rollover_bytes = create.rollover_bytes
         self.modified_ms = modified_ms
-        # Assigned.
+        # The assigned state.
         self.assigned_length = self.assigned_start = self.assigned_events = self.assigned_entries = 0
         self.assigned_sealed = self.assigned_deleted = False
-        # Applied.
+        # The applied state.
         self.length = self.start = self.events = self.entries = 0
         self.created = self.sealed = self.deleted = False
         self.merged_into: int | None = None
-        # `flushed`: bytes below it are in chunks (or inlined) and a checkpoint has committed that.
+        # The bytes below `flushed` are in chunks (or inlined), and a checkpoint has committed that.
         self.flushed = 0
-        # `committed`: a record of this segment is in the index.
+        # Whether a record of this segment is in the index.
         self.committed = False
-        # Of the entries of a table that the index holds.
+        # The bytes of a table's entries in the index.
         self.entry_bytes = 0
-        # `saved`: that record holds everything applied so far.
+        # Whether the record in the index holds everything applied so far.
         self.saved = False
-        # Blocks that no checkpoint has committed, by offset, without holes; flushed runs that are still in memory.
+        # `tail`: blocks that no checkpoint has committed, by offset, without holes.  `cached`: flushed runs in memory.
         self.tail: list[Block] = []
         self.cached: list[list[Block]] = []
-        # All of them with their bytes, while a merge of this segment needs them; checkpoints add theirs.
+        # All extents with their bytes while a merge of this segment needs them, otherwise None; checkpoints add theirs.
         self.extents: list[Extent] | None = None
         self.compacting = False
         self.attributes: dict[bytes, Attribute] = {}
         self.dirty_attributes: set[bytes] = set()
         self.flushing_attributes: set[bytes] = set()
         self.table = TableState() if create.kind else None
-        # Operations that are assigned and not applied; users that need the segment in memory while they await.
+        # `in_flight`: operations assigned and not applied.  `pins`: tasks that await and need the segment in memory.
         self.in_flight = 0
         self.pins = 0
-        # Called once, when an operation has been applied to the segment.
+        # Callbacks to call once, after the next operation that is applied to the segment.
         self.waiters: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
@@ -294,8 +293,8 @@ class Segment:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing in memory is needed: the record can be loaded from the index again."""
-        # Each of these is something that memory alone holds, or somebody who needs this very object.
+        """Whether the segment may leave memory, since the index can restore all of it."""
+        # Each condition is of state that only memory has, or of a user of this very object.
         return not (
             not self.saved or self.in_flight or self.pins or self.tail or self.waiters or self.dirty_attributes
             or self.flushing_attributes or not self.committed or self.assigned_deleted
@@ -310,7 +309,7 @@ class Segment:
             if block.parts is None or block.released:
                 end = -1
                 continue
-            # A gap: a read must not run across it.
+            # Begin a new run at a gap, which a read must not cross.
             if block.offset != end:
                 runs.append([])
             runs[-1].append(block)
@@ -324,7 +323,7 @@ class Segment:
         assert self.start <= self.assigned_start <= self.assigned_length, self
         assert self.assigned_sealed or not self.sealed, self
         if self.table is None:
-            # Blocks follow each other without a hole, up to the applied length.
+            # The blocks of the tail are adjacent, up to the applied length.
             at = None
             for block in self.tail:
                 assert at is None or block.offset == at, self
@@ -333,7 +332,7 @@ class Segment:
 
     def record(self) -> bytes:
         """Return the applied state as stored in the index (docs/formats/sqlite-index.md)."""
-        assert self.start <= self.length, self  # before the write; `load_segment` checks after the read
+        assert self.start <= self.length, self  # `load_segment` checks the same after the read
         name = self.name.encode()
         return (
             _RECORD.pack(
@@ -351,7 +350,7 @@ def with_entry_bytes(record: bytes, entry_bytes: int) -> bytes:
 
 
 def load_segment(segment_id: int, record: bytes) -> Segment:
-    """Return a segment from its index record.  Raises Corrupt."""
+    """Return the segment that an index record describes.  Raises Corrupt."""
     if len(record) < _RECORD.size or record[0] != RECORD_VERSION:
         raise Corrupt(f"the index record of segment {segment_id} is of an unknown format")
     (
@@ -378,7 +377,7 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
         raise Corrupt(f"the index record of segment {segment_id} is damaged: {record[:80].hex()}")
     segment = Segment(Create(segment_id, name, kind, key_length, scale_type, rate, rollover), modified)
     segment.assigned_start = segment.start = start
-    # Record and extents are of one commit: all bytes below `length` are in chunks or inlined.
+    # All bytes below `length` are in chunks or inlined, since the commit of the record also committed the extents.
     segment.assigned_length = segment.length = segment.flushed = length
     segment.assigned_events = segment.events = events
     segment.assigned_entries = segment.entries = entries
@@ -389,7 +388,8 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
 
 
 class BlockSnapshot:
-    """A block at the snapshot: its offset and bytes then (until a chunk holds them), and the live block."""
+    """A block of a snapshot: its offset and bytes at that moment, and the live block; a written chunk replaces
+    `parts`."""
 
     __slots__ = ("block", "offset", "parts")
 
@@ -400,7 +400,7 @@ class BlockSnapshot:
 
     @property
     def charged_bytes(self) -> int:
-        """The memory charged for the block while its bytes are in memory."""
+        """The memory that is charged for the block while its bytes are in memory."""
         return self.block.length + BLOCK_OVERHEAD_BYTES
 
     def __repr__(self) -> str:
@@ -411,8 +411,8 @@ class BlockSnapshot:
 class SegmentSnapshot:
     """One segment as it was at the snapshot's frame.
 
-    It belongs to the checkpoint, which notes in `extents` and `inlined` where the bytes of `blocks` are then, and in
-    `entry_bytes` how many the entries of a table have."""
+    The checkpoint notes in `extents` and `inlined` where it has stored the bytes of `blocks`, and in `entry_bytes` the
+    bytes of the entries of a table."""
 
     segment: Segment
     deleted: bool
@@ -430,20 +430,21 @@ class SegmentSnapshot:
 
 
 def copy_segment(segment: Segment, truncated: bool) -> SegmentSnapshot:
-    """Copy a segment for a checkpoint, which flushes its dirty attributes and entries from now on.
+    """Copy a segment for a checkpoint, and move its dirty attributes and entries to the flushing ones.
 
-    `truncated`: it was truncated since the snapshot before."""
+    `truncated`: whether the segment was truncated since the last snapshot."""
     deleted = segment.deleted
     attributes: dict[bytes, int] = {}
     entries: dict[bytes, Entry] = {}
     if not deleted:
-        # Values now, not references: later frames change the attributes while the checkpoint goes on.
+        # Copy the values, because later frames change the attributes while the checkpoint goes on.
         attributes = {key: segment.attributes[key].applied for key in segment.dirty_attributes}
-        # `_after_commit` of the flusher empties what is flushing; there is one checkpoint at a time.
+        # `flushing_attributes` is empty: there is one checkpoint at a time, and the flusher's `_after_commit` empties
+        # it.
         segment.flushing_attributes = segment.dirty_attributes
         segment.dirty_attributes = set()
         if segment.table is not None:
-            # Entries stay readable in `flushing` until the commit: they are in no other place meanwhile.
+            # Keep the entries readable in `flushing` until the commit: no other place has them meanwhile.
             entries = segment.table.flushing = segment.table.dirty
             segment.table.dirty = SortedDict()
     return SegmentSnapshot(

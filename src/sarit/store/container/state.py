@@ -12,7 +12,7 @@ A checkpoint is a pair of calls.  `begin_checkpoint` returns a `Snapshot` of eve
 Invariants.
 1. A name may have two incarnations in memory: the old one is deleted in the assigned state only, the new one
    exists there only.  `names` holds the newest.
-2. At most one checkpoint is in progress.  One that is abandoned blocks the next, which would truncate the log
+2. At most one checkpoint is in progress.  An abandoned checkpoint blocks the next one, which would truncate the log
    above changes that only the log holds.
 3. Each block of a tail that no chunk holds is counted in `dirty` exactly once.
 """
@@ -81,7 +81,7 @@ class Snapshot:
         self.uncopied = changed
         self.truncated = truncated
         self.garbage = garbage
-        # Of the operations it covers: no longer dirty once the checkpoint is committed.
+        # The memory charged for the operations that the snapshot covers: not dirty after the commit.
         self.operation_bytes = operation_bytes
         self.segments: dict[int, SegmentSnapshot] = {}
 
@@ -89,12 +89,12 @@ class Snapshot:
         return f"<Snapshot at frame {self.frame}: {len(self.segments)} segments, {len(self.uncopied)} not copied yet>"
 
     def copy_next(self, limit: int) -> None:
-        """Copy up to `limit` segments that have not changed since."""
+        """Copy up to `limit` segments that have not changed since the snapshot, and are not copied yet."""
         for segment in list(islice(self.uncopied.values(), limit)):
             self.copy(segment)
 
     def copy(self, segment: Segment) -> None:
-        """The copy-on-write hook: copy a segment before it changes, if it is in the snapshot and not copied yet."""
+        """Copy a segment before it changes (copy-on-write), if it is in the snapshot and not copied yet."""
         if self.uncopied.pop(segment.id, None) is not None:
             self.segments[segment.id] = copy_segment(segment, truncated=segment.id in self.truncated)
 
@@ -107,7 +107,7 @@ class ContainerState:
         self.segments: dict[int, Segment] = {}
         # Segments with a damaged record whose operations could not be replayed, with the reason.
         self.unreadable: dict[int, str] = {}
-        # What `names` and `segments` hold in memory: attributes, and bytes of names.
+        # How many attributes, and bytes of names, the segments in memory have.
         self.attributes = 0
         self.name_bytes = 0
         self.next_segment_id = 1
@@ -131,7 +131,7 @@ class ContainerState:
         self.attributes += len(segment.attributes)
 
     def forget(self, segment: Segment) -> None:
-        """Remove a segment from memory that can be loaded again, or whose deletion is committed."""
+        """Remove a segment from memory; the caller has checked that it is idle, or that its deletion is committed."""
         if self.segments.pop(segment.id, None) is not None:
             self.name_bytes -= len(segment.name)
             self.attributes -= len(segment.attributes)
@@ -139,7 +139,7 @@ class ContainerState:
             del self.names[segment.name]
 
     def attribute(self, segment: Segment, key: bytes, value: int) -> Attribute:
-        """Return an attribute of a segment in memory; it gets `value` if it was not in memory."""
+        """Return an attribute of a segment; it is added with `value` if it was not in memory."""
         found = segment.attributes.get(key)
         if found is None:
             found = segment.attributes[key] = Attribute(value)
@@ -165,14 +165,14 @@ class ContainerState:
         assert not snapshot.uncopied, snapshot
         assert snapshot.frame <= self.applied_frame, snapshot  # the log is truncated up to there
         self.dirty.end_checkpoint(snapshot.operation_bytes)
-        self._snapshot = None  # it refers to inlined bytes, which only the cache may retain now
+        self._snapshot = None  # drops the references to inlined bytes, which only the cache may hold now
 
     # -- checks against the assigned state: each returns the outcome -----------------------
 
     def create(
         self, name: str, *, kind: int, key_length: int, scale_type: int, target_rate: int, rollover: int
     ) -> Create:
-        """Return a new segment.  The caller made sure that the index holds none of that name.  Raises Exists."""
+        """Create a segment.  The caller has checked that the index has none of that name.  Raises Exists."""
         present = self.names.get(name)
         if present is not None and not present.assigned_deleted:
             raise Exists(f"segment {name} exists")
@@ -195,12 +195,12 @@ class ContainerState:
         length: int,
         expected_offset: int | None = None,
     ) -> Append:
-        """Bytes at the end.  Raises NotFound, Sealed, WrongEventNumber, Conflict (offset)."""
+        """Append bytes to the end of a segment.  Raises NotFound, Sealed, WrongEventNumber, Conflict (offset)."""
         if segment.assigned_deleted:
             raise NotFound(f"segment {segment.name} does not exist")
         if segment.assigned_sealed:
             raise Sealed(f"segment {segment.name} is sealed")
-        # The number alone is not enough: an older session has the right one, too, until the newer session appends.
+        # Check the owner besides the number, which an older session has right until the newer session appends.
         if attribute.assigned != previous or attribute.owner is not owner:
             raise WrongEventNumber(
                 f"writer {writer.hex()} on {segment.name}: its session has event {previous}, "
@@ -211,7 +211,7 @@ class ContainerState:
         offset = segment.assigned_length
         if expected_offset is not None and expected_offset != offset:
             raise Conflict(f"{segment.name} ends at {offset}", expected=expected_offset, actual=offset)
-        # All checks are done.  From here on nothing raises: the caller queues the outcome in the same step.
+        # Nothing raises from here on, since the caller queues the operation in the same step.
         segment.assigned_length = offset + length
         segment.assigned_events += events
         attribute.assigned = number
@@ -220,7 +220,7 @@ class ContainerState:
         return Append(segment.id, offset, parts, length, writer, number, events)
 
     def seal(self, segment: Segment) -> Seal:
-        """Raises NotFound, Sealed (when it is sealed already)."""
+        """Seal a segment.  Raises NotFound, Sealed (it is sealed already)."""
         _require(segment)
         if segment.assigned_sealed:
             raise Sealed(f"segment {segment.name} is sealed")
@@ -229,7 +229,7 @@ class ContainerState:
         return Seal(segment.id)
 
     def truncate(self, segment: Segment, offset: int) -> Truncate:
-        """Raises NotFound, Truncated when `offset` is outside [start, length]."""
+        """Truncate a segment below `offset`.  Raises NotFound, Truncated (`offset` is outside [start, length])."""
         _require(segment)
         if not segment.assigned_start <= offset <= segment.assigned_length:
             raise Truncated(
@@ -241,21 +241,21 @@ class ContainerState:
         return Truncate(segment.id, offset)
 
     def delete(self, segment: Segment) -> Delete:
-        """Raises NotFound."""
+        """Delete a segment.  Raises NotFound."""
         _require(segment)
         segment.assigned_deleted = True
         segment.in_flight += 1
         return Delete(segment.id)
 
     def merge(self, target: Segment, source: Segment, attributes: tuple[tuple[bytes, int], ...]) -> Merge:
-        """Move source, whose extents are in memory, to the end of target.
+        """Move the source, whose extents are in memory, to the end of the target.
 
-        Raises NotFound, Sealed, Invalid (source truncated, or a table)."""
+        Raises NotFound, Sealed, Invalid (the source is truncated, or one of them is a table)."""
         _require(target)
         _require(source)
         if target.assigned_sealed:
             raise Sealed(f"segment {target.name} is sealed")
-        # The target would have a hole where the truncated bytes were.
+        # Refuse a truncated source: the target would have a hole in place of the truncated bytes.
         if source.assigned_start:
             raise Invalid(f"segment {source.name} was truncated and cannot be merged")
         if target.is_table or source.is_table:
@@ -264,7 +264,7 @@ class ContainerState:
         assert not source.compacting, source
         length = source.assigned_length
         operation = Merge(target.id, source.id, target.assigned_length, length, source.assigned_events, attributes)
-        # No append to the source follows: its length is final when the merge is applied.
+        # Seal the source, so that its length is final when the merge is applied.
         source.assigned_sealed = source.assigned_deleted = True
         target.assigned_length += length
         target.assigned_events += source.assigned_events
@@ -281,7 +281,7 @@ class ContainerState:
         return SetAttributes(segment.id, attributes)
 
     def set_policy(self, segment: Segment, scale_type: int, target_rate: int) -> SetPolicy:
-        """Raises NotFound."""
+        """Set the scaling policy of a segment.  Raises NotFound."""
         _require(segment)
         segment.in_flight += 1
         return SetPolicy(segment.id, scale_type, target_rate)
@@ -293,10 +293,11 @@ class ContainerState:
         current: Callable[[bytes], Entry | None],
         expected_length: int | None,
     ) -> UpdateTable:
-        """Changes (key, value or None, expected version), all checked against the state before the first.
+        """Apply changes of a table, each (key, value or None for a removal, expected version), atomically.
 
-        Raises NotFound, Conflict (`expected`/`actual` versions; NOT_EXISTS for an absent key),
-        Sealed, Truncated when `expected_length` is not the table's position."""
+        All versions are checked before the first change.  `current` returns the newest entry of a key.  Raises
+        NotFound, Conflict (`expected`/`actual` versions; NOT_EXISTS for an absent key), Sealed, Truncated
+        (`expected_length` is not the table's position)."""
         _require(segment)
         if segment.assigned_sealed:
             raise Sealed(f"table {segment.name} is sealed")
@@ -312,7 +313,7 @@ class ContainerState:
         position = segment.assigned_length
         outcome = []
         for key, value, _ in changes:
-            # A batch may name a key twice: `pending` has the entry of the first change by now.
+            # Look in `pending` first, since a batch may name a key twice, and the first change is there by now.
             before = segment.table.pending.get(key) or current(key)
             existed = before is not None and before.value is not None
             if value is None and not existed:
@@ -333,10 +334,10 @@ class ContainerState:
     # -- applying --------------------------------------------------------------------------
 
     def apply(self, operation: Operation, wall_ms: int) -> tuple[Segment, ...]:
-        """Move the applied state by an operation whose frame is durable; the segments whose waiters must be woken.
+        """Move the applied state by an operation whose frame is durable.
 
-        It allocates nothing for an append while nobody waits at the tail."""
-        # In memory: `Segment.idle` is false while an operation is in flight or the creation is not committed.
+        Returns the segments whose waiters must be woken; for an append without waiters no object is allocated."""
+        # The segment is in memory: `Segment.idle` is false while an operation is in flight or it is not committed.
         segment = self.segments[operation.segment]
         if self._snapshot is not None:
             self._snapshot.copy(segment)
@@ -349,7 +350,7 @@ class ContainerState:
             self._apply_table(segment, operation)
         elif isinstance(operation, Create):
             segment.created = True
-            return _NOBODY  # waiters are woken by changes; nothing of it was in flight
+            return _NOBODY  # a new segment has no waiters, and its creation does not count as in flight
         elif isinstance(operation, Seal):
             segment.sealed = True
         elif isinstance(operation, Truncate):
@@ -369,14 +370,14 @@ class ContainerState:
         return (segment,) if segment.waiters else _NOBODY
 
     def replay(self, operation: Operation, wall_ms: int) -> None:
-        """Move both states by an operation read from the log; what it refers to is in memory."""
+        """Move both states by an operation read from the log; the segments that it refers to are in memory."""
         if isinstance(operation, Create):
             segment = Segment(operation, wall_ms)
             self.add(segment)
             self.next_segment_id = max(self.next_segment_id, segment.id + 1)
         else:
             segment = self.segments[operation.segment]
-            # `apply` takes it off again.
+            # Count the operation as in flight, since `apply` subtracts it.
             segment.in_flight += 1
             if isinstance(operation, Append):
                 self._replay_append(segment, operation)
@@ -409,20 +410,20 @@ class ContainerState:
 
     def _apply_append(self, segment: Segment, operation: Append) -> None:
         assert operation.offset == segment.length, (operation.offset, segment)
-        # As in `DirtyBytes.add_block`: no bytes, no block.  The event number counts all the same.
+        # An append without bytes makes no block (as in `DirtyBytes.add_block`), but moves the event number.
         if operation.length:
             segment.tail.append(Block(operation.offset, operation.length, operation.parts))
         segment.length = operation.offset + operation.length
         segment.events += operation.events
         attribute = segment.attributes.get(operation.writer)
-        if attribute is None:  # evicted: it had this number before, its session is closed
+        if attribute is None:  # evicted, so its assigned value had this number and its session is closed
             attribute = self.attribute(segment, operation.writer, operation.event_number)
         attribute.applied = operation.event_number
         segment.dirty_attributes.add(operation.writer)
 
     def _apply_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> None:
         for key, value in attributes:
-            self.attribute(segment, key, value).applied = value  # evicted, if it had this value before
+            self.attribute(segment, key, value).applied = value  # an evicted one had this value assigned
             segment.dirty_attributes.add(key)
 
     def _apply_table(self, segment: Segment, operation: UpdateTable) -> None:
@@ -430,7 +431,7 @@ class ContainerState:
         assert table is not None
         for entry in operation.entries:
             table.dirty[entry.key] = entry
-            # Otherwise a newer entry of the key is in flight.
+            # Leave a newer entry of the key that is in flight.
             if table.pending.get(entry.key) is entry:
                 del table.pending[entry.key]
         segment.length = operation.length
@@ -438,7 +439,7 @@ class ContainerState:
 
     def _apply_truncate(self, segment: Segment, offset: int) -> None:
         segment.start = offset
-        # Whole blocks only: one across the new start stays until a checkpoint.
+        # Drop whole blocks only: a block across the new start stays until a checkpoint.
         dropped = [block for block in segment.tail if block.end <= offset]
         if dropped:
             segment.flushed = dropped[-1].end
@@ -458,9 +459,9 @@ class ContainerState:
         self.changed[source.id] = source
         source.saved = False
         assert source.extents is not None or not source.flushed, source
-        # Appends to a transient segment are pieces of one event: only the first of them begins one.
+        # All appends to a transient segment are pieces of one event, which begins at the first of them.
         in_pieces = is_transient(source.name)
-        # Chunks change hands by name, without a copy.  Inlined bytes become dirty: the next checkpoint stores them.
+        # Take over chunks by name, without a copy.  Inlined bytes become dirty: the next checkpoint stores them again.
         for extent in source.extents or ():
             parts = None if extent.chunk else (extent.inline,)
             at, chunk = operation.offset + extent.start, extent.chunk or None
@@ -471,7 +472,7 @@ class ContainerState:
         source.extents = None
         for block in source.tail:
             block.starts = NONE if in_pieces and block.offset else block.starts
-            # A checkpoint in progress has noted the old offset in its `BlockSnapshot`.
+            # Move the live block: a checkpoint in progress has the old offset in its `BlockSnapshot`.
             block.offset += operation.offset
             target.tail.append(block)
         source.tail = []
@@ -485,9 +486,9 @@ class ContainerState:
         return tuple(segment for segment in (source, target) if segment.waiters)
 
     def _release(self, blocks: Sequence[Block], kept: str | None) -> None:
-        """Nobody will read these blocks again: their bytes are free, their uncommitted chunks are garbage.
+        """Free the bytes of blocks that nobody reads again, and note their uncommitted chunks as garbage.
 
-        `kept`: the reference to a chunk that also holds bytes of a block that stays, so it is not garbage."""
+        `kept`: the reference of a chunk that is no garbage, as it also holds a block that stays."""
         for block in blocks:
             block.released = True
             if (held := block.reference) is None:

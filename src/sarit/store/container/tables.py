@@ -7,8 +7,8 @@ An entry is in one of four places, the newest first: pending (in flight), dirty 
 flushing (in the checkpoint in progress), and the index.  Conditions are checked against the newest entry.  Reads are
 served from the applied state: dirty and flushing entries overlay those of the index.
 
-A read of the index awaits, and a checkpoint meanwhile moves entries from memory to the index.  So each read notes
-the metadata cache's `generation` before, and repeats when it has changed: otherwise it could see an entry in neither.
+A read of the index awaits, and a checkpoint may move entries from memory to the index meanwhile.  So each read notes
+the metadata cache's `generation` first, and repeats if that has changed: otherwise it could miss an entry in both.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 Change = tuple[bytes, bytes | None, int]
 
-# Rows of the index in one read: the first, while their size is unknown, and the most, since each may have a MiB
-# whatever the size of those before it.
+# How many rows of the index one read takes: at least, at first, while their size is unknown, and at most, since the
+# next rows may have a MiB each whatever the size of those before.
 _MIN_ROWS = 16
 _FIRST_ROWS = 64
 _MAX_ROWS = 256
-# Entries in memory that one turn of a scan examines.
+# How many entries in memory a scan examines in one turn of the event loop.
 _MAX_EXAMINED = 4096
 
 
@@ -55,14 +55,14 @@ class Tables:
         await self._container.create(name, kind=kind, key_length=key_length, rollover=rollover)
 
     async def delete(self, name: str, must_be_empty: bool, unchanged_since: int | None = None) -> None:
-        """Delete a table, if it is empty (`must_be_empty`) and at position `unchanged_since` (None: at any).
+        """Delete a table.  `must_be_empty`: only without entries.  `unchanged_since`: only at this position.
 
         Raises NotFound, Invalid (no table), Exists (not empty), Conflict (position)."""
         await self._require(name)
 
         def decide(segment: Segment) -> Delete:
             if must_be_empty and segment.assigned_entries:
-                # Of the assigned state: an entry in flight counts.
+                # An entry in flight counts, since this is the assigned state.
                 raise Exists(f"table {name} is not empty")
             if unchanged_since not in (None, segment.assigned_length):
                 raise Conflict(f"table {name} changed", expected=unchanged_since, actual=segment.assigned_length)
@@ -78,9 +78,9 @@ class Tables:
         *,
         fresh: Collection[bytes] = (),
     ) -> list[int]:
-        """Apply a batch atomically; returns the version of each change in order (NOT_EXISTS for a removal).
+        """Apply a batch atomically.  Returns the version of each change in order (NOT_EXISTS for a removal).
 
-        The index is not asked for keys that are `fresh`: the caller knows that they were never in the table.
+        `fresh`: keys that were never in the table, as the caller knows, so that the index is not asked for them.
         Raises NotFound, Conflict, Invalid, Truncated (table position), Unavailable (over the control limit)."""
         await self._container.control_limit.wait_below(name)
         segment = await self._require(name)
@@ -95,12 +95,12 @@ class Tables:
                 unknown = [key for key in wanted if key not in fresh and _newest(table, key) is None]
                 generation = metadata.generation
                 stored = await metadata.stored_entries(segment, unknown) if unknown else {}
-                # The read awaited: a key that was in memory before it may be in the index alone now, and was not read.
+                # Read again if a checkpoint has moved a key from memory to the index during the read.
                 known = all(key in fresh or key in stored or _newest(table, key) is not None for key in wanted)
                 if known and (generation == metadata.generation or not unknown):
                     break
 
-            # Without an await from the last check of the loop to `submit`: what `current` answers is still the newest.
+            # No await from the last check of the loop to `submit`, so that `current` returns the newest entries.
             def current(key: bytes) -> Entry | None:
                 return _newest(table, key) or stored.get(key)
 
@@ -111,13 +111,12 @@ class Tables:
         finally:
             segment.pins -= 1
         await self._container.submit(operation)
-        # `update_table` leaves out removals of absent keys; those of present ones have value None.  Puts are left, in
-        # order.
+        # Without removals, the entries are those of the puts, in order.
         versions = iter([entry.version for entry in operation.entries if entry.value is not None])
         return [NOT_EXISTS if value is None else next(versions) for _, value, _ in changes]
 
     async def get(self, name: str, wanted: Sequence[bytes]) -> list[Entry | None]:
-        """Applied entries in order, None where absent.  Raises NotFound."""
+        """Return the applied entries of keys in order, None for absent ones.  Raises NotFound."""
         segment = await self._require(name)
         table = segment.table
         assert table is not None
@@ -127,7 +126,7 @@ class Tables:
                 generation = self._container.metadata.generation
                 unknown = [key for key in wanted if _applied(table, key) is None]
                 stored = await self._container.metadata.stored_entries(segment, unknown) if unknown else {}
-                # All in memory: no await, so nothing can have moved.
+                # Without a read of the index there was no await, so that no entry can have moved.
                 if not unknown or generation == self._container.metadata.generation:
                     break
         finally:
@@ -139,29 +138,29 @@ class Tables:
         return out
 
     async def scan(self, name: str, start: bytes, end: bytes | None, limit: int) -> list[Entry]:
-        """Applied entries with start <= key (< end) by key, at most `limit` and about one page of bytes.
+        """Return applied entries with start <= key (< end) by key, at most `limit` and about one page of bytes.
 
-        All are of one moment.  Fewer may be followed by others; none is the end.
+        All are of one moment.  After fewer than `limit` others may follow; no entry at all is the end.
         Raises NotFound, Invalid (no table)."""
         segment = await self._require(name)
         at, moment, most = start, -1, _MAX_EXAMINED
         while True:
             alive, after = await self._scan_page(segment, at, end, limit, most)
             if at != start and segment.length != moment:
-                # What was passed over was of another moment.  The next attempt examines more at once: it comes to an
-                # end even if the table changes all the time.
+                # Begin again if the table changed after removed entries were skipped.  Examine more at once then, so
+                # that the scan ends even if the table changes all the time.
                 at, most = start, 2 * most
             elif alive or after is None:
                 return alive
-            else:  # all removed up to there
+            else:  # the entries below `after` are all removed
                 at, moment = after, segment.length
 
     async def _scan_page(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int, most: int
     ) -> tuple[list[Entry], bytes | None]:
-        """At most a page of entries in order, and where to go on; None: these are all up to `end`.
+        """Return at most a page of entries in order, and the key at which to continue, None after the last one.
 
-        It examines at most `most` of those in memory: a turn of the event loop, which others wait for."""
+        At most `most` entries in memory are examined, as that blocks the event loop."""
         table = segment.table
         assert table is not None
         metadata = self._container.metadata
@@ -174,17 +173,17 @@ class Tables:
                     break
         finally:
             segment.pins -= 1
-        # No await since the generation was checked: index and overlay are of one moment.
+        # No await from the check of the generation on, so that index and overlay are of one moment.
         overlays = (overlay.irange(start, end, (True, False)) for overlay in (table.flushing, table.dirty))
         alive: list[Entry] = []
         size, previous = 0, None
         for count, key in enumerate(heapq.merge(merged, *overlays)):
-            # Rows of the index beyond the last one scanned may come before entries of the overlay: stop there.
+            # Stop after the last scanned row of the index: its next rows may come before the next overlay entry.
             if last is not None and key > last:
                 break
             if count == most or len(alive) >= max(limit, 1) or size >= MAX_TABLE_PAGE_BYTES:
                 return alive, key
-            if key == previous:  # in the overlay twice, or also in the index
+            if key == previous:  # the key is in more than one of dirty, flushing and index
                 continue
             previous = key
             entry = _applied(table, key) or merged[key]
@@ -196,9 +195,9 @@ class Tables:
     async def _stored_page(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int
     ) -> tuple[dict[bytes, Entry], bytes | None]:
-        """Return a page or more of entries of the index that are not overlaid, and the last key scanned (None: all).
+        """Return a page or more of index entries without a newer one in memory, and the last key scanned (None: all).
 
-        It reads in pieces, since clients choose the limit and rows may be large."""
+        The rows are read in pieces, since clients choose the limit and rows may be large."""
         found: dict[bytes, Entry] = {}
         table, size, piece = segment.table, 0, max(1, min(limit, _FIRST_ROWS))
         assert table is not None
@@ -209,25 +208,25 @@ class Tables:
             rows = await self._container.metadata.stored_rows(low, high, piece)
             for row_key, row in rows:
                 _, key = keys.parse_entry_key(row_key)
-                # An overlaid row does not count: `_scan_page` puts the newer entry in its place, or nothing.
+                # Skip a row with a newer entry in memory, which `_scan_page` takes.
                 if _applied(table, key) is None:
                     version, value = keys.parse_entry_value(row)
                     entry = found[key] = Entry(key, value, version)
                     size += serialized_bytes(entry)
             if len(rows) < piece:
                 return found, None
-            # `key` is the last one scanned, not the last one found.
+            # `key` is of the last row scanned, even if that was skipped.
             if len(found) >= limit or size >= MAX_TABLE_PAGE_BYTES:
                 return found, key
-            # The smallest key after the last row.
+            # Continue at the smallest key after the last row.
             low = rows[-1][0] + b"\0"
-            # As many as are missing, more where the overlay replaces most; a page of bytes if rows stay as large.
+            # Read as many rows as are missing, more if most were skipped, and about a page of bytes at their size.
             each = max(1, sum(len(row) for _, row in rows) // len(rows))
             wanted = max(limit - len(found), 4 * len(rows))
             piece = max(_MIN_ROWS, min(wanted, MAX_TABLE_PAGE_BYTES // each, _MAX_ROWS))
 
     async def delta(self, name: str, position: int, limit: int) -> tuple[list[Entry], bool, int]:
-        """Live entries written at or after `position`, whether the end was reached, and the next position.
+        """Return live entries written at or after `position`, whether the end was reached, and the next position.
 
         Raises NotFound, Invalid (the position is after the end), NotImplementedError (keys of fixed length)."""
         segment = await self._require(name)
@@ -242,20 +241,20 @@ class Tables:
             live, last = await self._delta_page(segment, position, limit)
             if live or last is None:
                 break
-            position = last + 1  # everything up to there was replaced meanwhile, at later positions
+            position = last + 1  # all entries up to `last` were replaced meanwhile, at later positions
         page = _page(live, limit)
         reached_end = last is None and len(page) == len(live)
         return page, reached_end, segment.length if reached_end else page[-1].version + serialized_bytes(page[-1])
 
     async def _delta_page(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int | None]:
-        """Live entries in order of version, and the last version scanned (None: all)."""
+        """Return live entries in order of version, and the last version scanned (None: all)."""
         table = segment.table
         assert table is not None
         segment.pins += 1
         try:
             while True:
                 generation = self._container.metadata.generation
-                # As many rows more as the overlay may replace: a page is seldom empty.
+                # Read as many rows more as entries in memory may replace, so that a page is seldom empty.
                 stored, last = await self._stored_versions(
                     segment, position, limit + len(table.dirty) + len(table.flushing)
                 )
@@ -263,7 +262,7 @@ class Tables:
                     break
         finally:
             segment.pins -= 1
-        # As in a scan: rows beyond the last one scanned may come before entries of the overlay.
+        # Leave out entries in memory beyond the last scanned version: the next rows may come before them.
         latest = stored | table.flushing | table.dirty
         versions = sorted(
             (e.version, e.key)
@@ -275,10 +274,9 @@ class Tables:
     async def _stored_versions(
         self, segment: Segment, position: int, most: int
     ) -> tuple[dict[bytes, Entry], int | None]:
-        """Return a page of entries of the index from `position` on, or `most` rows, and the last version scanned (None:
-        all).
+        """Return a page of index entries from `position` on, or `most` rows, and the last version scanned (None: all).
 
-        It reads in pieces, since entries may be large."""
+        The entries are read in pieces, since they may be large."""
         found: dict[bytes, Entry] = {}
         table, size, at, piece = segment.table, 0, 0, _MIN_ROWS
         assert table is not None
@@ -287,7 +285,7 @@ class Tables:
         low, high = keys.offset_range(keys.VERSION, segment.id, position, segment.length + 1)
         rows = await self._container.index.scan(low, high, most)
         while at < len(rows) and size < MAX_TABLE_PAGE_BYTES:
-            # A version row names its key.  The entry is a second read, and an overlaid one is not read at all.
+            # A version row only names its key.  Read the entry, unless memory has a newer one.
             wanted = [key for _, key in rows[at : at + piece] if _applied(table, key) is None]
             at = min(at + piece, len(rows))
             for entry in (await self._container.metadata.stored_entries(segment, wanted)).values():
@@ -296,7 +294,7 @@ class Tables:
                     size += serialized_bytes(entry)
             each = max(1, size // max(1, len(found)))
             piece = max(_MIN_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _MAX_ROWS))
-        # All rows are read, and the scan has returned fewer than it might: there are no more.
+        # There are no more rows if all are read and the scan returned fewer than `most`.
         whole = at == len(rows) < most
         return found, None if whole else keys.parse_version_key(rows[at - 1][0])[1]
 
@@ -308,7 +306,7 @@ class Tables:
         segment = await self._container.metadata.require(name)
         if not segment.is_table:
             raise Invalid(f"segment {name} is not a table segment")
-        # Its creation is in flight: a reader must not see a table that a crash could undo.
+        # Wait while the creation is in flight: a reader must not see a table that a crash could undo.
         if not segment.created:
             await self._container.group_commit.wait_durable()
             if segment.deleted:
@@ -318,7 +316,7 @@ class Tables:
 
 def _newest(table: TableState, key: bytes) -> Entry | None:
     """Return the assigned entry, which conditions are checked against; None when it is in the index or absent."""
-    # An entry is true also as a removal: it is an object, and `value` None says so.
+    # `or` does not skip a removal, which is an entry with value None.
     return table.pending.get(key) or _applied(table, key)
 
 

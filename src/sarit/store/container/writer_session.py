@@ -1,8 +1,8 @@
 """One writer on one segment over one connection: a state machine from SetupAppend to the end.
 
-Theory of operation.  A `WriterSession` begins when its connection reads SetupAppend.  It owns the writer's attribute
-on the segment (the number of its last event) while it is OPEN, and nobody else may append as this writer then.  That,
-with the check of the number in `ContainerState.append`, is what makes appends exactly once.
+Theory of operation.  A `WriterSession` begins when its connection reads SetupAppend.  While it is OPEN it owns the
+writer's attribute on the segment (the number of the writer's last event), and nobody else may append as this writer.
+That and the check of the number in `ContainerState.append` make appends exactly once.
 
     SETTING_UP  the container loads segment and attribute, and waits until the writer's older appends are durable.
                 Appends that come meanwhile are pending in the session, in order.
@@ -10,9 +10,9 @@ with the check of the number in `ContainerState.append`, is what makes appends e
                 check and the assignment of an offset to the group commit.
     FENCED      another connection has set the writer up and owns the attribute.  Appends still go to the container,
                 which refuses them after everything before them: the client gets its answers in order.
-    LEAVING     the container leaves this store.  Appends are pending until it has left, and then nobody takes them.
+    LEAVING     the container leaves this store.  Appends are pending until it has left, and are dropped then.
     REPLACED    the connection has set the writer up again.
-    MISSING     the segment does not exist (any more): the connection answers each append so.
+    MISSING     the segment does not exist (any more): the connection answers that to each append.
     REFUSED     the client has its answer, to the set-up or to an append; what it sent before it knew is dropped.
     CLOSED      the connection ended, or the code that opened the session does not need it any more.
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Where a session is."""
+    """The state of a session (see the head of the module)."""
 
     SETTING_UP = "setting up"
     OPEN = "open"
@@ -111,21 +111,21 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 
 class ReplySink(Protocol):
-    """Where a session sends its answers: its connection.
+    """The receiver of a session's answers: its connection.
 
     Each append is answered once, by `acknowledged` or `refused`, in the order in which the container took them."""
 
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
-        """The append is durable; `previous` is the event number acknowledged before it."""
+        """Answer that the append is durable; `previous` is the event number acknowledged before it."""
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
-        """The append is not stored, or with Unavailable, nobody knows."""
+        """Answer that the append is not stored, or with Unavailable, that nobody knows whether it is."""
 
     def segment_missing(self, session: WriterSession) -> None:
-        """The segment is deleted or merged, and that is durable; no append of the session is unanswered."""
+        """Tell the client that the segment is durably deleted or merged; no append of the session is unanswered."""
 
     def moved(self, session: WriterSession) -> None:
-        """The container has left this store: all that is not answered is pending in the session, and is not stored."""
+        """Tell the client that the container has left this store; the session's pending appends are not stored."""
 
 
 class AppendTarget(Protocol):
@@ -140,13 +140,13 @@ class AppendTarget(Protocol):
 
     @property
     def may_answer(self) -> bool:
-        """Whether no other owner can have changed what an answer rests on."""
+        """Whether no other owner can have changed the facts that an answer is based on."""
 
 
 class WriterSession:
     """One writer on one segment over one connection, from one SetupAppend to the next.
 
-    `last` is the number of the last event that was assigned, `acknowledged` of the last that is durable."""
+    `last`: the number of the last event that was assigned.  `acknowledged`: that of the last durable event."""
 
     __slots__ = (
         "acknowledged", "attribute", "container", "last", "pending", "segment", "sink", "state", "unanswered", "writer",
@@ -159,10 +159,10 @@ class WriterSession:
         self.writer = writer
         self.sink = sink
         self.state = State.SETTING_UP
-        # None until the session is OPEN.
+        # `container` is None until the session is OPEN, and from LEAVING on.
         self.container: AppendTarget | None = None
         self.last = self.acknowledged = NULL_ATTRIBUTE_VALUE
-        # Appends that came before the set-up was done, with their expected offsets.
+        # Appends that came while `container` was None, with their expected offsets.
         self.pending: list[tuple[Append, int | None]] = []
         self.unanswered = 0
 
@@ -171,11 +171,11 @@ class WriterSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether its appends may be accepted."""
+        """Whether appends of this session may be accepted."""
         return self.state is OPEN
 
     def check(self) -> None:
-        """Raises AssertionError when an invariant does not hold."""
+        """Assert the invariants of a session."""
         assert self.unanswered >= 0, self
         if self.state is OPEN:
             assert self.attribute.owner is self, self
@@ -189,7 +189,7 @@ class WriterSession:
         after = TRANSITIONS.get((before, event))
         assert after is not None, f"{self}: {event.value}"
         self.state = after
-        if before is OPEN:  # no event leads from OPEN to OPEN
+        if before is OPEN:  # every event leaves OPEN
             self._give_up()
 
     def _give_up(self) -> None:
@@ -201,16 +201,16 @@ class WriterSession:
     # -- set-up -------------------------------------------------------------------------------
 
     def set_up(self, container: AppendTarget, segment: Segment, attribute: Attribute) -> None:
-        """The container has found the segment, and the writer has nothing in flight."""
-        # `Container.set_up_writer` has fenced the owner and waited for its appends, without an await since.
+        """Open the session: the container has found the segment, and the writer has no append in flight."""
+        # `Container.set_up_writer` has fenced the former owner and waited for its appends, without an await since.
         assert attribute.owner is None, self
         assert attribute.assigned == attribute.applied, self
         self.last = self.acknowledged = attribute.assigned
-        # The state may be REPLACED or CLOSED by now: then this session never owns the writer.
+        # If the state is REPLACED or CLOSED by now, this session never owns the writer's attribute.
         self._move(Event.SET_UP)
         if self.state is OPEN:
-            # From here on `append` submits.  The caller submits `pending` in the same turn of the loop: nothing
-            # overtakes it.
+            # From here on `append` submits.  The caller submits `pending` in the same turn of the loop, so that no
+            # later append overtakes it.
             self.container = container
             self.segment = segment
             self.attribute = attribute
@@ -218,23 +218,23 @@ class WriterSession:
             segment.pins += 1
 
     def refuse_set_up(self) -> None:
-        """The writer cannot be set up, and the client gets that answer."""
+        """Note that the client was answered that the writer cannot be set up."""
         self._move(Event.SET_UP_REFUSED)
 
     def segment_missing(self) -> None:
-        """The segment does not exist, or not any more."""
+        """Note that the segment does not exist, or not any more."""
         self._move(Event.SEGMENT_MISSING)
 
     # -- appends: no await between here and the group commit ------------------------------------
 
     def append(self, append: Append, expected_offset: int | None = None) -> None:
-        """Hand over an append; its answer comes through the sink."""
+        """Submit an append, or queue it until it may be submitted; the answer comes through the sink."""
         container = self.container
         if container is None:  # not set up yet
             self.pending.append((append, expected_offset))
             return
         self.unanswered += 1
-        # Also while others are in the queue: an append of this writer may be among them, and must stay before this one.
+        # Throttle also while the queue has others: an append of this writer may be among them, and must stay first.
         if container.budget.over_append_limit or container.append_gate.queue:
             container.append_gate.throttle(self, append, expected_offset)
         else:
@@ -243,78 +243,77 @@ class WriterSession:
     def submit(self, append: Append, expected_offset: int | None) -> None:
         """Check the append, assign its offset and queue it to the log; or refuse it, after everything before it."""
         container = self.container
-        assert container is not None, self  # appends before that are pending
+        assert container is not None, self  # without a container, appends are pending
         number = append.last_event_number
         try:
-            # The connection checked the order, too; but when a throttled append came, the one before it had no number.
+            # Check the order again, because the connection could not for a throttled append: `last` was older then.
             if number < self.last:
                 raise WrongEventNumber(f"event {number} of {self.writer.hex()} came after {self.last}")
             operation = container.state.append(
                 self.segment, self.attribute, self, self.last, writer=self.writer, number=number,
                 events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
             )  # fmt: skip
-        # The barrier comes after everything in flight: the refusal is answered in order, and what it rests on is
-        # durable.
+        # Refuse after everything in flight, so that answers come in order and the facts of the refusal are durable.
         except SaritError as error:
             refusal = error
             commit = container.group_commit
             answer_after = commit.barrier if container.may_answer else commit.prove
             answer_after(lambda failure: self.refuse(append, failure or refusal))
             return
-        # Assigned, not durable: the next append is checked against it while this one is in flight.
+        # Set `last` before the append is durable, since the next append is checked against it.
         self.last = number
 
         def done(error: BaseException | None) -> None:
             if error is None:
-                # DataAppended names the event number that was acknowledged before, too.
+                # DataAppended also holds the event number that was acknowledged before.
                 previous, self.acknowledged = self.acknowledged, number
                 self.unanswered -= 1
                 self.sink.acknowledged(self, append, previous, operation.offset + operation.length)
             else:
                 self.refuse(append, error)
 
-        if container.failure is None:  # otherwise its charge was removed, and nobody would remove this one
+        if container.failure is None:  # a failed container's charge is dropped already; a new one would stay for ever
             container.budget.report(container.number, container.state.dirty)
         try:
-            # In the same step as the assignment: the log has the order of the offsets.
+            # Queue the append in the same step as the assignment, so that the log has the order of the offsets.
             container.group_commit.add(operation, done)
         except SaritError as error:
             self.refuse(append, error)
 
     def refuse(self, append: Append, error: BaseException) -> None:
-        """Answer that the append is not stored, or may not be."""
+        """Answer that the append is not stored, or that nobody knows whether it is (Unavailable)."""
         self.unanswered -= 1
         self.sink.refused(self, append, error)
 
     # -- the end ------------------------------------------------------------------------------
 
     def replace(self) -> None:
-        """The connection sets the writer up again."""
+        """End the session, because the connection sets the writer up again."""
         self._move(Event.SET_UP_AGAIN)
 
     def leave(self) -> None:
-        """The container leaves this store: appends are pending from now on."""
+        """Keep appends pending from now on, because the container leaves this store."""
         self._move(Event.LEAVE)
         self.container = None
 
     def append_refused(self) -> None:
-        """An append was refused because the segment is sealed or missing, and the client gets that answer."""
+        """Note that the client was answered that the segment is sealed or missing."""
         self._move(Event.APPEND_REFUSED)
 
     def close(self) -> None:
-        """The connection ended, or the session is not needed any more."""
+        """Close the session, because the connection ended or does not need it any more."""
         self._move(Event.CLOSE)
 
 
 def fence_owner(attribute: Attribute) -> None:
     """Fence the session that owns a writer's attribute, if one does."""
     if isinstance(attribute.owner, WriterSession):
-        # Its answers are still to come: its appends reach the container, which refuses them in order.
+        # The fenced session's appends still reach the container, which refuses them in order.
         attribute.owner._move(Event.FENCE)
 
 
 def leave_owners(segments: Iterable[Segment]) -> list[WriterSession]:
-    """Let the sessions that own a writer's attribute leave; all of them."""
+    """Move all sessions that own a writer's attribute to LEAVING.  Returns these sessions."""
     owners = [attribute.owner for segment in segments for attribute in segment.attributes.values() if attribute.owner]
     sessions = [owner for owner in owners if isinstance(owner, WriterSession)]
     for session in sessions:
@@ -323,9 +322,9 @@ def leave_owners(segments: Iterable[Segment]) -> list[WriterSession]:
 
 
 def segment_missing(segment: Segment) -> None:
-    """A segment is deleted or merged: notify its writers, whose sessions would keep it in memory.
+    """Notify the writers of a deleted or merged segment, whose sessions would keep it in memory.
 
-    A session with unanswered appends ends by their refusal instead: its client gets one answer."""
+    A session with unanswered appends ends when these are refused instead, so that its client gets one answer."""
     owners = [attribute.owner for attribute in segment.attributes.values() if attribute.owner is not None]
     for owner in owners:
         if isinstance(owner, WriterSession) and not owner.unanswered:
