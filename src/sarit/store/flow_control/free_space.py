@@ -1,7 +1,7 @@
-"""Free disk space: how much a node keeps free, what a new one needs, and what the log says while there is too little.
+"""Free disk space: how much a node keeps free, what a new node needs, and the lines in the log of a full disk.
 
-Below its reserve a disk counts as full.  It counts as full until there is a quarter of the reserve more: writers that
-fill what a checkpoint has just freed would let it change several times a second.
+A disk with less free space than its reserve counts as full, until it has a quarter of the reserve more: otherwise
+writers that fill what a checkpoint has just freed would let it change several times a second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIRST_LOG_FILES: Final = 2
 
 
 def log_file_bytes(volume_bytes: int, containers: int) -> int:
-    """Return the length up to which log files grow on a volume: shorter on a small one, a power of two."""
+    """Return the length up to which log files grow on a volume: LOG_FILE_BYTES, halved while the volume is small."""
     size = LOG_FILE_BYTES
     while size > MIN_LOG_FILE_BYTES and size * containers * LOG_VOLUME_SHARE > volume_bytes:
         size //= 2
@@ -34,13 +34,13 @@ def log_file_bytes(volume_bytes: int, containers: int) -> int:
 
 
 def reserve_bytes(containers: int, file_bytes: int, disk_reserve_bytes: int) -> int:
-    """Return how many bytes stay free: seals, truncations, deletions, system tables and the index need it, and each
-    log's next file."""
+    """Return how many bytes a node keeps free: for seals, truncations, deletions, system tables, the index, and the
+    next file of each log."""
     return disk_reserve_bytes + containers * file_bytes
 
 
 def require_space(directory: str, free: int, containers: int, file_bytes: int, disk_reserve_bytes: int) -> None:
-    """Raises Invalid when a new node would have no space for a single event."""
+    """Check that a new node would have space for events on its volume.  Raises Invalid."""
     files = containers * _FIRST_LOG_FILES * first_file_bytes(file_bytes)
     reserve = reserve_bytes(containers, file_bytes, disk_reserve_bytes)
     if free < files + reserve:
@@ -52,9 +52,9 @@ def require_space(directory: str, free: int, containers: int, file_bytes: int, d
 
 
 class FreeSpace:
-    """Whether one disk counts as full, and log lines about it.
+    """The free space of one disk: whether it counts as full, and the log lines about that.
 
-    `effect` says what waits meanwhile; `now` returns seconds."""
+    `effect`: what waits while the disk is full, for the log lines.  `now`: returns the time in seconds."""
 
     def __init__(self, name: str, reserve: int, effect: str, now: Callable[[], float]) -> None:
         self.name = name

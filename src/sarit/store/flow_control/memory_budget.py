@@ -6,11 +6,11 @@ Dirty bytes are always in memory.  There are three limits, in this order:
 |---|---|
 | soft, half of `max_dirty_bytes` | flushes are not rate limited; compaction is postponed |
 | append, `max_dirty_bytes` | appends are throttled: their acknowledgements wait, so writers slow down |
-| control, a quarter more | control operations wait too, those that free memory excepted (`control_limit.py`) |
+| control, a quarter more | control operations wait, except those that free memory (`control_limit.py`) |
 
 Nothing is refused and nothing is lost while long-term storage is slow or unavailable.  A disk with less free space
-than its reserve throttles appends too: the reserve belongs to seals, truncations, deletions, the controller's tables
-and the index.
+than its reserve also throttles appends: the reserve is for seals, truncations, deletions, the controller's tables and
+the index.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class DirtyBytes:
-    """The counters of one container: its charge on the budget.  What `add_block` adds, `remove_block` takes off, once.
+    """The dirty bytes of one container: its charge on the memory budget.
 
-    Appends have two counts.  `append_bytes` is what chunks will hold; the flusher is triggered by it.
-    `charged_bytes` is what memory holds for them; appends are throttled by it.  A block of few bytes costs many
-    times as much as its payload.  All other operations count by their encoded size plus the overhead of one block for
-    each entry, from when they are accepted until a checkpoint that covers them is committed."""
+    Appends have two counts.  `append_bytes` is their payload, which triggers the flusher.  `charged_bytes` includes the
+    memory that their blocks take besides, which throttles appends: a block of few bytes costs many times as much as its
+    payload.  All other operations count by their encoded size plus the overhead of one block for each entry, from when
+    they are accepted until a checkpoint that covers them is committed."""
 
     __slots__ = (
         "_applied_operation_bytes",
@@ -45,40 +45,38 @@ class DirtyBytes:
     def __init__(self) -> None:
         self.append_bytes = 0
         self.append_blocks = 0
-        # Memory held for blocks that are in chunks already, until the checkpoint of their segment is committed.
+        # The memory of blocks that are in chunks already, until the checkpoint of their segment is committed.
         self.written_bytes = 0
         self.operation_bytes = 0
-        # Memory held for all of it: the container's charge on the memory budget.  A counter, not a sum: it is read
-        # twice for each append.
+        # The container's whole charge on the memory budget: a counter, since it is read twice for each append.
         self.charged_bytes = 0
-        # The part of `operation_bytes` that is applied: a checkpoint that begins now covers it, and not what is in
-        # flight.
+        # The part of `operation_bytes` that is applied, which a checkpoint that begins now covers.
         self._applied_operation_bytes = 0
 
     def __repr__(self) -> str:
         return f"<DirtyBytes of {self.append_blocks} blocks: {self.append_bytes}, operations: {self.operation_bytes}>"
 
     def add_block(self, length: int) -> None:
-        """Bytes that no chunk holds were accepted; an append of 0 bytes makes no block."""
+        """Charge a block of accepted bytes that no chunk holds; an append of 0 bytes makes no block."""
         if length:
             self.append_bytes += length
             self.append_blocks += 1
             self.charged_bytes += length + BLOCK_OVERHEAD_BYTES
 
     def remove_block(self, length: int) -> None:
-        """A block is in a chunk or in the index, or will not be read again."""
+        """Remove the charge of a block that is in a chunk or in the index, or will not be read again."""
         self.append_bytes -= length
         self.append_blocks -= 1
         self.charged_bytes -= length + BLOCK_OVERHEAD_BYTES
-        assert self.append_bytes >= 0, self  # with `add_block`: each block is counted once and taken off once
+        assert self.append_bytes >= 0, self  # each block is added once and removed once
 
     def add_operation(self, charged_bytes: int) -> None:
-        """An operation other than an append was accepted."""
+        """Charge an accepted operation other than an append."""
         self.operation_bytes += charged_bytes
         self.charged_bytes += charged_bytes
 
     def operations_applied(self, charged_bytes: int) -> None:
-        """Operations of `charged_bytes` bytes are applied: the next checkpoint covers them."""
+        """Note that operations charged with `charged_bytes` are applied, so that the next checkpoint covers them."""
         self._applied_operation_bytes += charged_bytes
 
     def check(self) -> None:
@@ -92,17 +90,17 @@ class DirtyBytes:
         return covered
 
     def end_checkpoint(self, covered: int) -> None:
-        """Note that the checkpoint is committed."""
+        """Remove the charge `covered` by a checkpoint that is committed."""
         assert 0 <= covered <= self.operation_bytes, (covered, self)
         self.check()
         self.operation_bytes -= covered
         self.charged_bytes -= covered
-        # The cache counts them from here on; `Flusher._after_commit` adds those that wait for the next checkpoint.
+        # The cache counts the written blocks from here on; `Flusher._after_commit` adds those of the next checkpoint.
         self.written_bytes = 0
 
 
 class CacheEntry(Protocol):
-    """Flushed bytes of one segment."""
+    """A cached run of flushed bytes of one segment."""
 
     @property
     def segment(self) -> object:
@@ -117,30 +115,29 @@ class CacheEntry(Protocol):
 
 
 def _ignore() -> None:
-    """Nobody listens."""
+    """Do nothing: the default of the callbacks of `MemoryBudget`."""
 
 
 class MemoryBudget:
-    """The limits of one node, and what counts against them."""
+    """The memory limits of one node, and the dirty and cached bytes of all its containers."""
 
     def __init__(
         self, max_dirty_bytes: int, cache_bytes: int,
         on_over_append_limit: Callable[[], None] = _ignore, on_below_append_limit: Callable[[], None] = _ignore,
     ) -> None:  # fmt: skip
-        """`on_over_append_limit`: called each time the node comes above that limit; the other: below it again."""
+        """`on_over_append_limit`, `on_below_append_limit`: called each time the node crosses that limit."""
         self.max_dirty_bytes = max_dirty_bytes
         self.cache_bytes = cache_bytes
         self.cached_bytes = 0
-        # Whether appends must wait.  Read before each append; `_changed` keeps it.
+        # Whether appends must wait: an attribute that `_changed` sets, since it is read before each append.
         self.over_append_limit = False
         self._disk_full = False
         self._on_over_append_limit = on_over_append_limit
         self._on_below_append_limit = on_below_append_limit
-        # Called once each, in the order in which they were added.
-        # Dicts as ordered sets: a callback that is added twice is called once.
+        # The callbacks to call once each, in order.  Dicts are ordered sets: a callback added twice is called once.
         self._below_append_limit: dict[Callable[[], None], None] = {}
         self._below_control_limit: dict[Callable[[], None], None] = {}
-        # Memory held for dirty bytes, over all containers, as of their last reports.
+        # The sum of the charges that the containers last reported.
         self.charged_bytes = 0
         self._charged: dict[int, int] = {}
         self._users: dict[int, DirtyBytes] = {}
@@ -151,29 +148,30 @@ class MemoryBudget:
 
     @property
     def dirty_bytes(self) -> int:
-        """Bytes of appends that are in memory and log alone, over all containers."""
+        """The bytes of appends of all containers that are only in memory and in the log."""
         return sum(user.append_bytes for user in self._users.values())
 
     def may_cache_written(self, charged_bytes: int) -> bool:
         """Return whether bytes that are in a chunk may stay in memory until their checkpoint is committed.
 
-        At most as many as the cache may hold, where they go then: a checkpoint of a thousand segments takes seconds."""
+        They go to the cache then, so they may take as much as the cache: a checkpoint of a thousand segments takes
+        seconds."""
         written = sum(user.written_bytes for user in self._users.values())
         return written + charged_bytes <= self.cache_bytes
 
     @property
     def over_soft_limit(self) -> bool:
-        """Whether flushes must hurry and postponable work must wait, before appends are throttled."""
+        """Whether flushes are not rate limited and compaction is postponed, before appends must be throttled."""
         return self.charged_bytes * 2 >= self.max_dirty_bytes
 
     @property
     def over_control_limit(self) -> bool:
-        """Whether control operations must wait, too."""
+        """Whether control operations must wait, as appends do already."""
         return self.charged_bytes >= self.max_dirty_bytes + self.max_dirty_bytes // 4
 
     @property
     def disk_full(self) -> bool:
-        """Whether the disk has less free space than its reserve: appends wait then, too."""
+        """Whether the disk has less free space than its reserve, so that appends wait."""
         return self._disk_full
 
     @disk_full.setter
@@ -184,7 +182,7 @@ class MemoryBudget:
     def notify_below_append_limit(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, at the next release of memory that leaves the node below its append limit.
 
-        It is called from inside an operation: it may schedule work, but must not append or report."""
+        The call comes from inside an operation: the callback may schedule a task, but must not append or report."""
         self._below_append_limit[callback] = None
 
     def notify_below_control_limit(self, callback: Callable[[], None]) -> None:
@@ -199,12 +197,12 @@ class MemoryBudget:
         self.charged_bytes += change
         self._charged[container] = charged
         self._users[container] = user
-        # Inline for each append, which does neither; else `_changed`.
+        # Skip `_changed` if the charge has not fallen and no limit is crossed, as for nearly every append.
         if change < 0 or self.over_append_limit is not (self._disk_full or self.charged_bytes >= self.max_dirty_bytes):
             self._changed(fell=change < 0)
 
     def forget(self, container: int) -> None:
-        """Forget a container that ended: it has no charge any more."""
+        """Remove the charge of a container that ended."""
         self.charged_bytes -= self._charged.pop(container, 0)
         self._users.pop(container, None)
         self._changed(fell=True)
@@ -216,10 +214,10 @@ class MemoryBudget:
             self._on_over_append_limit()
         if was_over and not self.over_append_limit:
             self._on_below_append_limit()
-        # Waiters are notified of each release that ends below the limit, not only of the crossing: a caller that began
-        # to wait between two reports does not miss it.
+        # Notify waiters of each release that ends below the limit, not only of the crossing, so that a caller that
+        # began to wait between two reports is notified.
         if fell and not self.over_append_limit:
-            # Replaced before the calls: a callback may ask to be notified again.
+            # Replace the dict before the calls: a callback may ask to be notified again.
             waiting, self._below_append_limit = self._below_append_limit, {}
             for callback in waiting:
                 callback()
@@ -233,7 +231,7 @@ class MemoryBudget:
         for entry in entries:
             self._cache.append(entry)
             self.cached_bytes += entry.bytes
-        # First in, first out: a read does not move a run to the end.
+        # Evict in the order of insertion: a read does not move a run to the end.
         while self.cached_bytes > self.cache_bytes and self._cache:
             oldest = self._cache.popleft()
             coverage_probe("cache_evicted")
@@ -241,9 +239,9 @@ class MemoryBudget:
             oldest.evict()
 
     def forget_cached(self, segments: set[int]) -> None:
-        """Segment objects, given by `id()`, have left memory and their cached bytes with them."""
+        """Remove the cached bytes of segment objects, given by `id()`, that were evicted from memory."""
         retained: deque[CacheEntry] = deque()
-        # Entries refer to their segments: no other object has got one of these ids meanwhile.
+        # An id is still unique, since the cache entries refer to the segment objects.
         for entry in self._cache:
             if id(entry.segment) in segments:
                 self.cached_bytes -= entry.bytes

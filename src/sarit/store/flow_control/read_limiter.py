@@ -1,12 +1,13 @@
 """Limits the rate at which a node reads chunks, so that a reader of a backlog does not delay appends.
 
-A reader that catches up takes all of a small machine (docs/decisions/0305).  The limiter holds the latency of appends
-at a target by multiplicative increase and decrease (MIMD) of the read rate, every READ_LIMIT_INTERVAL_SECONDS:
+Without a limit, a reader that catches up takes all of a small machine (docs/decisions/0305).  The limiter holds the
+latency of appends at a target by multiplicative increase and decrease (MIMD) of the read rate, every
+READ_LIMIT_INTERVAL_SECONDS:
 
 - While no appends arrive, reads are unlimited.
 - When appends begin, reads start at the minimum rate.
-- The latency of appends is a moving average (EWMA).  While it stays below the target, the rate grows.  The increments
-  grow too: near the limit few intervals probe it, and far from the limit the rate is high within seconds.
+- The latency of appends is a moving average (EWMA).  While it stays below the target, the rate grows, by increments
+  that grow as well: so the rate exceeds the limit only by a little, and is high within seconds far from the limit.
 - When the average exceeds the target, the rate is cut to _DECREASE times what was read, at once.
 
 The latency target is APPEND_LATENCY_FACTOR times the baseline, which is learned while nobody reads, and never below
@@ -40,16 +41,17 @@ if TYPE_CHECKING:
 
 APPEND_LATENCY_FACTOR: Final = 1.3
 READ_TO_APPEND_RATIO: Final = 2
-# Fewer groups of appends than this in an interval, with hardly one in flight at a time, are no load to protect.
+# Reads are not limited for a light load of appends: fewer groups than this in an interval, and less than this on
+# average in flight.
 _LOAD_GROUPS: Final = 10
 _LOAD_IN_FLIGHT: Final = 0.1
-# MIMD: the factor after harm, and the growth per interval without harm, which rises by the step up to the maximum.
+# The factors of MIMD: the cut above the target, and the growth per interval, which rises by the step up to the maximum.
 _DECREASE: Final = 0.7
 _INCREASE_STEP: Final = 0.001
 _MAX_INCREASE: Final = 0.05
-# EWMA weights of one interval: of append latency while reads go on, of the append rate, and of the baseline latency
-# (its first intervals count more).  One interval alone decides nothing: beside a flush five in a row may be slow and
-# the next five not.
+# The weights of one interval in the moving averages of append latency during reads, of the append rate, and of the
+# baseline latency (whose first intervals weigh more).  All are small: during a flush five intervals in a row may be
+# slow and the next five fast.
 _LATENCY_WEIGHT: Final = 0.2
 _RATE_WEIGHT: Final = 0.1
 _BASELINE_WEIGHT: Final = 0.03
@@ -69,7 +71,7 @@ class _Interval:
 
 
 class ReadRateLimiter:
-    """One for all readers of a node's chunks: they share its rate."""
+    """The rate limiter that all readers of a node's chunks share."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -92,7 +94,7 @@ class ReadRateLimiter:
         return self._rate
 
     def observe_appends(self, began: float, size: int) -> None:
-        """A group of appends of `size` bytes became durable now; the first of them arrived at `began`."""
+        """Note that a group of appends of `size` bytes became durable now; the first of them arrived at `began`."""
         now = self._clock.monotonic()
         interval = self._current_interval(now)
         interval.groups += 1
@@ -101,21 +103,20 @@ class ReadRateLimiter:
         self._last_append = now
 
     async def __call__(self, size: int, reader: Hashable) -> None:
-        """Wait until `size` bytes of a chunk may be read.  `reader` identifies a place that is read."""
+        """Wait until `size` bytes of a chunk may be read.  `reader` identifies the reader by its place in a segment."""
         now = self._clock.monotonic()
         interval = self._current_interval(now)
         interval.read += size
         interval.readers.add(reader)
-        # At the earliest when the reads before have had their time, at the latest MAX_READ_WAIT_SECONDS from now.
+        # Start when the earlier reads have had their time, but at the latest MAX_READ_WAIT_SECONDS from now.
         start = min(max(self._next, now - RATE_LIMITER_SLACK_SECONDS), now + MAX_READ_WAIT_SECONDS)
-        # Booked before the await: the next caller queues after this one.  At an infinite rate it takes no time.
+        # Reserve the time before the await, so that the next caller queues after this one (0 s at an infinite rate).
         self._next = start + size / self._rate
         if start > now:
             await asyncio.sleep(start - now)
 
     def _current_interval(self, now: float) -> _Interval:
-        # No timer: whoever calls after the end of an interval evaluates it.  While nobody calls there is nothing to
-        # limit.
+        # Evaluate an interval at the first call after its end: without calls there is nothing to limit.
         interval = self._interval
         if now - interval.since >= READ_LIMIT_INTERVAL_SECONDS:
             self._evaluate(interval, now)
@@ -127,38 +128,38 @@ class ReadRateLimiter:
         seconds = now - interval.since
         minimum = self._min_rate(interval, seconds)
         if not interval.groups:
-            # Appends slower than an interval do not show in each.
+            # End the limit only after APPENDS_IDLE_SECONDS: slow appends do not become durable in every interval.
             if now - self._last_append >= APPENDS_IDLE_SECONDS:
                 self._rate = inf
             return
-        # Four cases: a load too light to protect, appends that begin, reads and appends, appends alone.
+        # The branches below: a light load of appends, appends that begin, reads beside appends, appends alone.
         mean = interval.latency / interval.groups
-        # Neither a read in this interval nor one granted earlier whose turn falls into it.
+        # Whether the interval had neither a read, nor one reserved earlier that fell into it.
         without_reads = not interval.read and self._next <= interval.since
         few = interval.groups < _LOAD_GROUPS * seconds / READ_LIMIT_INTERVAL_SECONDS
         if few and interval.latency < _LOAD_IN_FLIGHT * seconds:
             self._rate = inf
         elif self._rate == inf:
-            # Appends have begun: reads that were unlimited start low, and the rate grows from there.
+            # Appends have begun: limit the reads to the minimum, and let the rate grow from there.
             self._restart(minimum)
         elif interval.read:
             self._latency += _LATENCY_WEIGHT * (mean - self._latency)
             if self._latency > max(FAST_APPEND_SECONDS, APPEND_LATENCY_FACTOR * self._baseline):
-                # From what was read, if that is less: a cut of a rate that nobody used would change nothing.
+                # Cut what was read, if that is less than the rate: cutting an unused rate would change nothing.
                 self._restart(min(self._rate, interval.read / seconds) * _DECREASE)
-            elif 2 * interval.read > self._rate * seconds:  # a rate that is not used shows nothing
+            elif 2 * interval.read > self._rate * seconds:  # raise only a rate that was used
                 self._increases += 1
                 self._rate *= 1 + min(_MAX_INCREASE, _INCREASE_STEP * self._increases)
             self._rate = max(self._rate, minimum)
         elif without_reads:
             self._restart(max(minimum, self._rate * _DECREASE))  # the next reader starts slowly again
         if without_reads:
-            # A plain mean at first, a moving average from then on.
+            # The baseline is a plain mean of the first intervals, then a moving average.
             self._baseline_intervals += 1
             self._baseline += max(_BASELINE_WEIGHT, 1 / self._baseline_intervals) * (mean - self._baseline)
 
     def _restart(self, rate: float) -> None:
-        """Read at `rate`, and judge by the latency from now on."""
+        """Set the rate, and set the moving average of the latency to the baseline."""
         self._rate = rate
         self._increases = 0
         self._latency = self._baseline
@@ -167,6 +168,6 @@ class ReadRateLimiter:
         """Return the rate, in bytes a second, at which every reader catches up with the appends."""
         weight = min(1.0, _RATE_WEIGHT * seconds / READ_LIMIT_INTERVAL_SECONDS)
         self._append_rate += weight * (interval.appended / seconds - self._append_rate)
-        # A reader that moves to another place counts as two for one interval: take the smaller of two intervals.
+        # Take the smaller count of two intervals, since a reader that moves on in a segment counts twice in one.
         readers, self._readers = min(self._readers, len(interval.readers)), len(interval.readers)
         return max(MIN_READ_BYTES_PER_SECOND, READ_TO_APPEND_RATIO * self._append_rate) * max(1, readers)

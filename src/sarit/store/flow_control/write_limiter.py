@@ -1,7 +1,7 @@
 """Limits the rate at which a node writes chunks, so that a flush does not delay appends.
 
-A burst of chunk writes takes processor time, memory bandwidth and disk from the appends that arrive meanwhile.  Their
-acknowledgements took ten times as long without a limit (docs/internals/tuning.md).
+A burst of chunk writes takes processor time, memory bandwidth and disk from the appends that arrive meanwhile.  Without
+a limit, acknowledgements of appends took ten times as long (docs/internals/tuning.md).
 
 The rate follows the dirty bytes: all of them are written within about FLUSH_DRAIN_SECONDS, so the rate converges to the
 rate of the appends.  Over the soft limit of the memory budget the rate is unlimited and the pieces are larger.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FlushRateLimiter:
-    """One for all containers of a node: they share its rate."""
+    """The rate limiter that the flushers of all containers of a node share."""
 
     def __init__(self, clock: Clock, budget: MemoryBudget) -> None:
         self._clock = clock
@@ -48,13 +48,13 @@ class FlushRateLimiter:
 
     async def __call__(self, left: int) -> int:
         """Wait until the next piece of a chunk may be written.  Returns its size in bytes, at most `left`."""
-        # Asked for each piece: a flush that began slowly hurries as soon as memory runs short.
+        # Ask for the rate at each piece: a flush in progress must hurry as soon as memory runs short.
         rate = self.bytes_per_second()
         size = min(left, LARGE_PIECE_BYTES if rate == inf else SMALL_PIECE_BYTES)
         now = self._clock.monotonic()
-        # Timers are coarse and may fire late.  A delay up to the slack is caught up; a longer pause earns no burst.
+        # Make up for a timer that fired late by up to the slack; a longer pause must not allow a burst.
         start = max(self._next, now - RATE_LIMITER_SLACK_SECONDS)
-        # Booked before the await: writes of all containers queue here.  At an infinite rate a piece takes no time.
+        # Reserve the time before the await, so that the next caller queues after this one (0 s at an infinite rate).
         self._next = start + size / rate
         if start > now:
             await asyncio.sleep(start - now)

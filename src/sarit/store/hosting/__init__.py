@@ -1,1 +1,1 @@
-"""Which containers a store has open, and how it opens and closes them."""
+"""The containers of a store: opening, closing, hand-over to other stores, and health."""

@@ -1,4 +1,4 @@
-"""Opening a container: fence its earlier owner, recover it, let it serve."""
+"""Opens a container: fences its former owner, recovers it, and lets it serve."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("sarit.store")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A container that serves, and the background work that its owner must run."""
+    """An opened container, and the background jobs that its owner must run."""
 
     container: Container
     flusher: Flusher
@@ -41,7 +41,7 @@ class Opened:
 
 
 def _ignore() -> None:
-    """Nobody asks."""
+    """Do nothing: the default of `claimed`."""
 
 
 async def open_container(
@@ -51,13 +51,13 @@ async def open_container(
     claimed: Callable[[], None] = _ignore, phases: Phases | None = None, statistics: StoreStatistics | None = None,
     lease: Callable[[], bool] | None = None,
 ) -> Opened:  # fmt: skip
-    """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.  `claimed` is called
-    before anything is changed, and may raise.  `phases`: gets the time of each phase.
-    `lease`: see `Container`.
+    """Recover a container and let it serve.
 
-    Raises Corrupt, Invalid (a newer format), Unavailable, Fenced."""
-    # The log first: the claim fences every earlier owner before anything is read.  Then the index, which says what the
-    # log must hold.  Only then is the log changed.
+    `accept_loss`: open it without missing or damaged parts of its log.  `claimed`: called after the log is claimed and
+    before anything is changed; may raise.  `phases`: receives the time of each phase.  `lease`: whether the store's
+    lease runs (see `Container`).  Raises Corrupt, Invalid (a newer format), Unavailable, Fenced."""
+    # Claim the log before anything is read, which fences every former owner.  Read the index before the log is changed,
+    # because it says what the log must hold.
     phases = phases or Phases(env.clock)
     with phases.phase("fence the log"):
         claim = await logs.claim(number)
@@ -70,15 +70,15 @@ async def open_container(
             checkpoint = await read_checkpoint(index)
         history = checkpoint.history
         if accept_loss and history.identity is None:
-            # Its epochs must be above those of the chunks: a name is never used twice.
+            # Begin above the epochs of the chunks, so that no name of a chunk is used twice: the index has no history.
             history = replace(history, epoch=await newest_chunk_epoch(storage, number))
         with phases.phase("begin the epoch"):
             log = await claim.open(history, accept_loss=accept_loss)
-        # Beside the replay, since it may be a request to an object store; before the first operation.
+        # Record the epoch while the log is replayed, since that may take a request to an object store.
         recording = asyncio.ensure_future(record_log(index, log))
         parts = number, env, log, index, storage, budget, rate_limiters, limits, on_failure
         container = Container(*parts, statistics, lease)
-        # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
+        # Replay all of the log after the checkpoint before the first operation, whose frame number continues there.
         state, to_do = container.state, log.backlog_bytes() / 1e6
         with phases.phase(
             "replay", lambda: f"{state.applied_frame - checkpoint.frame:,} frames of {to_do:,.1f} MB done"
@@ -89,11 +89,11 @@ async def open_container(
         replayed = container.state.applied_frame - checkpoint.frame
         container.statistics.replayed_frames += replayed
         container.statistics.replayed_bytes += container.state.dirty.append_bytes
-        # The flusher does not run yet: the owner starts it when this returns.
+        # The owner starts the flusher when this returns.
         flusher = Flusher(container, flush, checkpoint.chunk_sequence)
         container.serve(flusher.wake)
         flusher.checkpoint_frame = checkpoint.frame
-        # After `serve`: deletions go through the log.
+        # Delete after `serve`, since deletions go through the log.
         with phases.phase("delete transient segments"):
             await delete_transients(container)
         # The line of a process that it serves sums up what was opened: only what took time has a line of its own.
@@ -104,7 +104,7 @@ async def open_container(
             number, phases, log.epoch, replayed, container.state.dirty.append_bytes,
         )  # fmt: skip
         return Opened(container, flusher, OrphanSweep(container, checkpoint))
-    # Cancellation, too: files that stay open would make the next attempt fail.
+    # Close everything, also after a cancellation: files that stay open would make the next attempt fail.
     except BaseException:
         if recording is not None:
             recording.cancel()
@@ -112,7 +112,7 @@ async def open_container(
         await (claim.release() if log is None else log.close())
         if index is not None:
             await index.close()
-        budget.forget(number)  # a container that had served had reported its charge
+        budget.forget(number)  # `serve` may have reported a charge
         raise
 
 

@@ -1,4 +1,4 @@
-"""Where a container is in its life in this store, and what its clients are answered."""
+"""The health of a container in this store, and the error that its clients get."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Opening(Unavailable):
-    """The container of this segment may serve here soon; nothing was done."""
+    """The container of this segment may serve here soon; the request had no effect."""
 
     def __init__(self, message: str, decided: asyncio.Event) -> None:
         super().__init__(message)
         self._decided = decided
 
     async def wait(self) -> None:
-        """Until it serves here, or it is known that it will not."""
+        """Wait until the container serves here, or it is known that it will not."""
         await self._decided.wait()
 
 
 class HealthState(Enum):
-    """`ABSENT`: another store owns it.  `OPENING`, `DRAINING` end by themselves; `FAILED` lasts until a new start."""
+    """The health of a container.  `ABSENT`: another store owns it.  `FAILED`: damaged, until the store is restarted."""
 
     ABSENT = "absent"
     OPENING = "opening"
@@ -45,7 +45,7 @@ class ContainerHealth:
     state: HealthState = HealthState.OPENING
     reason: str = "the node starts"
     attempts: int = 0
-    # Of the attempt under way, if there is one.
+    # The phases of the present attempt to open the container, if there is one.
     phases: Phases | None = None
 
     def __str__(self) -> str:
@@ -53,12 +53,12 @@ class ContainerHealth:
         return f"container {self.number} {self.state.value}{reason}"
 
     def progress(self) -> str:
-        """Return the phase of the container's opening and how far it is; empty when none is under way."""
+        """Return the phase of the container's opening and how far it is; empty when it is not being opened."""
         return "" if self.phases is None or self.state is not HealthState.OPENING else self.phases.now()
 
     @property
     def opening_seconds(self) -> float:
-        """Return how long the attempt to open it has taken; 0 while there is none."""
+        """How long the present attempt to open the container has taken; 0 while there is none."""
         return 0.0 if self.phases is None or self.state is not HealthState.OPENING else self.phases.seconds
 
     def serve(self) -> None:
@@ -66,7 +66,7 @@ class ContainerHealth:
         self.state, self.reason, self.attempts, self.phases = HealthState.SERVING, "", 0, None
 
     def recover(self, reason: str) -> None:
-        """Mark the container as recovering: it is to be opened, stopped serving, or is tried again after a failure."""
+        """Mark the container as recovering, and count a failed attempt if it was recovering already."""
         self.attempts += self.state is HealthState.OPENING
         self.state, self.reason = HealthState.OPENING, reason
 
@@ -90,7 +90,7 @@ class ContainerHealth:
 
 
 def refusal(failed: Sequence[ContainerHealth], containers: int) -> str:
-    """Return why a node does not start with these containers, and what to do."""
+    """Return the message of a node that does not start because of these containers, with the remedy."""
     found = "; ".join(str(health) for health in failed)
     others = "" if len(failed) == containers else "--allow-damaged serves the other containers; "
     return (

@@ -1,9 +1,9 @@
-"""One container number of a store: carries out what its table (`hosting.py`) says.
+"""One container number of a store: carries out the transitions of its state machine (`states.py`).
 
-Commands and faults change the state in the turn of the loop in which they come.  What takes time is the *work* of a
-state (opening, flushing, closing).  One task per number does it, one step after the other, until a state without work
-is reached.  A command that makes a step pointless interrupts it; closing alone is never interrupted.
-So a number is never opened twice at once, whatever commands come in whatever order.
+Commands and faults change the state in the turn of the loop in which they come.  Opening, flushing and closing take
+time: they are the *work* of a state.  One task per number does it, one step after the other, until a state without work
+is reached.  A command that makes a step pointless interrupts it, except a close.  So a number is never opened twice at
+once, whatever commands come in whatever order.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ _log = logging.getLogger("sarit.store")
 
 
 class Placement(Protocol):
-    """The owners of containers, as this store knows them; a node of its own has none: it owns all, always."""
+    """The owners of containers, as this store knows them; a standalone node has none, since it owns all containers."""
 
     def is_mine(self, number: int) -> bool:
-        """Return whether the newest map known gives a container to this store."""
+        """Return whether the newest map that this store knows gives it a container."""
 
     def valid(self) -> bool:
-        """Return whether nobody else can own this store's containers now: its lease runs."""
+        """Return whether the store's lease runs, so that nobody else can own its containers."""
 
     def fenced(self, number: int, map_version: int) -> None:
-        """Another store has opened a container; `map_version`: the newest under which this one was given it."""
+        """Report that another store has opened a container; `map_version`: the newest map that gave it to this one."""
 
     def released(self, number: int) -> asyncio.Event | None:
-        """Nothing of a container is open here any more, whatever the reason.
+        """Report that a container is completely closed here, whatever the reason.
 
-        The event is set when clients who ask are sent to the next owner; None: they are."""
+        Returns an event that is set when the controllers name the next owner to clients; None: they do already."""
 
     def opening_changed(self) -> None:
-        """Containers that this store opens may be others than before."""
+        """Note that the set of containers that this store is opening may have changed."""
 
 
 @dataclass(slots=True)
@@ -96,25 +96,25 @@ class SharedParts:
 
 
 class Store(Protocol):
-    """The store of which it is a part."""
+    """The store of a hosted container."""
 
     parts: SharedParts
     stopping: bool
     placement: Placement | None
-    # Whether somebody places containers on stores: a node of its own owns all of them for ever.
+    # Whether containers are placed on stores by a map; a standalone node owns all of them for ever.
     placed: bool
     open_slots: OpenSlots
     opened_first: frozenset[int]
 
     def report_failure(self, container: Container) -> None:
-        """Tell those who watch that a container has ended, and that requests do not find it any more."""
+        """Call every watcher of failures with a container that has failed, once requests do not find it any more."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a background task that ends with the store."""
 
 
 class _Taken(Fenced):
-    """The store gave the container up by itself, at once."""
+    """The failure of a container that was dropped at once (`Event.DROP`)."""
 
 
 class HostedContainer:
@@ -129,18 +129,18 @@ class HostedContainer:
         self.number = number
         self.health = ContainerHealth(number)
         self.hosting = Hosting(State.OPENING if owned else State.ABSENT)
-        self.opened: Opened | None = None  # while requests find it
+        self.opened: Opened | None = None  # set while requests find the container
         self.reads: Reads | None = None
         self.scrub: Scrub | None = None
         self.tables: Tables | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self._store = store
-        self._closing: Opened | None = None  # it is open, and requests do not find it
-        self._departed: Leaving | None = None  # it is closed, and has not sent away who waits
-        self._away: asyncio.Event | None = None  # before it is set, who is sent away would be sent back
-        self._failure = ""  # why it does not serve
+        self._closing: Opened | None = None  # set while the container is open and requests do not find it
+        self._departed: Leaving | None = None  # set after the close until waiting appends are refused
+        self._away: asyncio.Event | None = None  # set when the controllers name the next owner (`Placement.released`)
+        self._failure = ""  # why the container does not serve
         self._decided = asyncio.Event()
-        self._running = owned  # by `SegmentStore.start`, which opens it
+        self._running = owned  # whether a task does the work of the state; at first `SegmentStore.start` does
         self._doing: Work | None = None
         self._step: asyncio.Task[Event] | None = None
         if not owned:
@@ -162,22 +162,22 @@ class HostedContainer:
         self._follow(self.hosting.own(map_version))
 
     def on(self, event: Event) -> None:
-        """Change the state, and do what follows from it."""
+        """Change the state by an event, and carry out the effects."""
         self._follow(self.hosting.on(event))
 
     def started(self, event: Event) -> None:
-        """The store's start has opened it, or found that it is damaged; commands may have come meanwhile."""
+        """Note that the store's start has opened the container, or found it damaged, as `event` says."""
         self._running = False
         self.on(event)
 
     def failed(self, container: Container, error: BaseException) -> None:
-        """The container has failed; nothing when requests do not find it any more."""
+        """Handle the failure of the container; do nothing if requests do not find it any more."""
         if self.opened is None or self.opened.container is not container:
             return
         _log.error("container %d failed and recovers: %s", self.number, error)
         coverage_probe("container_failed")
         self._failure = str(error)
-        # A node of its own has nobody who would give it the container again.
+        # Recover a standalone node's container even after Fenced, since no map would give it the container again.
         self.on(Event.FENCED if self._store.placed and isinstance(error, Fenced) else Event.FAILED)
 
     def _follow(self, effects: Sequence[Effect]) -> None:
@@ -202,7 +202,7 @@ class HostedContainer:
         placement = self._store.placement
         if placement is not None:
             placement.opening_changed()
-        # Last: if one of them raises, the container goes its way all the same.
+        # Report after all else is done, so that a report that raises does not stop the container.
         if Effect.REPORT_FENCED in effects:
             _log.warning("container %d was opened by another store", self.number)
             coverage_probe("container_fenced_by_another_store")
@@ -217,13 +217,13 @@ class HostedContainer:
             self._store.report_failure(withdrawn)
         if Effect.SERVE in effects and self.opened is not None:
             container = self.opened.container
-            if container.failure is not None:  # between its opening and this turn of the loop
+            if container.failure is not None:  # it failed between its opening and this turn of the loop
                 self.failed(container, container.failure)
 
     def _serve(self) -> None:
         opened, parts = self._closing, self._store.parts
         assert opened is not None, self
-        # Without an await: a request finds all parts of the container or none.
+        # No await until all parts are set: a request must find all parts of the container or none.
         self._closing, self.opened, self._failure = None, opened, ""
         self.reads = Reads(opened.container, parts.chunks)
         self.tables = Tables(opened.container)
@@ -232,7 +232,7 @@ class HostedContainer:
         self.tasks = [asyncio.ensure_future(task) for task in work]
 
     def _withdraw(self) -> Container | None:
-        """Withdraw the container: requests do not find it any more."""
+        """Hide the container from requests.  Returns the container, None if requests did not find it before."""
         if self.opened is None:
             return None
         assert self._closing is None, self
@@ -244,7 +244,7 @@ class HostedContainer:
         return container
 
     def _forget_memory(self, container: Container) -> None:
-        """Its segments leave memory with it.  The next object recovers its own, and reports its own charge."""
+        """Remove the charge and the cached bytes of a container that ended from the memory budget."""
         budget = self._store.parts.budget
         budget.forget_cached({id(segment) for segment in container.state.segments.values()})
         budget.forget(self.number)
@@ -273,7 +273,7 @@ class HostedContainer:
     # -- work ---------------------------------------------------------------------------------
 
     def _set_to_work(self) -> None:
-        """Interrupt a step that the state does not want any more, and see that the one it wants is done."""
+        """Cancel a step that the state does not need any more, and start the task for the one that it needs."""
         wanted = WORK.get(self.hosting.state)
         if self._step is not None and self._doing not in (wanted, Work.CLOSE):
             self._step.cancel()
@@ -298,7 +298,7 @@ class HostedContainer:
                 step, self._step = self._step, None
                 if not step.cancelled():
                     self.on(step.result())
-                    # After the report: who is sent away asks where the container is.
+                    # Refuse the waiting appends after the report, because their clients ask where the container is.
                     departed, self._departed = self._departed, None
                     if departed is not None and self._away is not None:
                         self._store.spawn(self._send_away(departed, self._away))
@@ -309,9 +309,9 @@ class HostedContainer:
             self._running = False
 
     async def _send_away(self, departed: Leaving, away: asyncio.Event) -> None:
-        """Send away who waits once the controllers name another store.
+        """Refuse the waiting appends once the controllers name the next owner, or after RELEASE_REPORT_SECONDS.
 
-        Pravega's clients pause 1, 10, 100 ms, then 1, 10, 20 s: some wrong answers in a row cost them half a minute."""
+        Pravega's clients retry after 1, 10, 100 ms, then 1, 10, 20 s: a few wrong answers would cost half a minute."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RELEASE_REPORT_SECONDS):
                 await away.wait()
@@ -322,7 +322,7 @@ class HostedContainer:
         departed.send_away()
 
     async def open_once(self, *, accept_loss: bool = False, phases: Phases | None = None) -> None:
-        """Open the container once; the event that follows is the caller's.  Raises as `open_container`."""
+        """Open the container once, without a change of state, which the caller makes.  Raises as `open_container`."""
         parts, statistics, placement = self._store.parts, self._store.parts.statistics, self._store.placement
         began = parts.env.clock.monotonic()
         assert self._closing is None, self
@@ -335,7 +335,7 @@ class HostedContainer:
         statistics.recovery_seconds.observe(parts.env.clock.monotonic() - began)
 
     def _give_up(self) -> None:
-        """Raises Unavailable when the newest map gives it to another store."""
+        """Check that the newest map still gives the container to this store.  Raises Unavailable."""
         placement = self._store.placement
         if placement is not None and not placement.is_mine(self.number):
             raise Unavailable("the newest map gives it to another store")
@@ -350,12 +350,12 @@ class HostedContainer:
                 return Event.OPENED
             except (SaritError, OSError) as error:
                 damaged = isinstance(error, (Corrupt, Invalid))
-                # The next attempt would read the same bytes, unless this store stood still during this one: then
-                # another owner has deleted what was missing, and the next attempt asks first whose it is.
+                # Fail for good at the second attempt.  After the first, this process may have been suspended while
+                # another owner deleted what is missing: the next attempt checks the map again.
                 if damaged and (suspected or not store.placed):
                     health.fail(str(error))
                     _log.critical("container %d cannot recover: stored bytes are damaged", self.number, exc_info=True)
-                    return Event.DAMAGED  # the others serve on
+                    return Event.DAMAGED  # the other containers serve on
                 if store.placed and isinstance(error, Fenced):
                     return Event.FENCED
                 if damaged:
@@ -373,10 +373,10 @@ class HostedContainer:
             delay = min(delay * 2, MAX_REOPEN_SECONDS)
 
     async def _open_in_slot(self) -> None:
-        if not self._store.placed:  # few containers, and all of them at once
+        if not self._store.placed:  # a standalone node has few containers, and opens all of them at once
             await self.open_once()
             return
-        # Before the slot, and before an earlier owner is fenced.
+        # Check the map before the wait for a slot, and again before `open_once` fences the former owner.
         self._give_up()
         slots, phases = self._store.open_slots, Phases(self._store.parts.env.clock)
         with phases.phase("wait for others"):
@@ -402,9 +402,9 @@ class HostedContainer:
         return Event.FLUSHED
 
     async def _close(self) -> Event:
-        """Let what is in flight become durable when it is handed over; close log and index."""
+        """Close log and index; if the container is handed over, wait first until operations in flight are durable."""
         phases = Phases(self._store.parts.env.clock)
-        # The flusher and the sweep of the old epoch end before the new epoch begins.
+        # End the flusher and the sweeps of this epoch before the next epoch begins.
         with phases.phase("end background work"):
             await cancel(self.tasks)
         self.tasks = []
@@ -412,7 +412,7 @@ class HostedContainer:
             return Event.CLOSED
         container = self._closing.container
         if container.failure is None:
-            # It has no writers if it was opened and never served.
+            # A container that was opened and never served has no departure yet, and no writers.
             container.departure = container.departure or Departure(container)
             with phases.phase("complete what is in flight"):
                 await container.departure.complete_pending()
@@ -421,7 +421,7 @@ class HostedContainer:
             try:
                 with phases.phase(f"close {name}"):
                     await part.close()
-            except Exception as error:  # if it still holds a resource, the opening fails and is retried
+            except Exception as error:  # if it still holds a lock, the next opening fails and is retried
                 _log.warning("container %d: %s cannot be closed: %s", self.number, name, error)
         _log.info("container %d: closed in %s", self.number, phases)
         self._closing, self._departed = None, container.departure
@@ -429,24 +429,24 @@ class HostedContainer:
 
     def _pending_completed(self, container: Container) -> None:
         failure = container.failure
-        if isinstance(failure, _Taken):  # meanwhile; `_end` has done the rest
+        if isinstance(failure, _Taken):  # dropped meanwhile: `_end` has removed its charge
             return
         self._forget_memory(container)
         if isinstance(failure, Fenced):
             self.on(Event.FENCED)
 
     async def stop(self) -> None:
-        """Close what is open and not served: work on it was interrupted by the stop of the store."""
+        """Close a container that is open but not served, as the stop of the store interrupted the work on it."""
         closing, self._closing = self._closing, None
         await cancel(self.tasks)
         if closing is not None:
             try:
                 await close(closing)
-            except Exception as error:  # the others are closed all the same
+            except Exception as error:  # do not keep the other containers from their close
                 _log.warning("container %d cannot be closed: %s", self.number, error)
 
     async def _sweep(self, opened: Opened) -> None:
-        """Delete orphan chunks twice: a write of a lost owner may reach long-term storage after the first sweep.
+        """Delete orphan chunks twice: a write of a former owner may reach long-term storage after the first sweep.
 
         The second sweep is retried until every orphan is deleted."""
         parts = self._store.parts
@@ -460,13 +460,13 @@ class HostedContainer:
                     return
             except SaritError as error:
                 repeated.warning("", f"container {number}: chunks never referenced are not all deleted yet: {error}")
-            # The long wait is for writes of a lost owner that are still under way; only then is the sweep recorded.
+            # Wait for late writes of a former owner before the sweep that is recorded as complete.
             await asyncio.sleep(ORPHAN_SWEEP_RETRY_SECONDS if record_swept else parts.late_writes_seconds)
             record_swept = True
 
 
 async def close(opened: Opened) -> None:
-    """Close log and index."""
+    """Close the log and the index of a container."""
     await opened.container.log.close()
     await opened.container.index.close()
 

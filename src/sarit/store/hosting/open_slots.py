@@ -1,4 +1,4 @@
-"""How many containers a store opens at once."""
+"""The limit of how many containers a store opens at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sarit.store.limits import MAX_CONCURRENT_OPENS
 
 
 class OpenSlots:
-    """Lets MAX_CONCURRENT_OPENS containers be opened at once: the preferred first, then in order of arrival."""
+    """Slots for MAX_CONCURRENT_OPENS openings at once: preferred containers first, then in order of arrival."""
 
     def __init__(self, slots: int = MAX_CONCURRENT_OPENS) -> None:
         self._free = slots

@@ -1,4 +1,4 @@
-"""How long each phase of an opening or a closing took, for a line in the log of the store."""
+"""The times of the phases of an opening or a close, for a line in the log of the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Phases:
-    """The seconds of each phase, in order; the text of it says their sum first."""
+    """The seconds of each phase, in order; `str` gives the whole time, then the phases."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,19 +27,19 @@ class Phases:
 
     @property
     def seconds(self) -> float:
-        """Return how long it has taken so far."""
+        """How many seconds have passed since the first phase."""
         return self._clock.monotonic() - self._began
 
     def now(self) -> str:
-        """Return the phase under way, and how far it is; empty between two phases."""
+        """Return the present phase and how far it is; empty between two phases."""
         progress = self._progress()
         return f"{self._now}, {progress}" if self._now and progress else self._now
 
     @contextmanager
     def phase(self, name: str, progress: Callable[[], str] = str) -> Iterator[None]:
-        """Count the time of the block, also when it raises; a name that comes again is added up.
+        """Add the time of the `with` block to the phase `name`, also when the block raises.
 
-        `progress`: says how far the phase is."""
+        `progress`: returns how far the phase is, as a text."""
         began = self._clock.monotonic()
         self._now, self._progress = name, progress
         try:

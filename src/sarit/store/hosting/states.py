@@ -1,21 +1,22 @@
-"""The life of one container number in a store, as a table.  Pure.
+"""The state machine of one container number in a store, as a table, without I/O.
 
-    ABSENT      nothing of it is open here; another store owns it, or will.
-    OPENING     it is ours and is being opened; attempts repeat until one succeeds.
-    SERVING     it is ours and serves.
-    FLUSHING    it serves, and flushes first: it is to leave, and its next owner shall have little to replay.
-    DRAINING    it leaves: new requests wait, what is in flight becomes durable, log and index are closed.
-    REOPENING   as DRAINING, but it is ours and is opened again after that: it failed, or was given back meanwhile.
-    FAILED      it is ours and cannot be opened: stored bytes are damaged.
+    ABSENT      the container is not open here; another store owns it, or will.
+    OPENING     this store owns the container and opens it; attempts repeat until one succeeds.
+    SERVING     this store owns the container and serves it.
+    FLUSHING    the container is to leave; it serves on while it flushes, so that its next owner has little to replay.
+    DRAINING    the container leaves: new requests wait, operations in flight complete, log and index are closed.
+    REOPENING   as DRAINING, but this store owns the container and opens it again: it failed, or was given back.
+    FAILED      this store owns the container and cannot open it: stored bytes are damaged.
 
-Three things move it.  *Commands* come from the owner of the map: own, release, drop.  Each of them says what is wanted
-from now on, may come in any state and any number of times, and the newest one wins.  *Outcomes* of the work that a
-state does (`WORK`): opened, damaged, flushed, closed.  *Faults* of the container that serves: failed, fenced.
+Three kinds of events change the state.  *Commands* come from the owner of the map: own, release, drop.  A command may
+come in any state and any number of times, and the newest one wins.  *Outcomes* come from the work of a state (`WORK`):
+opened, damaged, flushed, closed.  *Faults* come from the container that serves: failed, fenced.
 
 `TRANSITIONS` is the whole machine: a pair of state and event that is not in it is a bug.
 
-A container that was fenced has another owner, which a newer map knows.  Whoever opened it again on the same map would
-fence that owner in turn, without end.  So it ends in ABSENT, and opens on a newer map only (`Hosting.own`).
+A container that was fenced has another owner, which a newer map names.  A store that opened it again on the same map
+would fence that owner in turn, and so on without end.  So it goes to ABSENT, and opens on a newer map only
+(`Hosting.own`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Final
 
 
 class State(Enum):
-    """Where a container number is in its life."""
+    """The state of a container number (see the head of the module)."""
 
     ABSENT = "absent"
     OPENING = "opening"
@@ -40,16 +41,16 @@ class State(Enum):
 class Event(Enum):
     """An event that changes the state of a hosted container."""
 
-    # Commands.
+    # The commands.
     OWN = "the map gives it to this store"
     RELEASE = "it is to leave after a flush"
     DROP = "it is to leave at once"
-    # Outcomes.
+    # The outcomes.
     OPENED = "it is open"
     DAMAGED = "it cannot be opened"
     FLUSHED = "little is left to replay"
     CLOSED = "nothing of it is open"
-    # Faults; FENCED is also an outcome of an attempt to open.
+    # The faults; FENCED is also an outcome of an attempt to open.
     FAILED = "it has failed"
     FENCED = "another store has opened it"
 
@@ -66,7 +67,7 @@ class Effect(Enum):
 
 
 class Work(Enum):
-    """The work of a state until its outcome.  `CLOSE` is never interrupted; the others are when the state changes."""
+    """The work of a state, which ends in an outcome; a change of state interrupts it, except `CLOSE`."""
 
     OPEN = "open"
     FLUSH = "flush"
@@ -80,7 +81,7 @@ WORK: Final = {
     State.REOPENING: Work.CLOSE,
 }
 SERVES: Final = frozenset((State.SERVING, State.FLUSHING))
-# A request waits in these: soon the container serves here, or it is known that another store has it.
+# The states in which requests wait: soon the container serves here, or it is known that another store has it.
 UNDECIDED: Final = frozenset((State.OPENING, State.DRAINING, State.REOPENING))
 
 _NONE: Final[tuple[Effect, ...]] = ()
@@ -90,7 +91,7 @@ _FENCED: Final = (Effect.WITHDRAW, Effect.REPORT_FENCED)
 
 TRANSITIONS: Final[dict[tuple[State, Event], tuple[State, tuple[Effect, ...]]]] = {
     (State.ABSENT, Event.OWN): (State.OPENING, _NONE),
-    # The report may have been lost: each command gets one.
+    # Report again at each command, since an earlier report may have been lost.
     (State.ABSENT, Event.RELEASE): (State.ABSENT, _REPORT_RELEASED),
     (State.ABSENT, Event.DROP): (State.ABSENT, _REPORT_RELEASED),
 
@@ -106,7 +107,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], tuple[State, tuple[Effect, ...]]]] 
     (State.SERVING, Event.DROP): (State.DRAINING, (Effect.END,)),
     (State.SERVING, Event.FAILED): (State.REOPENING, (Effect.WITHDRAW,)),
     (State.SERVING, Event.FENCED): (State.DRAINING, _FENCED),
-    # The flush ended in the turn in which it was given back.
+    # The flush may end in the turn of the loop in which the container is given back.
     (State.SERVING, Event.FLUSHED): (State.SERVING, _NONE),
 
     (State.FLUSHING, Event.OWN): (State.SERVING, _NONE),
@@ -118,7 +119,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], tuple[State, tuple[Effect, ...]]]] 
 
     (State.DRAINING, Event.OWN): (State.REOPENING, _NONE),
     (State.DRAINING, Event.RELEASE): (State.DRAINING, _NONE),
-    # The log may be stuck, and what is in flight with it.
+    # The log may be stuck, so DROP ends operations in flight without an outcome.
     (State.DRAINING, Event.DROP): (State.DRAINING, (Effect.END,)),
     (State.DRAINING, Event.FENCED): (State.DRAINING, _REPORT_FENCED),
     (State.DRAINING, Event.CLOSED): (State.ABSENT, _REPORT_RELEASED),
@@ -133,7 +134,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], tuple[State, tuple[Effect, ...]]]] 
     (State.FAILED, Event.RELEASE): (State.ABSENT, _REPORT_RELEASED),
     (State.FAILED, Event.DROP): (State.ABSENT, _REPORT_RELEASED),
 
-    # Work ended in the turn in which a command interrupted it: what it opened is closed with the rest.
+    # Work may end in the turn of the loop in which a command interrupts it: the close covers what it opened.
     **{
         (state, event): (state, _NONE)
         for state in (State.DRAINING, State.REOPENING)
@@ -149,20 +150,20 @@ class Hosting:
     """The state of one container number, and the versions of the map that its commands came with."""
 
     state: State = State.ABSENT
-    # The newest under which it was given to this store.
+    # The newest map that gave the container to this store.
     map_version: int = 0
-    # The newest that was known when another store fenced it.
+    # The value of `map_version` when another store fenced the container.
     fenced_version: int = NEVER_FENCED
 
     def own(self, map_version: int) -> tuple[Effect, ...]:
-        """Return the map of this version gives it to this store; what is to be done at once."""
+        """Follow a map of this version that gives the container to this store.  Returns the effects, in order."""
         if map_version <= self.fenced_version:
             return _NONE
         self.map_version = max(self.map_version, map_version)
         return self.on(Event.OWN)
 
     def on(self, event: Event) -> tuple[Effect, ...]:
-        """Change the state; what is to be done at once, in order."""
+        """Change the state by an event.  Returns the effects, in order."""
         row = TRANSITIONS.get((self.state, event))
         assert row is not None, f"{self}: {event.value}"
         self.state, effects = row

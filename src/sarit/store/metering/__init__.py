@@ -1,1 +1,1 @@
-"""What segments, scopes and users are measured and charged."""
+"""Metering: the load of segments, the use of scopes, and the quotas of scopes and users."""

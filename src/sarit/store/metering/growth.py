@@ -1,8 +1,8 @@
-"""Which segments have grown: found by comparing their lengths from time to time, so that an append pays nothing.
+"""Finds the segments that have grown, by comparing their lengths from time to time, so that an append pays nothing.
 
-Only segments in memory are compared: to grow, a segment must be there.  One that came into memory since the last
-comparison has grown if it was changed since then.  One that grew, was flushed and has left memory in between is missed;
-that takes a shortage of memory.
+Only segments in memory are compared: a segment in use is there.  A segment that was loaded since the last comparison
+counts as grown if it changed since then.  A segment that grew, was flushed and left memory between two comparisons is
+missed, which takes a shortage of memory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from sarit.env.ports import Clock
     from sarit.store.metering.scope_use import Serving
 
-# Compared in one turn of the event loop: less than 1 ms of work.
+# How many segments one turn of the event loop compares, in less than 1 ms.
 _SEGMENTS_PER_TURN: Final = 500
 
 
 class GrowthMonitor:
-    """Compares the lengths of the segments of a store."""
+    """The lengths of a store's segments, as of the last comparison."""
 
     def __init__(self, store: Serving, clock: Clock) -> None:
         self._store = store
@@ -35,15 +35,15 @@ class GrowthMonitor:
         return f"<GrowthMonitor of {len(self._lengths)} segments>"
 
     async def grown(self) -> list[str]:
-        """Return the segments that may have grown since the last call; at the first one, all that are in memory."""
+        """Return the segments that may have grown since the last call; the first call returns all in memory."""
         since, self._compared_ms = self._compared_ms - GROWTH_SLACK_MS, self._clock.wall_ms()
-        # A new dict: what has left memory goes with the old one.
+        # Begin a new dict, so that segments that have left memory are dropped.
         lengths: dict[tuple[int, int], int] = {}
         found: list[str] = []
         served: set[int] = set()
         for container in self._store.serving():
             served.add(container.number)
-            # A copy: other turns of the loop create and evict segments.
+            # Copy the list, because segments are created and evicted in other turns of the loop.
             segments = iter(list(container.state.segments.values()))
             while batch := list(itertools.islice(segments, _SEGMENTS_PER_TURN)):
                 for segment in batch:
@@ -59,7 +59,7 @@ class GrowthMonitor:
                         continue
                     found.append(segment.name)
                 await asyncio.sleep(0)
-        # A container that recovers is compared when it serves again.
+        # Keep the lengths of a container that recovers, for a comparison when it serves again.
         lengths |= {key: length for key, length in self._lengths.items() if key[0] not in served}
         self._lengths = lengths
         return found

@@ -1,7 +1,7 @@
 """The load of each segment: events and bytes per second, as moving averages over four windows (`core.metering`).
 
 Theory of operation.  Segments count their events and bytes anyway, so an append pays nothing for being metered.
-Every few seconds the meters read the counters of all segments in memory, and add what is new to the averages
+Every few seconds the meters read the counters of all segments in memory, and add the increase to the averages
 (EWMA).  Transactions count when they are merged.  A segment that is not in memory has no writer connected, so its
 load is 0; when it is loaded, its meter starts again, and with it the cool-down.
 
@@ -9,8 +9,8 @@ load is 0; when it is loaded, its meter starts again, and with it the cool-down.
 
 The division corrects the bias of an average that starts at 0.
 
-A segment whose scaling policy is by rate, and whose rates ask for a split or a merge, is reported through
-`request_scaling`.  The node binds that to a controller, which decides.
+A segment whose scaling policy is by rate, and whose rates call for a split or a merge, is reported to `ScaleRequests`,
+which passes the request on to a controller, which decides.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sarit.store.metering.scope_use import Serving
     from sarit.store.metering.stream_rates import Rate
 
-# Measured in one turn of the event loop: less than 1 ms of work.
+# How many segments one turn of the event loop measures, in less than 1 ms.
 _SEGMENTS_PER_TURN: Final = 100
 # A meter with averages below this many events and bytes per second is idle.
 _IDLE_BELOW: Final = 1e-6
@@ -51,7 +51,7 @@ class LoadMeter:
     __slots__ = ("averages", "bytes", "events", "idle", "latest", "requested_at", "since")
 
     def __init__(self, segment: Segment, now: float) -> None:
-        # What is in the segment already is not load: the counters begin here.
+        # Begin at the present counters: what the segment holds already is not load.
         self.events = segment.events
         self.bytes = segment.length
         self.since = now
@@ -63,9 +63,9 @@ class LoadMeter:
         self.idle = True
 
     def add(self, segment: Segment, elapsed: float, weights: tuple[float, ...]) -> None:
-        """Add what was appended in the last `elapsed` seconds."""
+        """Add the appends of the last `elapsed` seconds to the averages, with the `weights` of the four windows."""
         events, size = segment.events, segment.length
-        # Nothing is new, and the averages have nothing left to decay.
+        # Skip a segment without appends whose averages have decayed to 0.
         if self.idle and events == self.events and size == self.bytes:
             self.latest = _NOTHING
             return
@@ -79,51 +79,51 @@ class LoadMeter:
 
 
 class LoadMeters:
-    """Meters of all segments of a store that are in memory."""
+    """The meters of all segments of a store that are in memory."""
 
     def __init__(
         self, store: Serving, clock: Clock, times: ScalingTimes, requests: ScaleRequests | None = None
     ) -> None:
-        """`requests`: takes those to scale a segment."""
+        """`requests`: receives the requests to scale a segment."""
         self._store = store
         self._clock = clock
         self._times = times
         self._meters: dict[tuple[int, int], LoadMeter] = {}
         self._began = self._measured_at = clock.monotonic()
-        # Of the whole store, between the last two measurements; events and bytes per second.
+        # The rates of the whole store between the last two measurements, in events and bytes per second.
         self.event_rate = self.byte_rate = 0.0
         self._new_events = self._new_bytes = 0
         self._requests = requests or ScaleRequests()
-        # Of the last measurement.
+        # The busiest at the last measurement.
         self.busiest_streams, self.busiest_scopes = Busiest(MAX_METRIC_STREAMS), Busiest(MAX_METRIC_SCOPES)
 
     def change_times(self, times: ScalingTimes) -> None:
-        """Other windows, from the next measurement on; the averages go on from what they are."""
+        """Use other windows from the next measurement on; the averages keep their values."""
         self._times = times
 
     def __repr__(self) -> str:
         return f"<LoadMeters of {len(self._meters)} segments>"
 
     async def run(self) -> None:
-        """Measure for ever."""
+        """Measure all segments at every interval, until it is cancelled."""
         while True:
             await asyncio.sleep(self._times.interval)
             await self.measure()
 
     async def measure(self) -> None:
-        """Measure once."""
+        """Measure all segments in memory once."""
         now = self._clock.monotonic()
         elapsed, self._measured_at = now - self._measured_at, now
-        # Rates divide by it.
+        # Rates are quotients of `elapsed`.
         if elapsed <= 0:
             return
         weights = tuple(1 - exp(-elapsed / window) for window in self._times.windows)
-        # A new dict each time: the meters of segments that have left memory go with the old one.
+        # Begin a new dict, so that the meters of segments that have left memory are dropped.
         measured: dict[tuple[int, int], LoadMeter] = {}
         totals: dict[str, Rate] = {}  # by stream
         for container in self._store.serving():
             number = container.number
-            # A copy: other turns of the loop create and evict segments.
+            # Copy the list, because segments are created and evicted in other turns of the loop.
             segments = iter(list(container.state.segments.values()))
             while batch := list(itertools.islice(segments, _SEGMENTS_PER_TURN)):
                 for segment in batch:
@@ -159,7 +159,7 @@ class LoadMeters:
         key = container, segment.id
         meter = self._meters.get(key)
         if meter is None:
-            # The target gets its bytes and events in one step, at the merge.
+            # Do not meter a segment that is merged later: the target's counters rise at the merge.
             if not _is_merged_later(segment.name):
                 measured[key] = LoadMeter(segment, now)
             return
@@ -168,7 +168,7 @@ class LoadMeters:
         self._new_bytes += segment.length - meter.bytes
         meter.add(segment, elapsed, weights)
         times = self._times
-        # A young average says little; and the controller needs time to act on the last request.
+        # Request nothing by a young average, nor before the controller had time to act on the last request.
         if now - meter.since < times.cool_down or (
             meter.requested_at is not None and now - meter.requested_at < times.mute
         ):
@@ -177,13 +177,12 @@ class LoadMeters:
             policy = ScalingPolicy(ScaleType(segment.scale_type), segment.target_rate)
             advice = scale_advice(policy, self._rates(meter, now), times)
             if advice is not ScaleAdvice.NONE:
-                # Whether or not a controller acts on it: the request is repeated after the mute time, if it is due
-                # then.
+                # Mute the segment even if no controller acts on the request, which is repeated later if necessary.
                 meter.requested_at = now
                 self._requests.request(segment.name, advice)
 
     def rates(self, name: str) -> Rates:
-        """Return the rates of a segment of this store; 0 since the store started for one that is not in memory."""
+        """Return the rates of a segment; one that is not in memory has rates of 0 since the store started."""
         now = self._clock.monotonic()
         try:
             container = self._store.container(name)
@@ -193,11 +192,11 @@ class LoadMeters:
         if segment is None:
             return Rates(_ZERO, _ZERO, now - self._began)
         meter = self._meters.get((container.number, segment.id))
-        # In memory, but not measured yet, or of a kind that is never metered.
+        # A segment in memory without a meter was not measured yet, or is of a kind that is never metered.
         return NO_RATES if meter is None else self._rates(meter, now)
 
     def _rates(self, meter: LoadMeter, now: float) -> Rates:
-        # Age of the averages, which stand still since the last measurement.
+        # `age` ends at the last measurement, when the averages changed last.
         age = self._measured_at - meter.since
         if age <= 0:
             return Rates(_ZERO, _ZERO, now - meter.since)
@@ -211,5 +210,5 @@ class LoadMeters:
 
 
 def _is_merged_later(name: str) -> bool:
-    """Return whether a segment exists to be merged into another: its load counts when that happens."""
+    """Return whether a segment will be merged into another one: its load counts at the merge."""
     return is_transaction(name) or is_transient(name)

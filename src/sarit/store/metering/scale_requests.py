@@ -1,4 +1,4 @@
-"""Requests of a store that a segment be scaled, on their way to controllers."""
+"""A store's requests to scale a segment, on their way to controllers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ScaleRequests:
-    """Passes each request on to everybody who listens; without a listener it is dropped, and made again later."""
+    """The listeners for requests to scale a segment; a request without a listener is dropped, and repeated later."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[str, ScaleAdvice], None]] = []
@@ -20,7 +20,7 @@ class ScaleRequests:
         return f"<ScaleRequests, {len(self._listeners)} listeners>"
 
     def listen(self, listener: Callable[[str, ScaleAdvice], None]) -> None:
-        """Call `listener` with the segment and the advice of each request; it must not wait."""
+        """Call `listener` with the segment and the advice of each request; the call must not block."""
         self._listeners.append(listener)
 
     def ignore(self, listener: Callable[[str, ScaleAdvice], None]) -> None:
@@ -28,6 +28,6 @@ class ScaleRequests:
         self._listeners.remove(listener)
 
     def request(self, segment: str, advice: ScaleAdvice) -> None:
-        """Pass a request on."""
+        """Call all listeners with the request to scale a segment."""
         for listener in self._listeners:
             listener(segment, advice)

@@ -1,8 +1,8 @@
-"""What the segments of a scope use, found by their names: in memory, and in the index.
+"""The bytes and tables of a scope, counted over its segments in memory and in the index, which are found by name.
 
-Segments of streams, transactions and tables begin with the name of their scope, whoever made them.  What is in memory
-is newer than the index, except that the bytes of a table's entries are those of the last checkpoint.  Work grows with
-the number of the scope's segments, in pages between which others have their turn; nothing is loaded into memory.
+The name of a segment, transaction or table begins with its scope, whoever created it.  Memory is newer than the index,
+except that the bytes of a table's entries are those of the last checkpoint.  A count takes time in proportion to the
+number of the scope's segments, but yields to the event loop after each page, and loads no segment into memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SEGMENTS_PER_TURN: Final = 2000
 
 
 class Serving(Protocol):
-    """A segment store, which imports this module."""
+    """The segment store, as this module needs it."""
 
     def serving(self) -> list[Container]:
         """Return the containers that serve now."""
@@ -37,16 +37,17 @@ class Serving(Protocol):
 
 @dataclass(slots=True)
 class ScopeUse:
-    """`bytes`: of all segments from their heads on.  `tables`: those that clients made by themselves.
+    """The use of a scope.  `bytes`: the bytes of all segments above their start offsets.
 
-    `containers`: how many were counted; what moves between stores is in none."""
+    `tables`: the number of tables that clients created.  `containers`: how many containers were counted; a container
+    that moves between stores is counted in none."""
 
     bytes: int = 0
     tables: int = 0
     containers: int = 0
 
     def add(self, segments: Iterable[Segment]) -> None:
-        """Count segments of the scope."""
+        """Add segments of the scope."""
         for segment in segments:
             if not segment.deleted:
                 self.bytes += segment.entry_bytes if segment.is_table else segment.length - segment.start
@@ -54,8 +55,7 @@ class ScopeUse:
 
 
 async def scope_use(store: Serving, scope: str) -> ScopeUse:
-    """Return the resources that a scope uses of the containers that serve now.  Raises Corrupt, Unavailable (an
-    index)."""
+    """Return the use of a scope in the containers that serve now.  Raises Corrupt, Unavailable (an index)."""
     use = ScopeUse()
     for container in store.serving():
         await _add(container, scope, use)
@@ -74,13 +74,14 @@ class TablesOfClients:
         return frozenset((container.number, container.log.epoch) for container in self._store.serving())
 
     async def count(self, scope: str) -> int:
-        """Return how many tables of a scope they hold.  Raises Corrupt, Unavailable."""
+        """Return how many tables of a scope the containers hold.  Raises Corrupt, Unavailable."""
         return (await scope_use(self._store, scope)).tables
 
 
 async def _add(container: Container, scope: str, use: ScopeUse) -> None:
     state, prefix, fresh = container.state, f"{scope}/", set()
-    # First those that no checkpoint has committed: the scan would miss one that is committed behind it.
+    # Count segments that no checkpoint has committed before the scan of the index, which would miss a segment that is
+    # committed at a key already passed.
     for count, segment in enumerate(list(state.segments.values()), 1):
         if not segment.committed and segment.name.startswith(prefix):
             fresh.add(segment.id)

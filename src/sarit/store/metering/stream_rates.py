@@ -1,7 +1,7 @@
-"""The rates of streams and scopes, for operators: of the busiest by name, and of all others together.
+"""The rates of streams and scopes for metrics: those of the busiest by name, and the sum of all others.
 
-The number of names is bounded whatever the number of streams is: each becomes a series in a monitoring system, where
-100,000 of them would cost more than the node.
+The number of names is bounded, since each becomes a series in a monitoring system: 100,000 series would cost more
+there than the node.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Stands for what has no series of its own; no scope and no stream has this name.
+# The label of all streams without a series of their own; no scope and no stream has this name.
 OTHERS: Final = "(others)"
 
-# Events and bytes per second.
+# A rate is (events per second, bytes per second).
 Rate = tuple[float, float]
 
 
@@ -31,7 +31,7 @@ class Busiest:
         return f"<Busiest {len(self._heap)} of at most {self._most}>"
 
     def add(self, name: str, rate: Rate) -> None:
-        """Count a name, once."""
+        """Add a name, once, with its rate."""
         events, size = rate
         if len(self._heap) < self._most:
             heappush(self._heap, (size, name, events))
@@ -41,12 +41,12 @@ class Busiest:
         self.others = self.others[0] + events, self.others[1] + size
 
     def rates(self) -> list[tuple[str, Rate]]:
-        """Return the busiest first."""
+        """Return the names and rates, the busiest first."""
         return [(name, (events, size)) for size, name, events in sorted(self._heap, reverse=True)]
 
 
 def add_rates(totals: dict[str, Rate], rates: Iterable[tuple[str, Rate]]) -> None:
-    """Add rates to those of the same names."""
+    """Add rates to the totals of their names."""
     for name, (events, size) in rates:
         before = totals.get(name, (0.0, 0.0))
         totals[name] = before[0] + events, before[1] + size

@@ -1,17 +1,17 @@
 """The quotas of scopes and users, as one store applies them.
 
-Theory of operation.  Controllers give a store all quotas and the number of stores (`use`).  Bytes per second are for
-the installation: each of n stores applies an n-th.  What a connection has received or sent is charged to the scope, and
-to the user if it is known (`security/byte_bucket.py`).  A bucket is shared by all connections of its scope or user, so
-they share the rate, and the debt: none takes an append before it is paid.
+Theory of operation.  Controllers give a store all quotas and the number of stores (`use`).  A quota of bytes per second
+is for the installation: each of n stores applies an n-th.  What a connection has received or sent is charged to the
+scope, and to the user if it is known (`security/byte_bucket.py`).  All connections of a scope or user share one bucket,
+that is, the rate and the debt: none of them takes an append before the debt is paid.
 
-While there is no quota, `active` is false, and nobody calls anything else here.
+While there is no quota, `active` is false, and no other method is called.
 
-A scope whose storage quota is used up is *full*: connections that write to it are not read from until it is not.
+A scope whose storage quota is used up is *full*: connections that write to it are not read from while it is.
 
-*Tables that clients make* are counted as they are made and deleted.  The first count of a scope, and the one after the
-store has opened or closed a container, is of what is stored.  So is one at the quota, where the number may be too high:
-a deletion may come by another way, and of a request without an answer nobody knows whether a table was made.
+*Tables that clients create* are counted as they are created and deleted.  The stored tables are counted at the first
+creation in a scope, at the next one after the store has opened or closed a container, and at the quota, where the count
+may be too high: a table may be deleted in another way, and a request without an answer may have created none.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ class Waiting(Protocol):
     """A connection that waits because of a quota."""
 
     def quotas_changed(self) -> None:
-        """Other quotas are in force: ask again how long to wait."""
+        """Ask again how long to wait, because the quotas have changed."""
 
 
 class Tables(Protocol):
-    """The tables that clients made in the containers that a store has."""
+    """The tables that clients created in the containers of a store."""
 
     def held(self) -> frozenset[tuple[int, int]]:
         """Return the containers that serve now, each with the epoch of its opening."""
 
     async def count(self, scope: str) -> int:
-        """Return how many tables of a scope they hold.  Raises SaritError."""
+        """Return how many tables of a scope the containers hold.  Raises SaritError."""
 
 
 @dataclass(slots=True)
 class _Made:
-    """How many tables clients made in a scope; `counted`: when they were counted in the containers `of`."""
+    """The number of tables that clients created in a scope, as counted at `counted` in the containers `of`."""
 
     count: int
     counted: float
@@ -65,7 +65,7 @@ class _Made:
 
 
 class _Charge:
-    """The charge of one scope or user in one direction; `throttled_seconds`: of all its connections together."""
+    """The charge of one scope or user in one direction; `throttled_seconds`: the sum over all its connections."""
 
     __slots__ = ("bucket", "bytes", "throttled_seconds")
 
@@ -76,7 +76,7 @@ class _Charge:
 
 
 class TenantQuotas:
-    """The quotas of scopes and users, and what was charged to each."""
+    """The quotas of scopes and users, and their charges in this store."""
 
     def __init__(self, clock: Clock, tables: Tables) -> None:
         self.active = False
@@ -84,10 +84,10 @@ class TenantQuotas:
         self._quotas = Quotas()
         self._stores = 1
         self._charges: dict[tuple[str, str], _Charge] = {}  # by direction and subject
-        self._connections: dict[str, int] = {}  # of users
+        self._connections: dict[str, int] = {}  # by user
         self._tables = tables
         self._made: dict[str, _Made] = {}  # by scope
-        self._making: dict[str, int] = {}  # by scope: requests that are not answered
+        self._making: dict[str, int] = {}  # creations in progress, by scope
         self._counting = asyncio.Lock()
         self._waiting: dict[Waiting, None] = {}
         self._repeated = RepeatedLog(_log, clock.monotonic, counted=False)
@@ -97,7 +97,7 @@ class TenantQuotas:
         return f"<TenantQuotas {self._quotas!r}, an {self._stores}-th of them>"
 
     def use(self, quotas: Quotas, stores: int) -> None:
-        """Apply these from now on; bytes per second are divided by `stores`."""
+        """Apply `quotas` from now on; those of bytes per second are divided by the number of `stores`."""
         if (quotas, stores) == (self._quotas, self._stores):
             return
         self._quotas, self._stores = quotas, max(1, stores)
@@ -115,23 +115,23 @@ class TenantQuotas:
     # -- bytes --------------------------------------------------------------------------------------
 
     def received(self, scope: str, user: str, size: int) -> None:
-        """A connection of `user` has brought so many bytes for a scope."""
+        """Charge bytes that a connection of `user` has sent to a scope."""
         self._take(_IN, SCOPE + scope, size)
         if user:
             self._take(_IN, USER + user, size)
 
     def sent(self, scope: str, user: str, size: int) -> None:
-        """A connection of `user` was sent so many bytes of a scope."""
+        """Charge bytes of a scope that were sent to a connection of `user`."""
         self._take(_OUT, SCOPE + scope, size)
         if user:
             self._take(_OUT, USER + user, size)
 
     def read_delay(self, scope: str, user: str) -> float:
-        """Return how long the next reply to a read has to wait."""
+        """Return how many seconds the next reply to a read has to wait."""
         return self._debt(_OUT, scope, user)
 
     def write_delay(self, scope: str, user: str) -> float:
-        """Return how long the next append has to wait."""
+        """Return how many seconds the next append has to wait."""
         return self._debt(_IN, scope, user)
 
     def _debt(self, direction: str, scope: str, user: str) -> float:
@@ -143,20 +143,20 @@ class TenantQuotas:
         return found
 
     def waited(self, direction_in: bool, scope: str, seconds: float) -> None:
-        """Count that a connection has waited for a scope."""
+        """Add the time that a connection has waited because of a scope's quota, for the metrics."""
         charge = self._charges.get((_IN if direction_in else _OUT, SCOPE + scope))
         if charge is not None:
             charge.throttled_seconds += seconds
 
     def is_full(self, scope: str) -> bool:
-        """Return whether a scope takes no appends now."""
+        """Return whether a scope accepts no appends now, because its storage quota is used up."""
         if scope not in self._quotas.full:
             return False
         self._repeated.warning(scope, f"scope {scope} has used its storage quota: appends to it wait")
         return True
 
     def wait(self, waiting: Waiting) -> None:
-        """Notify this connection when the quotas change."""
+        """Notify `waiting` when the quotas change."""
         self._waiting[waiting] = None
 
     def done_waiting(self, waiting: Waiting) -> None:
@@ -183,16 +183,16 @@ class TenantQuotas:
         return (quota.bytes_in if direction == _IN else quota.bytes_out) / self._stores
 
     def _forget(self, now: float) -> None:
-        """Names come from clients: what owes nothing is dropped, and if all owe, the oldest."""
+        """Drop a charge without a debt, or the oldest: their number is bounded, since names come from clients."""
         free = next((key for key, charge in self._charges.items() if not charge.bucket.debt(now)), None)
         del self._charges[free or next(iter(self._charges))]
 
     # -- tables that clients make -------------------------------------------------------------------
 
     async def create(self, scope: str) -> bool:
-        """Count a table that a client makes by itself; whether the quota of its scope allows it.
+        """Count a table that a client is about to create.  Returns whether the quota of its scope allows it.
 
-        `creation_ended` after it, if it does.  Raises SaritError: the tables cannot be counted now."""
+        If so, the caller calls `creation_ended` later.  Raises SaritError when the tables cannot be counted now."""
         quota = self._quotas.of_scope(scope).segments
         if quota:
             most = max(1, quota // self._stores)
@@ -205,13 +205,13 @@ class TenantQuotas:
         return True
 
     def creation_ended(self, scope: str) -> None:
-        """The request of a client that was counted has ended; if it has made nothing, `removed` says so."""
+        """Note that a creation that `create` counted has ended; if it created no table, the caller calls `removed`."""
         self._making[scope] -= 1
         if not self._making[scope]:
             del self._making[scope]
 
     def removed(self, scope: str) -> None:
-        """A table that a client made exists no more, or was not made."""
+        """Subtract a table that was deleted, or was not created after all."""
         made = self._made.get(scope)
         if made is not None:
             made.count = max(0, made.count - 1)
@@ -221,7 +221,7 @@ class TenantQuotas:
         fresh = found is not None and found.of == held
         if found is not None and fresh and (found.count < most or now < found.counted + QUOTA_MEASURE_SECONDS):
             return found
-        # What is being made may be counted twice, until the next count.
+        # A table whose creation is in progress may be counted twice, until the next count.
         count = await self._tables.count(scope) + self._making.get(scope, 0)
         if len(self._made) >= MAX_CHARGED and scope not in self._made:
             del self._made[next(iter(self._made))]
@@ -231,7 +231,9 @@ class TenantQuotas:
     # -- connections --------------------------------------------------------------------------------
 
     def connected(self, user: str) -> bool:
-        """Count a connection of a user; whether its quota allows it.  `disconnected` either way, later."""
+        """Count a connection of a user.  Returns whether the user's quota allows it.
+
+        The caller calls `disconnected` later in either case."""
         count = self._connections[user] = self._connections.get(user, 0) + 1
         most = self._quotas.of_user(user).connections
         if most and count > most:
@@ -251,12 +253,12 @@ class TenantQuotas:
     # -- for metrics --------------------------------------------------------------------------------
 
     def scopes_charged(self) -> Iterator[tuple[str, str, int, float]]:
-        """Scope, direction, bytes and throttled seconds of each scope with a quota of bytes."""
+        """Yield (scope, direction, bytes, throttled seconds) of each scope with a quota of bytes per second."""
         for (direction, subject), charge in self._charges.items():
             if subject.startswith(SCOPE):
                 yield subject.removeprefix(SCOPE), direction, charge.bytes, charge.throttled_seconds
 
     @property
     def full_scopes(self) -> int:
-        """How many scopes take no appends because of their storage quota."""
+        """How many scopes accept no appends because of their storage quota."""
         return len(self._quotas.full)

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("sarit.store")
 
-# Each turn of the event loop handles so many segments or entries: a turn delays whoever waits for it.
+# How many segments and table entries one turn of the event loop handles, which all connections wait for.
 SEGMENTS_PER_TURN: Final = 32
 ENTRIES_PER_TURN: Final = 500
 SEGMENTS_PER_COMPACTION: Final = 64
@@ -48,7 +48,10 @@ SEGMENTS_PER_COMPACTION: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
-    """When to flush, and which runs and extents count as small; tests shrink them."""
+    """The settings of a flusher: when to flush, and which runs and extents count as small.
+
+    `packs`: whether small extents are pieces of packs and compaction collects those of several checkpoints, as each
+    write costs money.  `packed_below_bytes`: a joined run below this is a piece of a pack, even if it is not small."""
 
     interval_seconds: float = FLUSH_INTERVAL_SECONDS
     trigger_bytes: int = FLUSH_TRIGGER_BYTES
@@ -62,16 +65,14 @@ class FlushLimits:
     sweep_interval_seconds: float = COMPACTION_SWEEP_SECONDS
     checksum_block_bytes: int = CHECKSUM_BLOCK_BYTES
     boundary_step_bytes: int = BOUNDARY_STEP_BYTES
-    # Where each write costs money: small extents are pieces of packs, and compaction collects several checkpoints'.
     packs: bool = False
     compaction_interval_seconds: float = 0.0
     compaction_segments: int = SEGMENTS_PER_COMPACTION
-    # A joined run below this is a piece, too, although it is not small any more.
     packed_below_bytes: int = 0
 
 
 async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:
-    """Yield the items, with a turn of the event loop for others after every `per_turn` of them."""
+    """Yield the items, and yield to the event loop after every `per_turn` of them."""
     for count, item in enumerate(items, 1):
         yield item
         if count % per_turn == 0:
@@ -88,18 +89,18 @@ class Run:
 
 
 def length_of(runs: Sequence[Run]) -> int:
-    """Return the bytes of all parts."""
+    """Return the number of bytes of all runs."""
     return sum(run.length for run in runs)
 
 
 def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSnapshot]]:
-    """Blocks that no chunk holds, as runs of adjacent ones of at most `limit` bytes each (or one block)."""
+    """Return the blocks that no chunk holds, as runs of adjacent blocks of at most `limit` bytes (or of one block)."""
     runs: list[list[BlockSnapshot]] = []
     size = 0
     end = -1
     for snapshot in blocks:
         block = snapshot.block
-        # It has its bytes in a chunk already, as blocks of a merged segment may.  Runs do not reach across it.
+        # End the run at a block that a chunk holds already, as blocks of a merged segment may be.
         if block.chunk is not None or snapshot.parts is None:
             end = -1
             continue
@@ -113,7 +114,7 @@ def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSna
 
 
 def add_chunk_extents(item: SegmentSnapshot, boundary_step_bytes: int) -> None:
-    """Add an extent for each block that is in a chunk, adjacent ones joined, in order with the inlined extents."""
+    """Add the extents of the blocks in chunks, adjacent blocks joined, in order with the inlined extents."""
     at = chunk_at = length = 0
     before: Block | None = None
     chunk: str | None = None
@@ -121,7 +122,7 @@ def add_chunk_extents(item: SegmentSnapshot, boundary_step_bytes: int) -> None:
     starts: list[int] = []
     for snapshot in item.blocks:
         offset, block = snapshot.offset, snapshot.block
-        # Joined when it is the same chunk, and adjacent both in the segment and in the chunk.
+        # Join a block that is in the same chunk, and adjacent both in the segment and in the chunk.
         same = before is not None and block.is_in_chunk_of(before)
         before = block
         if not (same and at + length == offset and chunk_at + length == block.chunk_offset):
@@ -130,7 +131,7 @@ def add_chunk_extents(item: SegmentSnapshot, boundary_step_bytes: int) -> None:
                 item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums, places))
             at, length, chunk, chunk_at, checksums = offset, 0, block.chunk, block.chunk_offset, block.checksums
             starts = []
-        # A block is an append as a rule.  Others came with a merge.
+        # A block is mostly one append; a block of a merged segment may have several or none.
         if block.starts is FIRST:
             starts.append(length)
         else:
@@ -139,14 +140,14 @@ def add_chunk_extents(item: SegmentSnapshot, boundary_step_bytes: int) -> None:
     if chunk is not None:
         places = thin(starts, length, boundary_step_bytes)
         item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums, places))
-    # `Flusher._inline` has added the inlined extents before.
+    # Sort, since `Flusher._inline` has added the inlined extents before.
     item.extents.sort(key=lambda extent: extent.start)
 
 
 def record_resolved_chunks(batch: WriteBatch, container: Container, sequence: int, failed: Set[int]) -> None:
     """Record that after this commit every chunk of this epoch up to number `sequence` is referenced or garbage.
 
-    Every commit that names new chunks must do so.  The orphan sweep of a later epoch deletes the chunks with higher
+    Every commit that names new chunks must call this.  The orphan sweep of a later epoch deletes the chunks with higher
     numbers, and those with the numbers in `failed`: a failed write may still take effect after its chunk was deleted
     as garbage."""
     batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
@@ -156,12 +157,12 @@ def record_resolved_chunks(batch: WriteBatch, container: Container, sequence: in
 
 
 def resolved_key(epoch: int) -> bytes:
-    """Return the key of the highest chunk number that the commits of an epoch resolved; until the epoch is swept."""
+    """Return the key of the highest chunk number that the commits of an epoch resolved; the sweep deletes it."""
     return keys.meta_key(f"settled/{epoch:010d}")
 
 
 def failed_write_key(epoch: int, sequence: int) -> bytes:
-    """Return the key that says that the write of a chunk was reported as failed; until the epoch is swept."""
+    """Return the key whose record says that the write of a chunk was reported as failed; the sweep deletes it."""
     return keys.meta_key(f"failed/{epoch:010d}/{sequence:012d}")
 
 
@@ -173,20 +174,20 @@ class BatchBuilder:
         self._segments_per_turn = segments_per_turn
 
     async def build(self, snapshot: Snapshot, sequence: int, failed: Set[int]) -> WriteBatch:
-        """Return one atomic change that makes the index hold the snapshot, whose segments are all copied.
+        """Return the batch that makes the index hold the snapshot, whose segments are all copied.
 
         `sequence` is the highest chunk number of this epoch, `failed` are the numbers whose writes failed.  Chunks
-        that the change leaves without a reference are added to `snapshot.garbage`."""
+        that the batch leaves without a reference are added to `snapshot.garbage`."""
         assert not snapshot.uncopied, snapshot
         batch, garbage = WriteBatch(), snapshot.garbage
-        # Appends run in between.  The copies do not change any more, so the batch is still of one frame.
+        # Appends run between two turns, but do not change the copies: the batch is of one frame.
         async for item in in_turns(snapshot.segments.values(), self._segments_per_turn):
             if item.deleted:
                 await self._add_deleted(item, batch, garbage)
             else:
                 await self._add_segment(item, batch, garbage)
         await drop_references(batch, self._container.index, garbage)
-        # In the same atomic batch: recovery replays the log after this frame, on top of these records.
+        # Put the frame into the same batch, since recovery replays the log after it on top of these records.
         batch.puts[keys.meta_key("frame")] = keys.attribute_value(snapshot.frame)
         batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(snapshot.next_segment_id)
         record_resolved_chunks(batch, self._container, sequence, failed)
@@ -196,12 +197,12 @@ class BatchBuilder:
     async def _add_deleted(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
         segment = item.segment
         if not segment.committed:
-            # Created and deleted between two checkpoints: the index holds nothing of it.
+            # The index has nothing of a segment that was created and deleted between two checkpoints.
             return
-        if not item.merged:  # tables, too: earlier versions accepted appends to tables
+        if not item.merged:  # also for tables, since earlier versions accepted appends to tables
             extents, unreadable = await self._container.metadata.extents.readable(segment.id)
             garbage.update(extent.reference for extent in extents if extent.chunk)
-            if unreadable:  # nobody knows their chunks, which stay: `sarit verify` lists them
+            if unreadable:  # the chunks of unreadable extents are unknown and stay: `sarit verify` lists them
                 _log.error(
                     "segment %s is deleted; %d of its extents cannot be read, and their chunks stay: %s",
                     segment.name, len(unreadable), next(iter(unreadable.values())),
@@ -219,7 +220,7 @@ class BatchBuilder:
         segment = item.segment
         batch.puts[keys.segment_key(segment.id)] = item.record
         if not segment.committed:
-            # Once: neither the name nor the id of a segment changes.
+            # Put name and id once, since they do not change.
             batch.puts[keys.name_key(segment.name)] = keys.id_value(segment.id)
             if is_transient(segment.name):
                 batch.puts[keys.meta_key("transient/" + segment.name)] = b""
@@ -247,18 +248,17 @@ class BatchBuilder:
         dropped = [extent for extent in stored if extent.end <= item.start]
         batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
         if unreadable:
-            # One that cannot be read may name any chunk: none of this segment is garbage while there is one.  Those
-            # that end below the new start go, and the segment can be read again.
+            # An unreadable extent may name any chunk, so no chunk of this segment becomes garbage while there is one.
+            # Delete the unreadable extents that end below the new start, so that the segment can be read again.
             ends = sorted(extent.start for extent in (*stored, *item.extents))
             batch.deletes.update(key for key in unreadable if _ends_below(key, ends, item.start))
             return
-        # A chunk may be named by several extents, of which only some are below the new start; they are next to each
-        # other.
+        # Keep a chunk that an extent above the new start also names; such extents are neighbours.
         live = {extent.reference for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
         garbage.update(extent.reference for extent in dropped if extent.chunk and extent.reference not in live)
 
     async def _add_entries(self, item: SegmentSnapshot, batch: WriteBatch) -> None:
-        """Put the new entries of a table; delete the version rows of the entries they replace."""
+        """Put the new entries of a table, and delete the version rows of the entries that they replace."""
         segment = item.segment
         size = segment.entry_bytes
         changed = list(item.entries.values())
@@ -266,11 +266,11 @@ class BatchBuilder:
             page = changed[at : at + ENTRIES_PER_TURN]
             await asyncio.sleep(0)
             stored: dict[bytes, Entry | None] = {}
-            # Otherwise the index holds no entry of the table, and none is replaced.
+            # Without a committed record the index has no entry of the table to replace.
             if segment.committed:
                 stored = await self._stored_entries(segment, [entry.key for entry in page])
             for entry in page:
-                # Versions are positions in the table: the row of the old one is not overwritten.
+                # Delete the row of the old version, which the new one does not overwrite: its key is the position.
                 old = stored.get(entry.key)
                 if old is not None:
                     batch.deletes.add(keys.version_key(segment.id, old.version))
@@ -282,12 +282,11 @@ class BatchBuilder:
                     batch.puts[key] = keys.entry_value(entry.version, entry.value)
                     batch.puts[keys.version_key(segment.id, entry.version)] = entry.key
                     size += serialized_bytes(entry)
-        # Below 0 with what an earlier version wrote, whose bytes nobody counted.
+        # The sum may fall below 0, as earlier versions of Sarit did not count the bytes of entries.
         item.entry_bytes = max(0, size)
 
     async def _stored_entries(self, segment: Segment, wanted: list[bytes]) -> dict[bytes, Entry | None]:
-        """Return the entries that a checkpoint replaces; a damaged one is left out, and the row of its version
-        stays."""
+        """Return the entries that a checkpoint replaces, without damaged ones, whose version rows stay."""
         try:
             return await self._container.metadata.stored_entries(segment, wanted)
         except DamagedRecord:
@@ -300,7 +299,7 @@ class BatchBuilder:
 
 
 def _ends_below(key: bytes, starts: list[int], offset: int) -> bool:
-    """Return whether an unreadable extent ends at or below `offset`: the next one, of those that begin at `starts`,
-    does."""
+    """Return whether an unreadable extent ends at or below `offset`: its end is the next of `starts`, which are where
+    the other extents begin."""
     at = bisect_right(starts, int.from_bytes(key[-8:], "big"))
     return at < len(starts) and starts[at] <= offset

@@ -1,12 +1,12 @@
 """Deletes chunks that the index references no more.
 
-The commit that drops the last reference to a chunk puts a garbage record for it in the same batch.  Only after that
-commit is the chunk deleted, and only after the deletion the record: a crash in between repeats the deletion.
+The commit that drops the last reference to a chunk puts a garbage record of the chunk in the same batch.  The chunk is
+deleted only after that commit, and its record only after the deletion: a crash in between repeats the deletion.
 
-Where each commit costs money (`with_checkpoints`), the records are deleted by the next checkpoint.
+Where each commit costs money (`with_checkpoints`), the next checkpoint deletes the records.
 
-A backup copies the chunks that an index named at one moment, and takes longer than they would last.  While its
-`DeletionHold` is active nothing is deleted; the garbage records wait.
+A backup copies the chunks that an index named at one moment, which takes longer than garbage chunks would last.  While
+its `DeletionHold` is active, no chunk is deleted; the garbage records wait.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _MAX_DELETED: Final = _MAX_CHUNKS_PER_CYCLE // 2
 
 
 async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Unavailable | None]:
-    """Delete these chunks concurrently; for each the error that prevented it, None when it is gone.
+    """Delete chunks concurrently, at most MAX_CHUNK_DELETIONS_IN_FLIGHT (one of the `deletion_groups`).
 
-    At most MAX_CHUNK_DELETIONS_IN_FLIGHT at once: see `deletion_groups`."""
+    Returns for each the error that prevented the deletion, None when the chunk is gone."""
 
     assert len(names) <= MAX_CHUNK_DELETIONS_IN_FLIGHT, len(names)
 
@@ -55,13 +55,13 @@ async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Una
 
 
 def deletion_groups(names: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Groups for `delete_chunks`, to be deleted one after the other."""
+    """Yield groups for `delete_chunks`, to be deleted one after the other."""
     for at in range(0, len(names), MAX_CHUNK_DELETIONS_IN_FLIGHT):
         yield names[at : at + MAX_CHUNK_DELETIONS_IN_FLIGHT]
 
 
 class DeletionHold:
-    """Prevents the deletion of chunks until it ends.  It never begins again."""
+    """A hold that prevents the deletion of chunks until it ends, for good."""
 
     def __init__(self) -> None:
         self.ended = ""
@@ -70,21 +70,21 @@ class DeletionHold:
         return f"<DeletionHold {self.ended or 'active'}>"
 
     def end(self, reason: str) -> None:
-        """Let deletions go on; the first reason stays."""
+        """End the hold, so that chunks are deleted again.  Only the first call's reason counts."""
         self.ended = self.ended or reason
 
 
 class ChunkGC:
-    """Deletes the garbage chunks of one container."""
+    """The garbage collection of the chunks of one container."""
 
     def __init__(self, container: Container, *, with_checkpoints: bool = False) -> None:
         self._container = container
         self._with_checkpoints = with_checkpoints
-        # Garbage records of chunks that are deleted, for the next checkpoint.
+        # The keys of garbage records whose chunks are deleted, for the next checkpoint.
         self._deleted: set[bytes] = set()
-        # The garbage record at which the next cycle begins; None: the first.
+        # The key of the garbage record at which the next cycle begins; None: the first.
         self._next: bytes | None = None
-        # The damaged garbage records that were logged.
+        # The keys of damaged garbage records that were logged.
         self._reported: set[bytes] = set()
         self.hold: DeletionHold | None = None
 
@@ -92,14 +92,14 @@ class ChunkGC:
         return f"<ChunkGC of {self._container!r}>"
 
     def add_deleted(self, batch: WriteBatch) -> None:
-        """Delete in a checkpoint's batch the records of what is deleted."""
+        """Add to a checkpoint's batch the deletion of the garbage records whose chunks are deleted."""
         batch.deletes |= self._deleted
         self._deleted = set()
 
     async def collect(self, *, storage_full: bool = False) -> None:
-        """Delete for at most CHUNK_GC_CYCLE_SECONDS; what is left or fails is retried in later cycles.
+        """Delete garbage chunks for at most CHUNK_GC_CYCLE_SECONDS; later cycles continue and retry.
 
-        Nothing while a hold is active, which ends with `storage_full`: a backup must not stop the writers."""
+        Nothing is deleted while a hold is active.  `storage_full` ends the hold: a backup must not stop the writers."""
         container = self._container
         if storage_full and self.hold is not None:
             self.hold.end("long-term storage took no chunk and may be full")
@@ -113,20 +113,20 @@ class ChunkGC:
         batch = WriteBatch()
         self._next = None
         if damaged is not None:
-            # Its key may be damaged, too, and name a chunk in use: nothing is deleted by it.  Begin after it next time.
+            # Delete nothing by a damaged record, whose key may name a chunk in use.  Begin after it next time.
             self._next = damaged.resume if damaged.resume < high else None
             if damaged.key not in self._reported:
                 self._reported.add(damaged.key)
                 _log.error("container %d: a chunk is not deleted: %s", container.number, damaged)
-        # Two bounds: unavailable storage must not hold up the next checkpoint, which waits for this cycle.
+        # Bound failures and time, since the next checkpoint waits for this cycle, even if storage is unavailable.
         for group in deletion_groups([key for key, _ in rows if key not in self._deleted]):
             if failures >= _MAX_FAILURES_PER_CYCLE or clock.monotonic() >= end:
                 self._next = group[0]  # begin there next time: chunks that cannot be deleted must not block the others
                 break
-            # A crash before the commit below repeats this: to delete a chunk that is gone succeeds.
+            # A crash before the commit below repeats this deletion: deleting a missing chunk succeeds.
             errors = await delete_chunks(container.storage, [*map(keys.parse_garbage_key, group)])
             batch.deletes.update(key for key, error in zip(group, errors, strict=True) if error is None)
-            # A failed deletion keeps its record.
+            # The record of a failed deletion stays.
             failures += len(errors) - errors.count(None)
         if not batch.deletes:
             return

@@ -1,23 +1,24 @@
 """Compaction: joins small extents of segments into larger chunks, in the background.
 
-It runs between two checkpoints of a container, never during one: nobody else changes extents in the index meanwhile.
-Dirty bytes accumulate meanwhile, so over the soft limit of the memory budget it joins only what is urgent.
+Compaction runs between two checkpoints of a container, never during one: nobody else changes extents in the index
+meanwhile.  Dirty bytes accumulate until it ends, so over the soft limit of the memory budget it joins only what is
+urgent.
 
-*What to join.*  A checkpoint counts the small extents that it adds to each segment (`_counts`).  Counts are in memory
-alone, and bounded.  So the sweep (`compaction_sweep.py`) goes through the extents in the index all the time, a page in
+*What to join.*  A checkpoint counts the small extents that it adds to each segment (`_counts`).  Counts are only in
+memory, and bounded.  So the sweep (`compaction_sweep.py`) goes through the extents in the index all the time, a page in
 each cycle, and finds the segments that were forgotten: after a restart, or when too many segments were counted.
-Whether a segment is in memory does not matter: it is loaded.
+A segment that is not in memory is loaded.
 
 *How much.*  Each cycle may join several times the bytes of small extents that checkpoints have added since the last
 one (KEEP_UP_FACTOR), as a byte is rewritten a few times until its extent is large.  So compaction keeps up with any
 load, however short memory is: appends are throttled before small extents accumulate.  A segment has at most
-MAX_SMALL_EXTENTS that adjoin, plus what one checkpoint adds.
+MAX_SMALL_EXTENTS adjacent small extents, plus those of one checkpoint.
 
-*Packs.*  With `packs`, what is still small after a join is written as pieces of packs, and a cycle joins only after an
-interval, what several checkpoints have left.  A pack of which little is needed is emptied (`pack_sweep.py`).
+*Packs.*  With `packs`, a run that is still small after a join is written as a piece of a pack, and a cycle joins the
+small extents of several checkpoints, after an interval.  A pack of which little is needed is emptied (`pack_sweep.py`).
 
-*How.*  In groups of segments, within a bound of bytes: read, write the new chunks concurrently, one commit for all;
-with packs, one for a whole group.
+*How.*  Segments are compacted in groups, within a bound of bytes: read, write the new chunks concurrently, and commit
+(with packs, once for a whole group).
 The order matters: the new chunk is durable before the commit that names it.  The old chunks become garbage in the same
 commit and are deleted after it.  A read that holds an old extent finds its chunk gone and looks the extent up again.
 
@@ -60,32 +61,33 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The name and number of the next object, from the segments whose pieces it has and the offsets where those begin.
+# A function that returns the name and number of the next object, for the segments and offsets of its pieces.
 NameChunk = Callable[["Sequence[tuple[Segment, int]]"], tuple[str, int]]
 
 _log = logging.getLogger("sarit.store")
 
-# From that many on, the small extents of a segment are joined even while memory is short.
+# The small extents of a segment are joined even while memory is short if there are so many.
 URGENT_EXTENTS: Final = 4 * JOIN_EXTENTS
 MAX_SMALL_EXTENTS: Final = 8 * JOIN_EXTENTS
-# A slice of some kilobytes is rewritten three times until it is part of an extent that is not small.
+# How often the bytes of small extents may be rewritten: an extent of some kilobytes is, three times, until it is large.
 KEEP_UP_FACTOR: Final = 4
 MAX_COUNTED_SEGMENTS: Final = 50_000
-# On an object store each of them may ask for a block of the index that the first one would bring into the cache.
+# How many segments are planned at once: on an object store, all of them may fetch a block of the index that the first
+# one would bring into the cache.
 PLANNED_AT_ONCE: Final = 8
 
 
 class StorageUnavailable(Exception):
-    """Long-term storage failed a read or a write: try again in a later cycle."""
+    """Long-term storage failed a read or a write; a later cycle tries again."""
 
 
 @dataclass(slots=True)
 class _Join:
-    """Adjoining extents of a segment, and the extent that replaces them once its chunk is written."""
+    """Adjacent extents of a segment (`run`), and the extent that replaces them once its chunk is written."""
 
     segment: Segment
     run: list[Extent]
-    # References that extents next to the run have, too.
+    # The chunks or pieces that extents next to the run also name, so that they are no garbage.
     live: set[str]
     parts: list[Buffer] = field(default_factory=list)
     joined: Extent | None = None
@@ -96,24 +98,25 @@ class _Join:
 
 
 class Compactor:
-    """Counts the small extents of each segment, and joins them when there are enough."""
+    """The compaction of one container: it counts the small extents of each segment, and joins them when there are
+    enough."""
 
     def __init__(self, container: Container, failed_writes: set[int], limits: FlushLimits) -> None:
         self._container = container
         self._failed_writes = failed_writes
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.concurrent_small_writes)
-        # Small extents at the end of a segment since the last compaction of it.
+        # The number of small extents that each segment got since its last compaction.
         self._counts: dict[int, int] = {}
         self._sweep = CompactionSweep(
             container.index, container.env.clock, limits.small_extent_bytes, limits.sweep_interval_seconds
         )
         self._pack_sweep = PackSweep(container.index, container.env.clock, limits.sweep_interval_seconds)
         self._damaged: set[int] = set()
-        # Bytes that this and later cycles may join however short memory is.
+        # The bytes that this and later cycles may join however short memory is.
         self._owed = 0
         self._last_number = 0
-        # By the monotonic clock: what is not urgent waits until then for what later checkpoints add.
+        # When the next cycle may join what is not urgent, by the monotonic clock: later checkpoints add to it.
         self._due = container.env.clock.monotonic()
         self.joined = 0
 
@@ -121,10 +124,10 @@ class Compactor:
         return f"<Compactor of {self._container!r}: {len(self._counts)} segments with small extents>"
 
     def add_extents(self, segment: Segment, extents: list[Extent]) -> None:
-        """A checkpoint committed these extents of a segment."""
+        """Count the small ones of the extents of a segment that a checkpoint committed."""
         small = [extent.length for extent in extents if extent.length < self._limits.small_extent_bytes]
         if small:
-            # To the end: the segments that grow are counted, those that do not are forgotten first.
+            # Move the segment to the end, so that segments that do not grow are forgotten first.
             self._counts[segment.id] = self._counts.pop(segment.id, 0) + len(small)
             self._owed += KEEP_UP_FACTOR * sum(small)
             if len(self._counts) > MAX_COUNTED_SEGMENTS:
@@ -134,7 +137,7 @@ class Compactor:
 
     @property
     def backlog(self) -> int:
-        """How many segments have small extents enough to be joined, as far as it is known."""
+        """How many segments are known to have enough small extents to be joined."""
         return sum(count >= JOIN_EXTENTS for count in self._counts.values()) + len(self._sweep.found)
 
     def forget(self, segment: Segment) -> None:
@@ -168,21 +171,21 @@ class Compactor:
                 joined = await self._compact(group, next_name)
                 done += joined
                 self._container.statistics.compacted_bytes += joined
-            # The next segments would most likely meet the same storage: leave them to a later cycle.
+            # Leave the next segments to a later cycle, since storage would most likely fail for them, too.
             except StorageUnavailable:
                 return
         self._owed = max(0, self._owed - done) if ready else 0
 
     def _ready(self, count: int) -> list[int]:
-        """Return the segments with so many small extents, those with most of them first, then what the sweep has
-        found."""
+        """Return the segments with at least `count` small extents, those with most first, then those that the sweeps
+        have found."""
         counted = [segment for segment, number in self._counts.items() if number >= count]
         counted.sort(key=lambda segment: -self._counts[segment])
         swept = dict.fromkeys([*self._sweep.found, *self._pack_sweep.found])
         return [*counted, *(segment for segment in swept if self._counts.get(segment, 0) < count)]
 
     async def _compact(self, group: list[int], next_name: NameChunk) -> int:
-        """Join what is due of some segments; how many bytes that were."""
+        """Join small extents of a group of segments.  Returns how many bytes were joined."""
         container = self._container
         with ExitStack() as compacting:
             segments = []
@@ -191,10 +194,10 @@ class Compactor:
                     continue
                 compacting.enter_context(container.compaction(segment))
                 segments.append(segment)
-            # Those that are left out do not exist any more, or cannot be compacted.
+            # Forget segments that do not exist any more, or cannot be compacted.
             for number in set(group) - {segment.id for segment in segments}:
                 self._done_with(number)
-            # In the order of the index, and of the packs that checkpoints write: what is needed of both is together.
+            # Sort by id, as the index and the packs of checkpoints are, so that neighbours are read together.
             segments.sort(key=lambda segment: segment.id)
             joins: list[_Join] = []
             for first in range(0, len(segments), PLANNED_AT_ONCE):
@@ -205,7 +208,7 @@ class Compactor:
             for batch in self._batches(joins):
                 unavailable = await self._write_joined(batch, next_name)
                 written += [join for join in batch if join.joined is not None]
-                # With packs a commit costs money.  Without, the space of what is replaced is worth more.
+                # Commit each batch to free the replaced chunks early, but with packs, where a commit costs money.
                 if not self._limits.packs:
                     await self._commit(written)
                     written = []
@@ -237,7 +240,7 @@ class Compactor:
         self._pack_sweep.found.pop(segment, None)
 
     async def _plan(self, segment: Segment) -> list[_Join]:
-        """Plan what to join of a segment now; the segment is ready again if there may be more."""
+        """Return the runs of a segment to join now, and keep the segment ready if there may be more."""
         limits = self._limits
         at = self._sweep.found.get(segment.id)
         try:
@@ -248,7 +251,7 @@ class Compactor:
         self._sweep.found.pop(segment.id, None)
         if at is None or whole[1]:
             self._counts.pop(segment.id, None)
-        # The outermost ones are not joined unless there are no others beyond: they may share a chunk with those.
+        # Leave out the first and last extent if others may be beyond, with which they may share a chunk.
         first, last = 0 if whole[0] else 1, len(extents) if whole[1] else len(extents) - 1
         runs = plan_compaction(
             extents[first:last], small_bytes=limits.small_extent_bytes, target_bytes=limits.compaction_bytes
@@ -265,7 +268,7 @@ class Compactor:
         return joins + await self._plan_sparse(segment, {extent.start for run in runs for extent in run})
 
     async def _plan_sparse(self, segment: Segment, joined: set[int]) -> list[_Join]:
-        """Return the extents of a segment in sparse packs but those that are joined: each is written again, alone."""
+        """Return the extents of a segment in sparse packs, except the `joined` ones, each to be rewritten alone."""
         joins: list[_Join] = []
         for start in sorted(self._pack_sweep.found.pop(segment.id, set()) - joined):
             try:
@@ -274,7 +277,7 @@ class Compactor:
                 self._cannot(segment, error)
                 return joins
             at = next((at for at, extent in enumerate(extents) if extent.start == start), -1)
-            # It is gone since, or its neighbours are not known; the next pass finds it again.
+            # Skip an extent that is gone since, or whose neighbours are not known: the next pass finds it again.
             if at < 0 or not is_pack(extents[at].chunk) or not (at or whole[0]):
                 continue
             live = {extent.reference for extent in extents if extent.start != start}
@@ -284,14 +287,14 @@ class Compactor:
         return joins
 
     def _cannot(self, segment: Segment, error: Corrupt) -> None:
-        # Readers of those bytes get the error; the container serves everything else.
+        # Do not fail the container: only readers of the damaged bytes get the error.
         self._done_with(segment.id)
         if segment.id not in self._damaged:
             self._damaged.add(segment.id)
             _log.error("segment %s cannot be compacted: %s", segment.name, error)
 
     async def _write_joined(self, joins: list[_Join], next_name: NameChunk) -> bool:
-        """Read and write all of them; whether long-term storage was unavailable for some."""
+        """Read all runs and write their chunks.  Returns whether long-term storage was unavailable for some."""
         extents = [extent for join in joins for extent in join.run]
         packs = PackReader(self._container.storage, extents, self._limits.compaction_bytes)
         unavailable = await _all(self._write_alone(join, packs, next_name) for join in joins)
@@ -301,9 +304,9 @@ class Compactor:
         return any(unavailable)
 
     async def _commit(self, joins: list[_Join]) -> None:
-        """Replace the extents of those whose chunks are written, if any.
+        """Commit the extents that replace the runs of `joins`, whose chunks are written; do nothing without any.
 
-        A crash before it leaves chunks whose numbers no commit resolved: the orphan sweep deletes them."""
+        A crash before the commit leaves chunks whose numbers no commit resolved: the orphan sweep deletes them."""
         if not joins:
             return
         container = self._container
@@ -314,25 +317,27 @@ class Compactor:
             put_extent(batch, join.segment.id, join.joined)
             dropped |= {extent.reference for extent in join.run if extent.chunk} - join.live
         await drop_references(batch, container.index, dropped)
-        # No chunk is being written now: all numbers that were given are resolved.
+        # No chunk is being written now, so all numbers that were given are resolved.
         record_resolved_chunks(batch, container, self._last_number, self._failed_writes)
         coverage_probe("extents_joined")
         await container.metadata.commit(batch)
         for join in joins:
             container.metadata.extents.cache.drop(join.segment.id)
-            # What a merge has loaded; it loads the extents again.
+            # Discard extents that a waiting merge has loaded: it loads them again.
             join.segment.extents = None
             self.joined += len(join.run)
 
     async def _write_alone(self, join: _Join, packs: PackReader, next_name: NameChunk) -> bool:
-        """Read a run, and write its chunk unless it is to be in a pack; whether long-term storage was unavailable."""
+        """Read a run, and write its chunk unless the run belongs in a pack.
+
+        Returns whether long-term storage was unavailable."""
         async with self._slots:
             try:
                 join.parts = await self._read(join.segment, join.run, packs)
-            except (Unavailable, Moved):  # Moved: it met a missing chunk, and the container is another store's
+            except (Unavailable, Moved):  # Moved: a chunk is missing, and another store owns the container
                 return True
             except Corrupt as error:
-                # Damaged bytes are never written again: new checksums would hide the damage for ever.
+                # Never rewrite damaged bytes: new checksums would hide the damage for ever.
                 self._cannot(join.segment, error)
                 return False
             assert sum(map(len, join.parts)) == join.bytes, join
@@ -342,7 +347,7 @@ class Compactor:
             return await self._write([join], next_name)
 
     def _packs(self, joins: list[_Join]) -> Iterator[list[_Join]]:
-        """Yield the joins that were read and not written, as the packs to write."""
+        """Yield the joins that were read and not written, grouped into packs."""
         pack: list[_Join] = []
         size = 0
         for join in joins:
@@ -357,9 +362,9 @@ class Compactor:
             yield pack
 
     async def _write(self, joins: list[_Join], next_name: NameChunk) -> bool:
-        """Write one run as a chunk, or several as a pack; whether long-term storage was unavailable."""
+        """Write one run as a chunk, or several as a pack.  Returns whether long-term storage was unavailable."""
         container = self._container
-        await container.confirm()  # as in the flusher
+        await container.confirm()  # a late write of a former owner would leave a chunk for ever
         name, number = next_name([(join.segment, join.run[0].start) for join in joins])
         self._last_number = number
         checksums = PieceChecksums([join.bytes for join in joins], self._limits.checksum_block_bytes)
@@ -372,7 +377,7 @@ class Compactor:
             container.state.garbage.add(name)  # the write may have happened
             self._failed_writes.add(number)
             return True
-        # The new chunk is durable: from here on the index may name it.
+        # The new chunk is durable, so the index may name it from here on.
         for join, its_checksums in zip(joins, checksums.finish(), strict=True):
             begin = join.run[0].start
             starts = append_starts.join(
@@ -385,7 +390,7 @@ class Compactor:
     async def _read(self, segment: Segment, run: list[Extent], packs: PackReader) -> list[Buffer]:
         """Return the bytes of a run, by extent; appends, truncations and deletions go on meanwhile.
 
-        Raises Unavailable (of long-term storage, or the container has failed), Moved, Corrupt."""
+        Raises Unavailable (long-term storage is unavailable, or the container has failed), Moved, Corrupt."""
         inlined = [extent for extent in run if not extent.chunk]
         try:
             rows = await self._container.index.get([stored_key(segment.id, extent) for extent in inlined])
@@ -408,7 +413,7 @@ class Compactor:
         try:
             return await packs.read(extent)
         except NotFound:
-            # No checkpoint, which would drop the extent first, comes in between.
+            # The chunk is lost: only a checkpoint would drop the extent, and none runs during compaction.
             error = missing(extent.chunk, extent.object_offset)
         except DamagedChunk as damaged:
             error = damaged
@@ -417,7 +422,7 @@ class Compactor:
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results of all, run concurrently; raises the first error when all have ended."""
+    """Run coroutines concurrently and return their results.  Raises the first error when all have ended."""
     results = await asyncio.gather(*work, return_exceptions=True)
     out: list[T] = []
     for result in results:

@@ -1,10 +1,10 @@
-"""Finds small extents that compaction does not know of, and reads those around a place.
+"""Finds small extents that compaction does not know of, and reads the extents around an offset.
 
 The sweep goes through all extents of the index, a page in each cycle of the flusher, and begins again after an interval
 (at once when compaction had to forget segments).  It reads the sizes of inlined extents, not their bytes.
 
-A segment with enough small extents is noted with the place of the first one; what is noted is bounded, and the sweep
-waits while it is full.
+A segment with enough small extents is noted with the offset of the first one.  The number of noted segments is bounded:
+at the bound the sweep waits.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _PAGE_ROWS: Final = 1000
 _MAX_FOUND: Final = 1000
-# Around a place, to each side: more inlined ones, which are smaller.
+# How many extents `neighbourhood` reads to each side: more of the inlined ones, which are smaller.
 _INLINED_ROWS: Final = 256
 _CHUNK_ROWS: Final = 64
 
 
 class CompactionSweep:
-    """The sweep of one container."""
+    """The sweep for small extents of one container."""
 
     def __init__(self, index: Index, clock: Clock, small_bytes: int, interval_seconds: float) -> None:
         self._index = index
@@ -39,18 +39,18 @@ class CompactionSweep:
         self._begin_at = clock.monotonic()
         self._small_bytes = small_bytes
         self._at: bytes = keys.INLINED
-        # Segment id: where its small extents begin.
+        # The offset of the first small extent, by segment id.
         self.found: dict[int, int] = {}
 
     def __repr__(self) -> str:
         return f"<CompactionSweep, {len(self.found)} segments found>"
 
     def hurry(self) -> None:
-        """Do not wait for the interval before the next pass."""
+        """Begin the next pass at once, without the interval."""
         self._begin_at = self._clock.monotonic()
 
     async def advance(self) -> None:
-        """Examine the next extents.  Raises what the index raises."""
+        """Examine the next page of extents.  Raises what the index raises."""
         if len(self.found) >= _MAX_FOUND or self._clock.monotonic() < self._begin_at:
             return
         kind = self._at[:1]
@@ -62,7 +62,7 @@ class CompactionSweep:
             rows, damaged = await scan_page(self._index, self._at, end, _PAGE_ROWS)
             small = [(key, self._is_small(key, value)) for key, value in rows]
             if damaged is not None:
-                # It is passed over.
+                # Continue after the damaged record.
                 self._note(small)
                 self._at = keys.after(damaged.key)
                 return
@@ -72,8 +72,8 @@ class CompactionSweep:
             if self._at == keys.INLINED:
                 self._begin_at = self._clock.monotonic() + self._interval_seconds
             return
-        # The next page begins with the segment at the end of this one, unless it fills the page: its other extents
-        # count, too.
+        # Begin the next page with the segment at the end of this one, to count its extents together, unless it fills
+        # the page alone.
         last = small[-1][0]
         (begin, _) = keys.segment_range(kind, keys.segment_of(last))
         self._at = begin if small[0][0] < begin else keys.after(last)
@@ -82,7 +82,7 @@ class CompactionSweep:
         segment = count = first = -1
         for key, is_small in small:
             number = keys.segment_of(key)
-            # A large one ends a run of small ones.
+            # A large extent ends a run of small ones.
             if number != segment or not is_small:
                 segment, count = number, 0
             if is_small:
@@ -96,14 +96,15 @@ class CompactionSweep:
     def _is_small(self, key: bytes, value: bytes) -> bool:
         try:
             return load_chunk_extent(keys.number_of(key), value).length < self._small_bytes
-        except Corrupt:  # of another format: `sarit verify` lists it
+        except Corrupt:  # skip a record of another format, which `sarit verify` lists
             return False
 
 
 async def neighbourhood(index: Index, segment: int, at: int | None) -> tuple[list[Extent], tuple[bool, bool]]:
-    """Extents of a segment on both sides of an offset (None: its end), in order and adjoining, without inlined bytes.
+    """Return adjacent extents of a segment on both sides of an offset (None: its end), without inlined bytes; and
+    whether these are all extents to the left, and all to the right.
 
-    Also whether these are all to the left, and all to the right.  Raises Corrupt when one cannot be read."""
+    Raises Corrupt when an extent cannot be read."""
     middle = keys.MAX_OFFSET if at is None else at
     low, high = 0, keys.MAX_OFFSET
     extents: dict[int, Extent] = {}
@@ -114,7 +115,7 @@ async def neighbourhood(index: Index, segment: int, at: int | None) -> tuple[lis
             *keys.offset_range(keys.INLINED, segment, begin, end), _INLINED_ROWS, reverse=reverse
         )
         rows = await index.scan(*keys.offset_range(keys.EXTENT, segment, begin, end), _CHUNK_ROWS, reverse=reverse)
-        # A full page says nothing about what is beyond it.
+        # Keep only the range in which the extents of both kinds are known: a full page ends at its last row.
         for page, limit in (([key for key, _ in inlined], _INLINED_ROWS), ([key for key, _ in rows], _CHUNK_ROWS)):
             if len(page) == limit and reverse:
                 low = max(low, keys.number_of(page[-1]))

@@ -1,21 +1,21 @@
-"""One checkpoint of all containers of a store, at one moment: what a backup copies.
+"""A checkpoint of all containers of a store at one moment, for a backup.
 
 Theory of operation.  Each flusher takes part after its current cycle, so that no checkpoint and no compaction is in
-progress.  When the last one has arrived, the snapshots of all containers are begun *in one turn of the event loop*.
-All of them show the applied state of that moment.  Whatever was acknowledged before is in it.  If an operation is in
-it, so is everything that its client had seen before it asked: that was applied earlier, in whichever container.  So the
-indexes after these checkpoints are what a kill of the node at that moment would have left, with empty logs; and
-whatever recovers from a kill recovers from a copy of them.
+progress.  When the last one has arrived, the snapshots of all containers are taken *in one turn of the event loop*.
+So they show the applied state of one moment, with every operation that was acknowledged before.  If a snapshot has an
+operation, the snapshots also have everything that its client had seen before: that was applied earlier, in whichever
+container.  So after these checkpoints, the indexes are what a kill of the node at that moment would have left, with
+empty logs, and the recovery from a kill also recovers from a copy of them.
 
-Stores in several processes have no common turn.  Each of them waits there (`arrived`), and takes its snapshots by
-`begin`, at a moment at which all of them stand still (`store/backup_session.py`).
+Stores in several processes have no common turn.  Each of them waits for its flushers (`arrived`), and takes its
+snapshots by `begin` while all of them are held (`store/backup_session.py`).
 
-After its commit a flusher waits for `release`: until then its index holds exactly that state, because checkpoints,
-compaction and garbage collection are all its own work.
+After its commit a flusher waits for `release`: until then its index holds exactly that state, because nobody else
+makes checkpoints, compacts or collects garbage.
 
-Warnings.  (1) A container without changes has nothing to do at that moment, and its index is right already.  It must
-not checkpoint later either: its checkpoint would show a later moment.  (2) A flusher that waits flushes nothing, so
-every wait here has a bound.  Who gives up calls `abandon`; the flushers then go on as ever.
+Warnings.  (1) A container without changes needs no checkpoint: its index shows that moment already.  It must not make
+one later either, which would show a later moment.  (2) A flusher that waits flushes nothing, so every wait here has a
+bound.  A caller that gives up calls `abandon`, and the flushers resume.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ if TYPE_CHECKING:
 
 
 class Participant(Protocol):
-    """A flusher, as far as it takes part."""
+    """A flusher, as a joint checkpoint needs it."""
 
     joint: JointCheckpoint | None
 
     @property
     def checkpoint_frame(self) -> int:
-        """The frame of its last checkpoint."""
+        """The frame of the container's last checkpoint."""
 
     def wake(self) -> None:
-        """Have it look at `joint`."""
+        """Wake the flusher, so that it looks at `joint`."""
 
     def begin(self) -> bool:
-        """Take the snapshot."""
+        """Take the snapshot of the next `checkpoint`.  Returns false when there is nothing to do."""
 
     async def checkpoint(self) -> bool:
-        """Commit the checkpoint."""
+        """Commit the checkpoint whose snapshot `begin` took."""
 
 
 class JointCheckpoint:
-    """Made once, for one backup.  `flushers`: those of all containers, by number.
+    """The joint checkpoint of one backup.  `flushers`: the flushers of all containers, by container number.
 
-    `waits`: for `begin`, when all flushers have arrived; otherwise the last one to arrive begins."""
+    `waits`: whether the snapshots wait for a call of `begin`; otherwise they are taken when all flushers have
+    arrived."""
 
     def __init__(self, flushers: Mapping[int, Participant], *, waits: bool = False) -> None:
         loop = asyncio.get_running_loop()
@@ -79,7 +80,7 @@ class JointCheckpoint:
             self._complete()
 
     async def arrived(self, timeout_seconds: float) -> None:
-        """Wait until all flushers are between two cycles.  Raises Unavailable: one did not arrive in time."""
+        """Wait until all flushers are between two cycles.  Raises Unavailable (one did not arrive in time)."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._all_arrived.wait()
@@ -87,7 +88,7 @@ class JointCheckpoint:
             raise self._missing(timeout_seconds) from None
 
     def begin(self) -> None:
-        """Take all snapshots now, without an await.  Raises Unavailable: it was given up, or one has not arrived."""
+        """Take all snapshots now, without an await.  Raises Unavailable (abandoned, or a flusher has not arrived)."""
         if not self._all_arrived.is_set():
             raise self._missing(0)
         if not self._begun.done():
@@ -95,7 +96,7 @@ class JointCheckpoint:
         self._begun.result()
 
     async def begun(self, timeout_seconds: float) -> None:
-        """Wait until all snapshots are taken.  Raises Unavailable: a flusher did not arrive in time."""
+        """Wait until all snapshots are taken.  Raises Unavailable (a flusher did not arrive in time)."""
         await asyncio.wait([self._begun], timeout=timeout_seconds)
         if not self._begun.done():
             raise self._missing(timeout_seconds)
@@ -109,7 +110,7 @@ class JointCheckpoint:
         )
 
     async def committed(self, number: int, timeout_seconds: float) -> int:
-        """Wait for a container's commit; the frame of its checkpoint.  Raises Unavailable."""
+        """Wait for a container's commit.  Returns the frame of its checkpoint.  Raises Unavailable."""
         future = self._committed[number]
         await asyncio.wait([future], timeout=timeout_seconds)
         if not future.done():
@@ -117,26 +118,26 @@ class JointCheckpoint:
         return future.result()
 
     def release(self, number: int) -> None:
-        """The index of a container was read: its flusher may go on."""
+        """Resume the flusher of a container, whose index was read."""
         self._released[number].set()
 
     def abandon(self) -> None:
-        """Nobody reads the indexes any more, or all were read: let every flusher go on."""
+        """Resume all flushers: the backup was given up, or has read all indexes."""
         if not self._begun.done():
             self._begun.set_exception(Unavailable("the backup was given up"))
-            self._begun.exception()  # whoever waits gets it; otherwise nobody need
+            self._begun.exception()  # marks the exception as retrieved: perhaps nobody waits for it
         for event in self._released.values():
             event.set()
 
     # -- for the flushers ---------------------------------------------------------------------
 
     async def take_part(self, flusher: Participant) -> None:
-        """Called between two cycles of a flusher; returns when its next cycle may begin.
+        """Take part with a flusher that is between two cycles.  Returns when its next cycle may begin.
 
-        Raises what its checkpoint raises."""
+        Raises what the flusher's checkpoint raises."""
         number = self._numbers[id(flusher)]
         if self._begun.done():
-            return  # given up
+            return  # the joint checkpoint was abandoned
         self._arrived.add(number)
         if len(self._arrived) == len(self._flushers):
             self._complete()
@@ -149,7 +150,7 @@ class JointCheckpoint:
             raise
         future = self._committed[number]
         try:
-            # Warning 1.
+            # A container without changes makes no checkpoint (warning 1).
             if number in self._with_changes:
                 await flusher.checkpoint()
             if not future.done():
@@ -166,7 +167,7 @@ class JointCheckpoint:
             self._begin()
 
     def _begin(self) -> None:
-        """Without an await: all snapshots are of one moment."""
+        """Take all snapshots without an await, so that they are of one moment."""
         for number, flusher in self._flushers.items():
             if flusher.begin():
                 self._with_changes.add(number)

@@ -3,13 +3,15 @@
 A chunk of an older epoch is an orphan in three cases:
 1. Its number is above the highest number that a commit of its epoch resolved (referenced or recorded as garbage).
 2. Its epoch committed nothing.
-3. Its write was reported as failed.  It was garbage at once, but may have appeared after the garbage was deleted.
+3. Its write was reported as failed.  The chunk was recorded as garbage, but may have appeared after the garbage was
+   deleted.
 
 The numbers are records of the index, and a record may be damaged or lost.  So before an orphan is deleted, all extents
-are read: none of them names it.  If one cannot be read, it may name any chunk, and nothing is deleted.
+are read, to check that none of them names it.  An extent that cannot be read may name any chunk: then nothing is
+deleted.
 
-A write of a lost owner may arrive late.  So epochs are swept at least twice, and recorded as swept only when
-nothing of theirs can arrive any more.
+A write of a former owner may arrive late.  So epochs are swept at least twice, and recorded as swept only when no
+write of theirs can arrive any more.
 """
 
 from __future__ import annotations
@@ -34,22 +36,22 @@ _SCAN_ROWS = 1000
 
 
 class OrphanSweep:
-    """The sweep of one container, which was recovered from `checkpoint`."""
+    """The sweep for orphans of one container, which was recovered from `checkpoint`."""
 
     def __init__(self, container: Container, checkpoint: Checkpoint) -> None:
         self._container = container
         self._checkpoint = checkpoint
-        # One sweep at a time: one that records epochs as swept deletes the numbers that another would judge by.
+        # Run one sweep at a time: a sweep that records epochs as swept deletes the numbers that another would read.
         self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<OrphanSweep of {self._container!r}>"
 
     async def run(self, *, record_swept: bool = True) -> int:
-        """Delete the orphans of older epochs; how many were deleted.
+        """Delete the orphans of older epochs.  Returns how many were deleted.
 
-        `record_swept`: no write of these epochs can still arrive, so record that they need no other sweep.  A chunk
-        that cannot be deleted does not block the others.
+        `record_swept`: record that these epochs need no other sweep, since none of their writes can still arrive.  A
+        chunk that cannot be deleted does not block the others.
 
         Raises Unavailable when long-term storage is unavailable or some chunks cannot be deleted: try again."""
         async with self._lock:
@@ -61,9 +63,9 @@ class OrphanSweep:
         (row,) = await container.index.get([swept_key])
         before = 0 if row is None else keys.parse_attribute_value(row)
         if before >= container.log.epoch - 1:
-            return 0  # also when the log was lost and its epochs began again: they are not those that were swept
+            return 0  # also if the log was lost and its epochs began again: those were not swept
         swept, failed = 0, list[Unavailable]()
-        # This epoch is not swept: its chunks above the last commit may be those of the checkpoint in progress.
+        # Do not sweep this epoch, whose chunks above the last commit may be those of the checkpoint in progress.
         for epoch in range(before + 1, container.log.epoch):
             orphans = await self._orphans(epoch)
             await self._check_unreferenced(orphans)
@@ -71,14 +73,14 @@ class OrphanSweep:
                 errors = [error for error in await delete_chunks(container.storage, names) if error is not None]
                 swept += len(names) - len(errors)
                 failed += errors
-        # Nothing is recorded: the next sweep repeats all of it, and finds what is deleted gone.
+        # Record nothing after a failure, so that the next sweep tries all epochs again.
         if failed:
             raise Unavailable(f"{len(failed)} cannot be deleted: {failed[0]}") from failed[0]
         if not record_swept:
             return swept
         batch = WriteBatch()
         batch.puts[swept_key] = keys.attribute_value(container.log.epoch - 1)
-        # The rows of this epoch are beyond the end of both ranges: a later epoch judges by them.
+        # Keep the rows of this epoch, which are beyond the end of both ranges: a later epoch needs them.
         batch.range_deletes.append((resolved_key(0), resolved_key(container.log.epoch)))
         batch.range_deletes.append((failed_write_key(0, 0), failed_write_key(container.log.epoch, 0)))
         await container.index.commit(batch)
@@ -99,7 +101,7 @@ class OrphanSweep:
         return orphans
 
     async def _check_unreferenced(self, orphans: list[str]) -> None:
-        """Raises Corrupt when an extent names one of them, or may do so because it cannot be read."""
+        """Check that no extent names an orphan.  Raises Corrupt, also when an extent cannot be read."""
         if not orphans:
             return
         wanted = set(orphans)
@@ -123,16 +125,16 @@ class OrphanSweep:
         (row,) = await self._container.index.get([resolved_key(epoch)])
         if row is not None:
             return keys.parse_attribute_value(row)
-        # No row: the epoch committed nothing, or it is of a version that recorded none.
+        # Without a row, the epoch committed nothing, or a version of Sarit wrote it that recorded no numbers.
         since = self._checkpoint.resolved_from
-        # Epochs before `since` did not record theirs: there, nothing above the highest number of all is referenced.
+        # Epochs before `since` recorded none: of them, no number above the highest of all is referenced.
         return 0 if since is not None and epoch >= since else self._checkpoint.chunk_sequence
 
     async def _failed_writes(self, epoch: int) -> set[int]:
         """Return the chunk numbers of an older epoch whose writes were reported as failed."""
         numbers: set[int] = set()
         at, end = failed_write_key(epoch, 0), failed_write_key(epoch + 1, 0)
-        # In pages: a long outage of storage leaves a row for each write that failed.
+        # Read pages, since a long outage of storage leaves a row for each write that failed.
         while True:
             rows = await self._container.index.scan(at, end, _SCAN_ROWS)
             numbers.update(int(keys.parse_meta_key(key).rpartition("/")[2]) for key, _ in rows)

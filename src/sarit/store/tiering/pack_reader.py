@@ -1,6 +1,6 @@
-"""Reads the pieces of packs that one compaction joins, several by one request: each request costs money.
+"""Reads the pieces of packs that one compaction joins, several by one request, since each request costs money.
 
-The pieces that came together in one checkpoint are near each other, and are often joined together, too.
+Pieces that one checkpoint wrote are near each other in a pack, and are often joined at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PackReader:
-    """Reads these extents, each once; made for one batch of joins.
+    """A reader of the extents of one batch of joins, each of which is read once.
 
     Neighbours in a pack are read by one request, with the gap between them: the smallest gaps first, up to
     PACK_GAP_BYTES each, while all that is read is at most `limit_bytes`."""
@@ -36,7 +36,7 @@ class PackReader:
             if is_pack(extent.chunk):
                 assert extent.checksums is not None, extent
                 pieces.setdefault(extent.chunk, {})[extent.checksums.begin] = extent.checksums.length
-        # By pack: from where to where it is read at once, ascending.
+        # The spans of each pack, each read by one request, as (begin, end) in ascending order.
         self._spans = _spans({pack: sorted(wanted.items()) for pack, wanted in pieces.items()}, limit_bytes)
         self._reads: dict[tuple[str, int], asyncio.Task[Buffer]] = {}
 
@@ -54,10 +54,10 @@ class PackReader:
         reading = self._reads.get((extent.chunk, begin))
         if reading is None:
             reading = asyncio.ensure_future(self._storage.read(extent.chunk, begin, end - begin))
-            # All that wait are cancelled when the store stops or gives the container away.
+            # Nobody may retrieve an error: all readers are cancelled when the store stops or gives the container away.
             reading.add_done_callback(ignore_outcome)
             self._reads[extent.chunk, begin] = reading
-        # One of those that wait may be cancelled alone.
+        # Shield the request: several readers wait for it, and one may be cancelled alone.
         data = await shielded(reading)
         piece = memoryview(data)[checksums.begin - begin :][: checksums.length]
         checksums.verify(extent.chunk, 0, piece)
@@ -65,14 +65,14 @@ class PackReader:
 
 
 def _spans(packs: dict[str, list[tuple[int, int]]], limit_bytes: int) -> dict[str, list[tuple[int, int]]]:
-    """Return where to read the pieces of these packs (begin and length, ascending): from where to where."""
+    """Return the spans (begin, end) to read for the pieces (begin, length) of packs, all in ascending order."""
     gaps = sorted(
         (gap, pack, begin)
         for pack, pieces in packs.items()
         for (before, length), (begin, _) in pairwise(pieces)
         if (gap := begin - before - length) <= PACK_GAP_BYTES
     )
-    # The pieces are read in any case.
+    # Only gaps count against what is left of the limit after the pieces, which are read in any case.
     left = max(0, limit_bytes - sum(length for pieces in packs.values() for _, length in pieces))
     joined: set[tuple[str, int]] = set()
     for gap, pack, begin in gaps:

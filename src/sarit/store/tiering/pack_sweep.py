@@ -1,9 +1,9 @@
-"""Finds packs of which little is needed: a pack goes only with its last piece, which may live for years.
+"""Finds packs of which little is needed: a pack is deleted only with its last piece, which may live for years.
 
 The sweep goes through the records of pieces in the index, a page in each cycle of the flusher, and begins again after
-an interval.  It notes the extents in packs of which less than a quarter is needed.  Compaction writes those again, in
+an interval.  It notes the extents in packs of which less than a quarter is needed.  Compaction rewrites those, in
 packs with each other or in chunks of their own (`compaction.py`).  So long-term storage has at most four times the
-bytes that are needed, and what a pass takes to come around.
+bytes that are needed, plus the packs that became sparse since the last pass.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from sarit.index.port import Index
 
 SPARSE_PARTS: Final = 4
-"""A pack is sparse when less than one of so many parts of it is needed."""
+"""A pack is sparse when less than 1 / SPARSE_PARTS of its bytes are needed."""
 
 _PAGE_ROWS: Final = 1000
 _MAX_FOUND: Final = 1000
 
 
 class PackSweep:
-    """The sweep of one container."""
+    """The sweep for sparse packs of one container."""
 
     def __init__(self, index: Index, clock: Clock, interval_seconds: float) -> None:
         self._index = index
@@ -37,21 +37,22 @@ class PackSweep:
         self._interval_seconds = interval_seconds
         self._begin_at = clock.monotonic()
         self._at: bytes = keys.PIECE
-        # Segment id: where its extents in sparse packs start.
+        # The start offsets of the extents in sparse packs, by segment id.
         self.found: dict[int, set[int]] = {}
 
     def __repr__(self) -> str:
         return f"<PackSweep, {len(self.found)} segments found>"
 
     async def advance(self) -> None:
-        """Examine the next pieces.  Raises what the index raises."""
+        """Examine the next page of pieces.  Raises what the index raises."""
         if len(self.found) >= _MAX_FOUND or self._clock.monotonic() < self._begin_at:
             return
         end = keys.kind_range(keys.PIECE)[1]
         rows, damaged = await scan_page(self._index, self._at, end, _PAGE_ROWS)
         packs = [(pack, list(pieces)) for pack, pieces in groupby(rows, lambda row: _pack(row[0]))]
         ended = damaged is None and len(rows) < _PAGE_ROWS
-        # The last pack may go on beyond the page.  One that fills a page, or has a damaged record, is passed over.
+        # Leave out the last pack, which may continue beyond the page, and again, which skips it, if it fills a page or
+        # has a damaged record.
         complete = packs if ended else packs[:-1]
         for pack, pieces in complete:
             if pack:
@@ -68,7 +69,7 @@ class PackSweep:
     def _note(self, pieces: list[tuple[bytes, bytes]]) -> None:
         try:
             values = [keys.parse_piece_value(value) for _, value in pieces]
-        except Corrupt:  # `sarit verify` lists it
+        except Corrupt:  # skip a pack with a damaged record, which `sarit verify` lists
             return
         if SPARSE_PARTS * sum(length for _, _, length, _ in values) >= max(whole for *_, whole in values):
             return

@@ -1,11 +1,13 @@
-"""Keeps count of who names a chunk, in the batch that changes it: extents that are put, references that are dropped.
+"""References to chunks: updates them in each batch that puts or deletes extents.
 
 A chunk that no extent names any more is garbage, and gets its garbage record in that batch.  A pack holds pieces of
-many segments (`storage/packs.py`).  The index has a record for each of them that is needed: whoever puts an extent puts
-it, and whoever drops the last extent of the piece deletes it.  The pack is garbage when none is left.
+many segments (`storage/packs.py`).  The index has a record for each piece that is needed: a batch that puts an extent
+in the piece also puts the record, and a batch that drops the piece's last extent deletes it.  A pack without such a
+record is garbage.
 
-Warnings.  (1) Records are counted, not numbers: a piece that is dropped twice is dropped once.  (2) Only one commit of
-a container that drops references is built at a time: it reads the index for the pieces that are left.
+Warnings.  (1) A record stands for a piece, whatever the number of its extents, so dropping a piece twice does no harm.
+(2) Only one commit of a container that drops references may be built at a time: it reads the index for the pieces that
+are left.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ def stored_key(segment: int, extent: Extent) -> bytes:
 
 
 def put_extent(batch: WriteBatch, segment: int, extent: Extent) -> None:
-    """Put the record of an extent, and that its piece is needed if it is in a pack."""
-    extent.check()  # before the write; `load_chunk_extent` checks after the read
+    """Put the record of an extent, and the record of its piece if it is in a pack."""
+    extent.check()  # `load_chunk_extent` checks the same after the read
     batch.puts[stored_key(segment, extent)] = extent.record()
     if is_pack(extent.chunk):
         assert extent.checksums is not None, extent
@@ -41,9 +43,9 @@ def put_extent(batch: WriteBatch, segment: int, extent: Extent) -> None:
 
 
 async def drop_references(batch: WriteBatch, index: Index, references: Iterable[str]) -> None:
-    """Record as garbage what no extent names after `batch`, which puts and deletes the extents.
+    """Record as garbage the chunks and packs of `references` that no extent names after `batch`.
 
-    Raises what the index raises."""
+    `references`: the chunks and pieces whose extents the batch deletes.  Raises what the index raises."""
     dropped: dict[str, set[bytes]] = {}
     for reference in sorted(references):
         pack = pack_of(reference)
@@ -53,7 +55,7 @@ async def drop_references(batch: WriteBatch, index: Index, references: Iterable[
             dropped.setdefault(pack, set()).add(keys.piece_key(reference))
     named = {pack_of(keys.parse_piece_key(key)) for key in batch.puts if key[:1] == keys.PIECE} if dropped else set()
     for pack, pieces in dropped.items():
-        # Named again in this batch, as by the target of a merge.
+        # Keep a piece that this batch also puts, as for the target of a merge.
         pieces.difference_update(batch.puts)
         batch.deletes |= pieces
         if pack not in named and not await _has_other_pieces(index, pack, pieces):
@@ -63,7 +65,7 @@ async def drop_references(batch: WriteBatch, index: Index, references: Iterable[
 
 async def _has_other_pieces(index: Index, pack: str, dropped: set[bytes]) -> bool:
     low, high = keys.pieces_range(pack)
-    # One row more than those that go: if there are so many, one stays.
+    # Read one row more than are dropped: if there are so many, at least one piece is left.
     rows, damaged = await scan_page(index, low, high, len(dropped) + 1)
     # A record that cannot be read may be of a piece that is needed.
     return damaged is not None or any(key not in dropped for key, _ in rows)

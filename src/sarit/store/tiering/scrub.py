@@ -1,12 +1,12 @@
 """The scrub: reads all chunks of a container again and again, slowly, to find damage while a backup has the bytes.
 
-Theory of operation.  It goes through the extents in the index, a page at a time, and verifies each of them as `sarit
-verify` does (`storage/verified_reads.py`).  Its place is in memory only: after a start it begins anywhere, so that a
-node that is often restarted does not always read the same chunks.  A pass over everything is followed by a pause of an
-interval.  All scrubs of a node share one rate (`ScrubRateLimiter`), which is far below what would delay anybody.  While
-the memory budget is over its soft limit, flushes need the disk, and the scrub is slower still.
+Theory of operation.  The scrub goes through the extents in the index, a page at a time, and verifies each of them as
+`sarit verify` does (`storage/verified_reads.py`).  Its position is in memory only: after a start it begins at a random
+segment, so that a node that is often restarted does not always read the same chunks.  After a pass over all extents it
+pauses for an interval.  All scrubs of a node share one rate (`ScrubRateLimiter`), far below what would delay clients.
+While the memory budget is over its soft limit, flushes need the disk, and the scrub is slower still.
 
-An extent may be replaced while it is read, and its chunk deleted.  So the record is read again before anything is
+An extent may be replaced while it is verified, and its chunk deleted.  So its record is read again before damage is
 reported.
 """
 
@@ -49,7 +49,7 @@ class ScrubRateLimiter:
         self.change(bytes_per_second)
 
     def change(self, bytes_per_second: int) -> None:
-        """Another rate, from the next read on."""
+        """Change the rate from the next read on."""
         self.bytes_per_second = bytes_per_second
         if bytes_per_second:
             self._enabled.set()
@@ -57,21 +57,21 @@ class ScrubRateLimiter:
             self._enabled.clear()
 
     async def enabled(self) -> None:
-        """Until the rate is above 0."""
+        """Wait until the rate is above 0."""
         await self._enabled.wait()
 
     async def __call__(self, size: int) -> None:
         """Wait until `size` bytes may be read."""
         await self.enabled()
         now = self._clock.monotonic()
-        # One after the other: each takes the time of its bytes, from the end of the one before.
+        # Queue the reads: each takes the time of its bytes, from the end of the one before.
         begin = max(now, self._free_at)
         self._free_at = begin + size / self.bytes_per_second
         await asyncio.sleep(self._free_at - now)
 
 
 class Scrub:
-    """The scrub of one container; counters since it opened.  Damage is counted in `container.damage`."""
+    """The scrub of one container, with counters since it was opened; `container.damage` counts damaged chunks."""
 
     def __init__(self, container: Container, limiter: ScrubRateLimiter, interval_seconds: float) -> None:
         self._container = container
@@ -85,10 +85,10 @@ class Scrub:
         return f"<Scrub of {self._container!r}: {self.chunk_bytes} bytes in {self.passes} passes>"
 
     async def run(self) -> None:
-        """Run until it is cancelled; it waits while the rate is 0."""
+        """Scrub until it is cancelled, in passes; wait while the rate is 0."""
         try:
             await self._rate_limiter.enabled()
-            # A node that recovers has more urgent reads.
+            # Wait at first, since a node that recovers has more urgent reads.
             await asyncio.sleep(min(SCRUB_START_SECONDS, self._interval_seconds))
             low, high = keys.kind_range(keys.EXTENT)
             begin = self._anywhere()
@@ -134,7 +134,7 @@ class Scrub:
         segment, start = keys.parse_extent_key(key)
         try:
             extent = load_chunk_extent(start, value)
-        except Corrupt as error:  # of another format: its segment alone cannot be read
+        except Corrupt as error:  # the record is of another format
             self._report_record(key, error)
             return
         while True:
@@ -148,21 +148,21 @@ class Scrub:
                     await self._report(segment, extent, error)
                 return
             except Unavailable:
-                # Long-term storage is away, which others report; the place is kept.
+                # Retry while long-term storage is unavailable, which the flusher reports.
                 await asyncio.sleep(SCRUB_RETRY_SECONDS)
                 if not await self._is_stored(key, value):
                     return
 
     async def _wait(self, size: int) -> None:
         if self._container.budget.over_soft_limit:
-            await asyncio.sleep(SCRUB_RETRY_SECONDS)  # before each piece: it becomes slower, and does not stand still
+            await asyncio.sleep(SCRUB_RETRY_SECONDS)  # before each piece, so that the scrub slows down without a stop
         await self._rate_limiter(size)
 
     async def _is_stored(self, key: bytes, value: bytes) -> bool:
         try:
             return await self._container.index.get([key]) == [value]
         except (Unavailable, Corrupt):
-            return False  # the next pass finds out
+            return False  # the next pass tries again
 
     async def _report(self, segment: int, extent: Extent, error: DamagedChunk) -> None:
         name = f"number {segment}"
@@ -171,9 +171,9 @@ class Scrub:
             if row is not None:
                 name = load_segment(segment, row).name
         except (Unavailable, Corrupt):
-            pass  # its number must do
+            pass  # report the segment's number instead of its name
         offset = extent.start + max(0, error.offset - extent.object_offset)
-        with suppress(Unavailable, Moved):  # the container is another owner's by now, and ends
+        with suppress(Unavailable, Moved):  # another store owns the container by now
             await note_damage(self._container, name, offset, error)
 
     def _report_record(self, key: bytes, error: Corrupt) -> None:
