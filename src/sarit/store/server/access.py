@@ -1,11 +1,11 @@
-"""Which requests a store serves: each must carry a token that gives its permission on its segments.
+"""Access checks of a store: each request must carry a token with the permission that the request needs on its segment.
 
 A token is verified once on a connection; later requests with it cost a look-up.  A writer is checked when it is set up,
-as Pravega does it, and its connection ends when the token expires: the client comes back with a new one.
+as Pravega does it, and its connection ends when the token expires: the client reconnects with a new one.
 
-*Which commands are public.*  `NEEDS` names the commands that clients send, and for each the segments that they send it
-for.  A controller has the same commands and more, on connections that know the secret of the installation
-(`internal_handler.py`), which are not asked.  What clients need them for:
+*Which commands are public.*  `NEEDS` names the commands that clients send, and the kinds of segments for which they
+send each.  A controller sends the same commands and more, on connections that have introduced themselves with the
+secret of the installation (`internal_handler.py`): these are not checked.  The uses of the commands by clients:
 
     SetupAppend                       writers; transactions; large events; synchronizers and readers of a group
     CreateTransientSegment, Merge…    large events (Java, Rust, ours): merged are a segment and a transient one of it
@@ -16,8 +16,8 @@ for.  A controller has the same commands and more, on connections that know the 
                                       the one segment of `X_kvtable`, with keys of any length
     Read…, Get…, LocateOffset         readers, batch clients, tables
 
-Creating, deleting and configuring segments, and merging transactions, is for controllers.  Nobody but them reaches the
-tables of the system's scope.  Both hold with and without users; what has no token to check has its use checked alone.
+Only controllers create, delete and configure segments, merge transactions, and reach the tables of the system's scope.
+This also holds in an installation without users, where there are no tokens: it checks only the use of each command.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _SEGMENT: Final = re.compile(
     rf"(?P<transient>{re.escape(TRANSIENT_DELIMITER)}[0-9a-f]{{32}}\.[0-9a-f]{{32}})?"
 )
 _ONLY_TABLE_SEGMENT: Final = f"/0{EPOCH_DELIMITER}0"
-# Of a name in a refusal: it came from outside.
+# How many characters of a segment's name a refusal shows, since the name comes from outside.
 _SHOWN_CHARACTERS: Final = 80
 
 
 class Kind(Enum):
-    """The kind of thing that a segment belongs to, by its name."""
+    """The kind of a segment, by its name."""
 
     STREAM = auto()
     TRANSACTION = auto()
@@ -88,7 +88,7 @@ class Named:
 
 
 def parse(segment: str) -> Named | None:
-    """Parse the name of a segment; None for a name that no client has to use."""
+    """Parse the name of a segment.  Returns None for a name that no client uses."""
     match = _SEGMENT.fullmatch(segment)
     if match is None or match["scope"] == SYSTEM_SCOPE:
         return None
@@ -122,8 +122,8 @@ _WRITTEN: Final = (Kind.STREAM, Kind.TRANSACTION)
 _READ: Final = Need(Permission.READ, frozenset((Kind.STREAM, Kind.GROUP, Kind.MARKS)))
 _READ_TABLE: Final = Need(Permission.READ, frozenset((Kind.TABLE,)))
 
-# The commands of clients.  Requests without a token are not here: the blocks of a writer that was set up, KeepAlive,
-# Hello, and the internal commands, whose connections introduce themselves.
+# The commands of clients that carry a token.  Others are the blocks of a writer that was set up, KeepAlive, Hello, and
+# internal commands, whose connections introduce themselves.
 NEEDS: Final[Mapping[type[wire.Command], Need]] = {
     wire.SetupAppend: _update(*_WRITTEN, Kind.TRANSIENT, Kind.GROUP),
     wire.CreateTransientSegment: _update(*_WRITTEN, field="parent_segment"),
@@ -145,7 +145,7 @@ NEEDS: Final[Mapping[type[wire.Command], Need]] = {
     wire.ReadTableEntries: _READ_TABLE,
     wire.ReadTableEntriesDelta: _READ_TABLE,
 }
-# What a connection that has not introduced itself is refused.
+# The commands that are refused on a connection that has not introduced itself.
 CONTROLLERS_ONLY: Final = (
     wire.CreateSegment, wire.DeleteSegment, wire.UpdateSegmentPolicy, wire.MergeSegmentsBatch,
 )  # fmt: skip
@@ -153,31 +153,31 @@ _SUBJECTS: Final = ("segment", "parent_segment", "target", "source")
 
 
 class Checks(Protocol):
-    """The access checks of one connection's requests; `user`: whose it is, empty while nobody said so.
+    """The access checks of one connection.  `user`: the user of the connection, empty until a token names it.
 
-    `groups_alone`: whether the request that was admitted last may change a group's table, and no key-value table."""
+    `groups_alone`: whether the last admitted request may only change the table of a group, and no key-value table."""
 
     user: str
     groups_alone: bool
 
     def admit(self, command: wire.Command, connection: Peer) -> bool:
-        """Return whether a request is to be served; if not, it is answered."""
+        """Return whether a request is allowed; if not, send the refusal."""
 
     def expires(self, token: str) -> float:
-        """When a token that was accepted expires, in seconds since 1970."""
+        """Return when an accepted token expires, in seconds since 1970."""
 
     def connection_closed(self) -> None:
-        """The connection has ended."""
+        """Release timers, since the connection has ended."""
 
 
 class NoTokens:
-    """The checks where there are no users: whether a client has to do what a request changes."""
+    """The checks of an installation without users: whether any client has a use for the request."""
 
     user = ""
     groups_alone = False
 
     def admit(self, command: wire.Command, connection: Peer) -> bool:
-        """Return whether a request is to be served; if not, it is answered."""
+        """Return whether a request is allowed; if not, send the refusal."""
         need = NEEDS.get(type(command))
         if need is None and not isinstance(command, CONTROLLERS_ONLY):
             return True
@@ -188,7 +188,7 @@ class NoTokens:
                 raise _refused_name(_SYSTEM)
             if need is None:
                 raise _for_processes(command)
-            # A read of a name that no client uses finds nothing, and says so.
+            # Check changes only: a read of a name that no client uses is answered that there is no such segment.
             if need.permission is Permission.READ_UPDATE:
                 checked_use(command, need)
         except TokenRefused as error:
@@ -197,18 +197,18 @@ class NoTokens:
         return True
 
     def expires(self, token: str) -> float:
-        """When a token that was accepted expires: never."""
+        """Return infinity, since there are no tokens."""
         return inf
 
     def connection_closed(self) -> None:
-        """The connection has ended."""
+        """Do nothing: there are no timers."""
 
 
 NO_TOKENS: Final = NoTokens()
 
 
 class TokenChecks:
-    """The tokens of one connection."""
+    """The access checks of one connection, with the tokens that were verified on it."""
 
     __slots__ = ("_audit", "_clock", "_expiry", "_keys", "_peer", "_verified", "groups_alone", "user")
 
@@ -217,7 +217,7 @@ class TokenChecks:
         self._clock = clock
         self._audit = audit
         self._peer = peer
-        self.user = ""  # the first that a token named
+        self.user = ""  # the user of the first token
         self.groups_alone = False
         self._verified: dict[str, Grant] = {}
         self._expiry: asyncio.TimerHandle | None = None
@@ -226,9 +226,9 @@ class TokenChecks:
         return f"<TokenChecks, {len(self._verified)} verified>"
 
     def refusal(self, command: wire.Command) -> wire.AuthTokenCheckFailed | None:
-        """Return the reply to a request that its token does not allow; None: serve it.
+        """Return the refusal of a request that its token does not allow, None when it is allowed.
 
-        Controllers' connections and what carries no token are not asked."""
+        Commands that carry no token are allowed."""
         need = NEEDS.get(type(command))
         segment = who = ""
         try:
@@ -246,7 +246,7 @@ class TokenChecks:
         return None
 
     def admit(self, command: wire.Command, connection: Peer) -> bool:
-        """Return whether a request of `connection` has a token that allows it; if not, it is answered."""
+        """Return whether a request of `connection` has a token that allows it; if not, send the refusal."""
         refused = self.refusal(command)
         if refused is None:
             if isinstance(command, wire.SetupAppend):
@@ -254,21 +254,21 @@ class TokenChecks:
             return True
         connection.send(encode(refused))
         if refused.error_code == TOKEN_EXPIRED:
-            connection.close()  # without a word in the log: every client meets it
+            connection.close()  # without a line in the log, since this happens to every client
         return False
 
     def expires(self, token: str) -> float:
-        """When a token that was accepted expires, in seconds since 1970; 0: it was forgotten."""
+        """Return when an accepted token expires, in seconds since 1970; 0 when the token was forgotten."""
         grant = self._verified.get(token)
         return 0.0 if grant is None else grant.expires
 
     def connection_closed(self) -> None:
-        """No token expires any more."""
+        """Cancel the timer that ends the connection when a token expires."""
         if self._expiry is not None:
             self._expiry.cancel()
 
     def _check(self, command: Any, need: Need, grant: Grant) -> None:
-        """Raises TokenRefused."""
+        """Check that a token gives the permission that a command needs.  Raises TokenRefused."""
         named = checked_use(command, need)
         self.groups_alone = makes_or_deletes_table(command)
         if named.kind is not Kind.TABLE:
@@ -285,7 +285,7 @@ class TokenChecks:
             self.groups_alone = True
 
     def _end_with(self, token: str, connection: Peer) -> None:
-        """End the connection when the token expires, unless another one does earlier: blocks carry none."""
+        """End the connection when the token expires, since appends carry none; an earlier expiry stays."""
         loop = asyncio.get_running_loop()
         at = loop.time() + self._verified[token].expires - self._clock.wall_ms() / 1000
         if self._expiry is None or at < self._expiry.when():
@@ -313,8 +313,7 @@ class TokenChecks:
 
 
 def checked_use(command: Any, need: Need) -> Named:
-    """Return the parts of the name that a request is about.  Raises TokenRefused where no client has to make this
-    request."""
+    """Return the parsed name of a request's segment.  Raises TokenRefused if no client has a use for this request."""
     segment = getattr(command, need.field)
     named = parse(segment)
     if named is None or named.kind not in need.kinds:
@@ -322,7 +321,7 @@ def checked_use(command: Any, need: Need) -> Named:
     if isinstance(command, wire.MergeSegments) and not _is_own_transient(command.source, segment):
         raise TokenRefused("a client merges a segment with a transient one of it, and with no other")
     if makes_or_deletes_table(command):
-        # Others are a controller's, which counts them: partitions of key-value tables, whose keys have one length.
+        # Refuse other tables: only a controller creates the partitions of key-value tables, with keys of one length.
         one_length = isinstance(command, wire.CreateTableSegment) and command.key_length
         if one_length or not segment.endswith(_ONLY_TABLE_SEGMENT):
             raise TokenRefused("key-value tables are created and deleted by calls of the controller")
@@ -330,17 +329,17 @@ def checked_use(command: Any, need: Need) -> Named:
 
 
 def makes_or_deletes_table(command: wire.Command) -> bool:
-    """Return whether a request creates or deletes a table: of a client that is none of the controller's tables."""
+    """Return whether a request creates or deletes a table by itself, without a controller."""
     return isinstance(command, wire.CreateTableSegment | wire.DeleteTableSegment)
 
 
 def _table_permissions(grant: Grant, named: Named) -> tuple[Permission, Permission]:
-    """Return the permissions that a token gives on a table: by the right on the key-value table, and by the one on the
-    group of the name."""
+    """Return the permissions that a token gives on a table: those on the key-value table and on the group of that
+    name."""
     bare = named.name.removesuffix(TABLE_SUFFIX)
     table, group = table_resource(named.scope, bare), group_resource(named.scope, bare)
     if table not in grant.permissions and group not in grant.permissions:
-        # A token of a controller of the version before, which knows tables by no other name.
+        # A controller of the previous version names tables like streams in its tokens.
         return grant.on(stream_resource(named.scope, named.name)), Permission.NONE
     return grant.on(table), grant.on(group)
 

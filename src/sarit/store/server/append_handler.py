@@ -1,4 +1,4 @@
-"""The writers of one connection: SetupAppend and appends in, answers out.
+"""The writers of one connection: handles SetupAppend and appends, and sends the answers.
 
 A writer has one `WriterSession` from each SetupAppend on (its states: `container/writer_session.py`).  This module
 decides what the client is answered.
@@ -9,7 +9,7 @@ decides what the client is answered.
   ended writers are retained, the latest MAX_WRITERS_PER_CONNECTION of them: their appends are answered with
   NoSuchSegment, or dropped when the client has its answer already.
 - While the container of a writer is opened or leaves, set-ups and appends wait.  When it has left, the first append
-  after that is answered with WrongHost, and the others are dropped: the client asks where it is, and sets up there.
+  is answered with WrongHost, and the others are dropped: the client asks for the new store, and sets up there.
 - An append of an unknown writer ends the connection: if it were dropped, its client would wait for an answer for ever.
 """
 
@@ -58,14 +58,14 @@ class AppendHandler:
         self._traces = store.env.traces
         self._sessions: dict[bytes, WriterSession] = {}
         self._set_ups: dict[WriterSession, asyncio.Task[None]] = {}
-        # Writers whose session ended: what is wrong with their segment, or None when the client has its answer.
+        # Writers whose session ended, with the reason; None when the client has got its answer.
         self._ended: dict[bytes, _Ended | None] = {}
-        # Over a quota, in order of arrival; the connection is not read from meanwhile.
+        # Appends that wait because of a quota, in order of arrival; the connection is not read from meanwhile.
         self._over_quota: deque[tuple[Append, int | None]] = deque()
         connection.quotas.when_paid(self.take_waiting)
-        # Memory of unacknowledged appends.
+        # The memory of unacknowledged appends.
         self.unacked_bytes = 0
-        # Whether the next append may be measured: the first of a read of the connection; with traces, each.
+        # Whether the next append may be measured: only the first of each read of the socket; with traces, each one.
         self.may_measure = True
 
     def __repr__(self) -> str:
@@ -77,14 +77,14 @@ class AppendHandler:
     def connection_closed(self) -> None:
         """End all sessions of the connection."""
         for session in self._sessions.values():
-            # Appends in the log are not recalled: they become durable, and their acknowledgement finds no connection.
+            # Appends in the log still become durable; their acknowledgement is dropped.
             session.close()
         self._sessions.clear()
         self._over_quota.clear()
-        # The append gate may hold appends of these sessions, and with them their memory.  It sweeps a little later,
+        # Free the memory of appends of these sessions that wait at an append gate.  The sweep comes a little later,
         # because many connections end at once.
         if self.unacked_bytes:
-            for opened in self._store.opened():  # all of them: a replaced session may have been for another segment
+            for opened in self._store.opened():  # in all containers, since a replaced session may have had another
                 opened.container.append_gate.sweep_ended()
 
     def writes_to(self, container: Container) -> bool:
@@ -96,7 +96,7 @@ class AppendHandler:
     def set_up(self, command: wire.SetupAppend) -> None:
         """Begin a writer's session; its appends are pending until the set-up is done."""
         writer = command.writer_id
-        # Removed before the bound is checked: a writer that is set up again counts once.
+        # Remove the older session before the check of the bound, since a writer that is set up again counts once.
         older = self._sessions.pop(writer, None)
         if len(self._sessions) >= MAX_WRITERS_PER_CONNECTION:
             self._connection.close(f"has set up {MAX_WRITERS_PER_CONNECTION} writers, which is the limit")
@@ -108,8 +108,8 @@ class AppendHandler:
         before = None
         if older is not None:
             older.replace()
-            # What the older session has not handed to its container goes through the newer one, in order of arrival.
-            # It stays counted in `unacked_bytes`.
+            # Move the pending appends of the older session to the newer one, in order of arrival; `unacked_bytes`
+            # counts them already.
             session.pending, older.pending = older.pending, []
             before = self._set_ups.get(older)
         size = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
@@ -119,7 +119,7 @@ class AppendHandler:
         self, session: WriterSession, command: wire.SetupAppend, before: asyncio.Task[None] | None
     ) -> None:
         try:
-            if before is not None:  # the set-up that this one replaces: answers go out in order
+            if before is not None:  # wait for the set-up that this one replaces, so that answers are sent in order
                 # `asyncio.wait` neither raises the error of that task nor cancels it.
                 await asyncio.wait([before])
             await self._open(session, command)
@@ -131,13 +131,14 @@ class AppendHandler:
         try:
             container = await when_hosted(partial(self._set_up_at_container, session, segment))
         except NotFound:
-            # The Rust client repeats a refused set-up without pause, but handles a refused append.
+            # Refuse the first append instead of the set-up, which the Rust client would repeat without a pause.
             if self._connection.hello_version != RUST_WIRE_VERSION or _answers_refusals(segment):
                 self._refuse_set_up(session, wire.NoSuchSegment(command.request_id, segment, "", -1))
                 return
             session.segment_missing()
         except Moved as error:
-            # The Rust client repeats its set-up at once, until it is sent elsewhere: thousands of times a second.
+            # Delay the answer, since the Rust client retries at once until another store answers: thousands of times a
+            # second.
             if self._connection.hello_version == RUST_WIRE_VERSION:
                 await asyncio.sleep(MOVED_DELAY_SECONDS)
             self._refuse_set_up(session, _reply(error, command.request_id, segment))
@@ -147,26 +148,26 @@ class AppendHandler:
             return
         except Corrupt as error:
             if self._connection.hello_version <= RUST_WIRE_VERSION:
-                # As above: it would repeat the set-up without pause, but not a lost connection.
+                # Close the connection, which the Rust client retries with pauses, unlike a refused set-up.
                 self._connection.close(f"cannot set up a writer: {error}")
                 return
             reply = damage_reply(command.request_id, segment, str(error), self._connection.hello_version)
             self._refuse_set_up(session, reply)
             return
         except SaritError:
-            # The protocol has no reply for it (`replies.py`).
+            # The protocol has no reply for other errors (`replies.py`).
             self._connection.close()
             return
         else:
             if container.failure is not None:
-                self._connection.close()  # it failed meanwhile, when this connection did not count as writing to it
+                self._connection.close()  # at the failure, the listener did not know this connection as a writer's
         if self._connection.closed:
             # An open session owns the writer's attribute: give it up for the writer's next connection.
             session.close()
             return
-        # Before the pending appends are handed over: their acknowledgements must leave after it.
+        # Send AppendSetup before the pending appends are submitted, whose acknowledgements must follow it.
         self._connection.send(encode(wire.AppendSetup(command.request_id, segment, session.writer, session.last)))
-        if self._sessions.get(session.writer) is session:  # otherwise it is replaced, and its successor has the appends
+        if self._sessions.get(session.writer) is session:  # otherwise a newer session has the pending appends
             self._take_pending(session, segment)
 
     async def _set_up_at_container(self, session: WriterSession, segment: str) -> Container:
@@ -183,32 +184,32 @@ class AppendHandler:
             # From here on `append` answers each of them with NoSuchSegment.
             self._end(session, _Ended(segment, moved=False))
         try:
-            # `append` checks and counts them again: when they came, the session had no event number to compare with.
+            # Pass pending appends to `append` again: when they came, the session had no event number to compare with.
             for append, expected_offset in self._pop_pending(session):
                 self.append(append, expected_offset)
             self.newest, self._received = None, 0  # noted when they came
         except ProtocolError as error:
-            # This is the task of the set-up: `buffer_updated` does not catch the error here.
+            # Abort here, because `buffer_updated` does not catch an error in the task of the set-up.
             self._connection.abort(f"broke the protocol: {error}")
 
     def _refuse_set_up(self, session: WriterSession, reply: wire.Command) -> None:
         session.refuse_set_up()
         self._connection.send(encode(reply))
         if self._sessions.get(session.writer) is session:
-            self._pop_pending(session)  # dropped: the client sends them again after its next set-up
+            self._pop_pending(session)  # drop the appends: the client sends them again after its next set-up
             self._end(session, None)
 
     def _pop_pending(self, session: WriterSession) -> list[tuple[Append, int | None]]:
-        """Return the appends that came during the set-up; they are not counted any more."""
+        """Remove and return the pending appends of a session, and subtract them from `unacked_bytes`."""
         pending, session.pending = session.pending, []
         self.unacked_bytes -= sum(append.length + BLOCK_OVERHEAD_BYTES for append, _ in pending)
         assert self.unacked_bytes >= 0, self
         return pending
 
     def _end(self, session: WriterSession, ended: _Ended | None) -> None:
-        """Retain a writer whose session ended; None: the client has its answer."""
+        """Retain a writer whose session ended, with the reason; None when the client has got its answer."""
         del self._sessions[session.writer]
-        # Removed first, so that it becomes the newest: the oldest is dropped below.
+        # Remove an older entry, so that the writer becomes the newest: the oldest is dropped below.
         self._ended.pop(session.writer, None)
         self._ended[session.writer] = ended
         if len(self._ended) > MAX_WRITERS_PER_CONNECTION:
@@ -217,29 +218,29 @@ class AppendHandler:
     # -- appends ------------------------------------------------------------------------------
 
     def append(self, append: Append, expected_offset: int | None) -> None:
-        """Hand an append to its session.
+        """Pass an append to the session of its writer.
 
-        Raises ProtocolError: it is too long, its event number decreases, or its writer is unknown."""
-        if append.length > MAX_APPEND_BYTES:  # not a refusal: the events after this one would be stored without it
+        Raises ProtocolError when it is too long, its event number decreases, or its writer is unknown."""
+        if append.length > MAX_APPEND_BYTES:  # end the connection: after a refusal, later events would be stored
             raise ProtocolError(f"an append of {append.length} bytes came; the most is {MAX_APPEND_BYTES}")
         session = self._sessions.get(append.writer_id)
         if session is None:
             self._append_without_session(append)
             return
-        if append.last_event_number < session.last:  # while it is set up it has no number, and takes any
+        if append.last_event_number < session.last:  # never true during the set-up, when `last` is NULL
             raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
-        # A writer that is set up now has no segment yet: what it sent is charged when it has one.
+        # Appends that come during the set-up are charged after it, when the session has a segment.
         asked = (self._tenants.active or self._over_quota) and session.state is OPEN
         if asked and not self._may_take(session, append, expected_offset):
             return
-        # Before the session has it: with nothing in the log's queue, a refusal comes back within the call.
+        # Count the append before the session gets it, since a refusal may come within that call.
         self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
         if self.may_measure:
             self._note(append)
         session.append(append, expected_offset)
 
     def _may_take(self, session: WriterSession, append: Append, expected_offset: int | None) -> bool:
-        """Return whether the quotas let an append pass, which is charged; otherwise it waits."""
+        """Charge an append to its quotas, or queue it if it has to wait.  Returns whether it may be submitted now."""
         if self._connection.quotas.take(session.segment.name, append.length):
             return True
         self._over_quota.append((append, expected_offset))
@@ -247,14 +248,14 @@ class AppendHandler:
         return False
 
     def take_waiting(self) -> None:
-        """Take the appends that waited for a quota, until it stops the connection again."""
+        """Submit the appends that waited for a quota, until a quota stops the connection again."""
         try:
             while self._over_quota and not self._connection.closed and not self._connection.quotas.stopped:
                 append, expected_offset = self._over_quota.popleft()
                 self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
                 self.append(append, expected_offset)
                 if self._over_quota and self._over_quota[-1][0] is append:
-                    self._over_quota.rotate(1)  # it waits on, before those that came later
+                    self._over_quota.rotate(1)  # the append was queued again: move it before those that came later
         except ProtocolError as error:
             self._connection.abort(f"broke the protocol: {error}")
 
@@ -275,16 +276,16 @@ class AppendHandler:
             self._connection.send(encode(wire.WrongHost(append.request_id, ended.segment, "")))
         elif ended is not None:
             self._connection.send(encode(wire.NoSuchSegment(append.request_id, ended.segment, "", -1)))
-        # otherwise the client has its answer, and sets the writer up again
+        # Otherwise drop the append: the client has its answer, and sets the writer up again.
 
     # -- ReplySink ----------------------------------------------------------------------------
 
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
-        """The append is durable."""
+        """Acknowledge a durable append to the client."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
         if append.arrival is not None:
             self._store.statistics.observe_append(self._store.env.clock.monotonic() - append.arrival)
-        # No command object: this runs once per append.
+        # Build the frame without a command object, since this runs once for each append.
         connection = self._connection
         if connection.closed:
             return
@@ -293,7 +294,7 @@ class AppendHandler:
         )
         if self._traces is not None:
             self._trace(self._traces, session.segment.name, append)
-        # An acknowledgement only frees memory: it can end a pause, never begin one.
+        # An acknowledgement frees memory, so it can end a pause, but not begin one.
         if connection.paused:
             connection.apply_backpressure()
 
@@ -304,7 +305,7 @@ class AppendHandler:
         )  # fmt: skip
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
-        """The append is not stored, or its outcome is unknown."""
+        """Answer an append that is not stored; close the connection if the outcome is unknown."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
         assert self.unacked_bytes >= 0, self
         if self._connection.closed:
@@ -312,19 +313,19 @@ class AppendHandler:
         if self._connection.paused:
             self._connection.apply_backpressure()
         writer, number = append.writer_id, append.last_event_number
-        # First: it is a kind of Conflict.
+        # Check for WrongEventNumber before Conflict, which is its base class.
         if isinstance(error, WrongEventNumber):
             self._connection.send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))
             self._connection.close(f"sent event {number} of writer {writer.hex()} out of turn")
         elif isinstance(error, Conflict):
             self._connection.send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
         elif isinstance(error, Sealed | NotFound | Moved):
-            if self._sessions.get(writer) is session:  # otherwise it ended, and the client has its answer
-                # One answer per session.  Appends behind this one get none: the client sent them before it knew.
+            if self._sessions.get(writer) is session:  # otherwise the session ended, and the client has its answer
+                # Answer once for each session: the client sent the appends after this one before it read the answer.
                 session.append_refused()
-                self._pop_pending(session)  # of a container that leaves; the client sends them again elsewhere
+                self._pop_pending(session)  # drop appends that wait for the container to leave: the client resends them
                 self._end(session, None)
-                # SegmentIsSealed has no field for the event number: it travels as the offset.
+                # SegmentIsSealed has no field for the event number: the field of the offset holds it.
                 offset = number if isinstance(error, Sealed) else -1
                 self._connection.send(encode(_reply(error, append.request_id, session.segment.name, offset)))
         else:
@@ -332,13 +333,13 @@ class AppendHandler:
             self._connection.close()
 
     def segment_missing(self, session: WriterSession) -> None:
-        """The segment is deleted or merged, and no append waits for an answer."""
+        """End the session of a segment that is deleted or merged, when no append waits for an answer."""
         assert self._sessions[session.writer] is session, session
         session.segment_missing()
         self._end(session, _Ended(session.segment.name, moved=False))
 
     def moved(self, session: WriterSession) -> None:
-        """The container has left this store."""
+        """Answer the first pending append with WrongHost and drop the others, as the container has left this store."""
         if self._connection.closed or self._sessions.get(session.writer) is not session:
             return
         pending = self._pop_pending(session)
@@ -358,12 +359,12 @@ class _Ended(NamedTuple):
 
 
 def _reply(error: SaritError, request_id: int, segment: str, offset: int = -1) -> wire.Command:
-    """Return the reply for a kind of error that has one."""
+    """Return the reply for an error for which the protocol has one."""
     reply = error_reply(error, request_id, segment, offset)
     assert reply is not None
     return reply
 
 
 def _answers_refusals(segment: str) -> bool:
-    """Return whether the Rust client handles a refused set-up of this segment, too: it does not repeat these."""
+    """Return whether the Rust client does not repeat a refused set-up of this segment without a pause."""
     return is_transaction(segment) or is_transient(segment) or len(segment) > MAX_SEGMENT_NAME_BYTES

@@ -1,15 +1,14 @@
-"""One client connection of the segment store: frames in, replies out, in bounded memory.
+"""One client connection of the segment store: receives frames and sends replies, in bounded memory.
 
-Appends go from the decoder to their container in the same turn of the loop, without a task
-and without an object per event.  A read that memory can answer is answered in that turn too;
-the others, and all other requests, run as tasks.
+Appends go from the decoder to their container in the same turn of the event loop, without a task and without an object
+per event.  A read from memory is also answered in that turn.  Other reads, and all other requests, run as tasks.
 
 Back-pressure.  Reading from the socket stops while the client does not take our replies, while unacknowledged
 appends and running requests hold more than the connection's limit of unacknowledged bytes, while too many requests run,
-and while a quota or the budget of frames demands it (`connection_quotas.py`, `connection_budget.py`).  All but the last
-two count by the memory they hold.  Large replies are made only while the client takes them, and not all at once
-(`reply_semaphore.py`).  A connection is served FRAMES_PER_TURN frames, then others have a turn (`frame_turns.py`).
-Acknowledgements and replies gathered in one turn leave in one write.
+and while a quota or the budget of frames demands it (`connection_quotas.py`, `connection_budget.py`).  Large replies
+are made only while the client takes them, and not all at once (`reply_semaphore.py`).  After FRAMES_PER_TURN frames of
+a connection, others have a turn (`frame_turns.py`).  The acknowledgements and replies of one turn are sent by one
+write.
 """
 
 from __future__ import annotations
@@ -66,31 +65,29 @@ _log = logging.getLogger("sarit.store.server.connection")
 
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
-# The first bytes of an HTTP request, read as the type of a frame.
+# The answer to an HTTP request, which is recognized by its first bytes, read as the type of a frame.
 _HTTP_ANSWER = http_answer("the wire protocol of a segment store")
-# SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
+# The codes of SetupAppend, ConditionalAppend and ConditionalBlockEnd, which may not come while a block is open.
 _APPEND_FAMILY = frozenset((1, 5, 89))
 
 
 class ConnectionRegistry(Protocol):
-    """The list of open connections, and the budgets that they share."""
+    """The open connections of a listener, and the budgets that they share."""
 
     refusals: HostBuckets
     floods: RepeatedLog
 
     def connection_opened(self, connection: StoreConnection) -> None:
-        """Note that a connection can be written to; called once."""
+        """Note that a connection has opened; called once."""
 
     def connection_closed(self, connection: StoreConnection) -> None:
-        """The transport is closed; called once."""
+        """Note that a connection's transport is closed; called once."""
 
     def connection_admitted(self, connection: StoreConnection) -> None:
-        """Note that a connection has asked for something, with a valid token where one is needed; called at most
-        once."""
+        """Note that a connection has sent its first request, with a valid token where one is needed."""
 
     def incomplete_frame(self, connection: StoreConnection, held_bytes: int, *, new_frame: bool) -> None:
-        """Note how many bytes a connection holds of a frame or block that is not complete; see
-        `IncompleteFrames.holds`."""
+        """Note how many bytes a connection holds of an incomplete frame or block (as `IncompleteFrames.holds`)."""
 
 
 class StoreConnection(asyncio.BufferedProtocol):
@@ -100,14 +97,14 @@ class StoreConnection(asyncio.BufferedProtocol):
         self, store: SegmentStore, control: ControlHandler, registry: ConnectionRegistry, window: Window | None = None,
         internal: InternalHandler | None = None, checks: Callable[[str], Checks] | None = None,
     ) -> None:  # fmt: skip
-        """`internal`: answers the controllers of this installation; None: no internal command is answered.
+        """`internal`: the handler of internal commands from controllers; None: all of them are refused.
 
-        `checks`: makes the checks of tokens for a peer; None: none is asked for."""
+        `checks`: returns the access checks for a peer; None: no tokens are required."""
         self._make_checks = checks
         self._checks: Checks = NO_TOKENS
         self._control = control
         self._internal = internal
-        self._session: InternalSession | None = None  # once the connection has introduced itself
+        self._session: InternalSession | None = None  # set once the connection has introduced itself
         self._registry = registry
         self._reader = FrameReader(window)
         self._assembler = AppendAssembler()
@@ -120,7 +117,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._writable.set()
         self.paused = False
         self.reply_semaphore = ReplySemaphore(MAX_CONNECTION_UNACKED_BYTES)
-        self._tasks: dict[asyncio.Task[None], int] = {}  # -> bytes it holds
+        self._tasks: dict[asyncio.Task[None], int] = {}  # the tasks of requests, with the bytes that each holds
         self._request_bytes = 0
         self._transients = TransientSegments(store, control)
         self.hello_version = 0
@@ -138,7 +135,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._held_bytes = 0  # as last reported to the registry
         self._max_unacked_bytes = MAX_CONNECTION_UNACKED_BYTES
         self.opened = store.env.clock.monotonic()
-        self.requested = False  # whether it may stay: a complete frame came; where tokens are needed, it is admitted
+        self.requested = False  # whether a complete frame came, or, where tokens are needed, an admitted request
         self._framed = False
         self._closing: asyncio.TimerHandle | None = None
         self.closed = False
@@ -165,7 +162,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             _log.warning("connection %s ended inside a frame or block; %d bytes are discarded", self.peer, incomplete)
         self.closed = True
         self._registry.connection_closed(self)
-        # At once: tasks that end may keep this object for a while.
+        # Free the buffers now, since tasks that end may keep this object for a while.
         self._reader.release()
         self._assembler = AppendAssembler()
         self._turns.clear()
@@ -182,10 +179,10 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transients.connection_closed()
         if self._session is not None:
             self._session.close()
-        # They refer to this object.  Without this it would be in a cycle, which only a full garbage collection finds.
+        # Break the reference cycles of the handlers with this object, which only a full garbage collection would find.
         del self._appends, self._reads
 
-    # Called when the transport holds more unsent bytes than its limit (`set_memory_limits`).
+    # asyncio calls this when the transport holds more unsent bytes than its limit (`set_memory_limits`).
     def pause_writing(self) -> None:
         self._writable.clear()
         self.reply_semaphore.pause()
@@ -215,7 +212,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._framed = True
             self.requested = self._budget.served or self._make_checks is None
         self._serve(self._turns.received(frames))
-        # A frame ended the connection (versions, a bound): what the client sent after it is not served.
+        # Stop if a frame ended the connection (unsupported version, a bound).
         if self.closed:
             return
         held = self._reader.held_bytes + self._assembler.buffered_bytes
@@ -224,10 +221,10 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._registry.incomplete_frame(self, held, new_frame=bool(frames))
 
     def _serve(self, frames: list[tuple[int, Buffer]] | None = None) -> None:
-        """Serve frames; None: those of the next turn, which begins."""
+        """Serve frames; None: begin the next turn, and serve its frames."""
         if frames is None:
             self._turn_scheduled = False
-            # If a bound has stopped it, `apply_backpressure` schedules the next turn when that ends.
+            # While a bound stops the connection, no turn begins: `apply_backpressure` schedules it when that ends.
             if self.closed or self.paused:
                 return
             frames = self._turns.next_turn()
@@ -238,19 +235,19 @@ class StoreConnection(asyncio.BufferedProtocol):
                     return
         except ProtocolError as error:
             return self.abort(f"broke the protocol: {error}")
-        # Once per turn, after all its frames: a connection exceeds its bounds by one turn at most.
+        # Check the bounds once, after all frames of the turn: a connection exceeds them by one turn at most.
         self.apply_backpressure()
 
     def close(self, reason: str | None = None) -> None:
-        """Send what is queued, then end the connection; log `reason`: what it did."""
+        """Send what is queued, then end the connection.  `reason`: what the connection did, for the log."""
         if not self.closed:
             if reason is not None:
                 _log.warning("connection %s closed: it %s", self.peer, reason)
-            # In this order: after `closed` is set, `_flush` writes nothing.
+            # Flush before `closed` is set, because `_flush` writes nothing afterwards.
             self._flush()
             self.closed = True
             self._transport.close()
-            # The transport itself waits without a limit until the client has taken all that was sent.
+            # Abort later, since the transport itself would wait without a limit for a client that takes no replies.
             self._closing = self._loop.call_later(CONNECTION_CLOSE_SECONDS, self._transport.abort)
 
     def memory(self) -> ConnectionMemory:
@@ -260,8 +257,9 @@ class StoreConnection(asyncio.BufferedProtocol):
         return ConnectionMemory(unsent, incomplete, self._reads_received, self.paused)
 
     def set_memory_limits(self, unsent_bytes: int, unacked_bytes: int) -> None:
-        """Answer only below `unsent_bytes` of replies not taken; read only below `unacked_bytes` not acknowledged."""
-        # A closing transport is not read from again: no limit matters to it.
+        """Set the bytes of unsent replies above which no reply is made, and the bytes of unacknowledged appends and
+        requests above which the socket is not read."""
+        # A closing transport needs no limits, since it is not read from again.
         if not self._transport.is_closing():
             self._transport.set_write_buffer_limits(high=unsent_bytes)
             self._max_unacked_bytes = unacked_bytes
@@ -269,7 +267,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.apply_backpressure()
 
     def abort(self, reason: str | None = None) -> None:
-        """End the connection at once, with replies unsent; log `reason`: what it did."""
+        """End the connection at once, without its unsent replies.  `reason`: what the connection did, for the log."""
         if not self.closed:
             if reason is not None:
                 _log.warning("connection %s closed: it %s", self.peer, reason)
@@ -277,7 +275,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def token_expires(self, token: str) -> float:
-        """When a token that was accepted expires, in seconds since 1970; infinite where none is asked for."""
+        """Return when an accepted token expires, in seconds since 1970; infinity where none is required."""
         return inf if self._session is not None else self._checks.expires(token)
 
     def writes_to(self, container: Container) -> bool:
@@ -288,8 +286,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         """Stop or resume reading from the socket."""
         if self.closed:
             return
-        # Unacknowledged appends and requests hold our memory; replies not taken hold it, too, and new requests make
-        # more of them.
+        # Stop at too many unacknowledged bytes, and while replies are not taken, to which new requests would add.
         stop = (
             self._appends.unacked_bytes + self._request_bytes > self._max_unacked_bytes
             or not self._writable.is_set()
@@ -313,11 +310,11 @@ class StoreConnection(asyncio.BufferedProtocol):
     # -- frames in --------------------------------------------------------------------------------
 
     def _frame(self, code: int, payload: Buffer) -> None:
-        # The append path goes first, past the table of commands: no command object for a block.
+        # Handle appends before the table of commands, so that a block needs no command object.
         if code == _APPEND_BLOCK_END:
             self._appends.append(self._assembler.block_end(payload), None)
             return
-        # `block` checks it for itself, and all other commands may come between a block and its end.
+        # Refuse these inside a block.  `block` checks it for itself, and all other commands may come there.
         if code in _APPEND_FAMILY:
             self._assembler.check_closed()
         if code == _APPEND_BLOCK:
@@ -332,7 +329,7 @@ class StoreConnection(asyncio.BufferedProtocol):
                 refused = self.quotas.connected(self._checks.user, command)
                 if refused is not None:
                     self.send(encode(refused))
-                    self.close()  # the line in the log is for the user, not for each connection
+                    self.close()  # without a reason, since `TenantQuotas` logs one line for the user
                     return
         if isinstance(command, wire.KeepAlive | wire.Hello):
             if self._budget.greeting():
@@ -347,18 +344,19 @@ class StoreConnection(asyncio.BufferedProtocol):
         elif isinstance(command, wire.SetupAppend):
             self._appends.set_up(command)
         elif isinstance(command, wire.ConditionalAppend):
-            # A conditional append is one event.  Its expected offset is checked when the append gets its offset.
+            # A conditional append is one event; its expected offset is checked when the append gets its offset.
             data = wire.event_bytes(command)
             append = Append(command.writer_id, [data], len(data), 1, command.event_number, command.request_id)
             self._appends.append(append, command.expected_offset)
         elif isinstance(command, wire.ConditionalBlockEnd):
             length = len(command.data)
-            # A view would keep the rest of a longer payload in memory.
+            # Copy the data of a longer payload, since a view would keep the rest of it in memory.
             block = command.data if len(payload) <= length + KIB else bytes(command.data)
             append = Append(command.writer_id, [block], length, 1, command.event_number, command.request_id)
             self._appends.append(append, command.expected_offset)
         elif self._control.handles(command):
-            # A task, since it waits for the log or the index.  Replies may overtake each other: each has a request id.
+            # Answer in a task, since this waits for the log or the index.  Replies may overtake each other: each has a
+            # request id.
             groups_alone = self._session is None and self._checks.groups_alone
             answer = partial(self._answer, command, groups_alone=groups_alone)
             if self.quotas.quotas.active and self._session is None:
@@ -382,18 +380,18 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.send(encode(hello))
             return
         self.hello_version = hello.high_version
-        # Also to a client that speaks none of our versions: it reads ours before the connection ends.
+        # Answer also a client that speaks none of our versions, so that it learns them before the connection ends.
         self.send(encode(wire.Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)))
         if hello.low_version > WIRE_VERSION or hello.high_version < OLDEST_WIRE_VERSION:
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
     async def _answer(self, command: wire.Command, *, groups_alone: bool = False) -> None:
-        # Each request has a task, and so a context, of its own.
+        # Set this in the context of the request's task.
         current_request_id.set(str(command.request_id))  # type: ignore[attr-defined]
         size = reply_bytes(command)
         try:
             if size:
-                # The slot is held until the reply is sent: what waits for a slow client counts.
+                # Hold the slot until the reply is sent, so that a reply that waits for a slow client counts.
                 async with self.reply_semaphore.slot(size):
                     await self._answer_now(command, groups_alone)
             else:
@@ -401,7 +399,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         except Opening:
 
             async def again() -> None:
-                # Not inside the slot while it waits: others may be answered meanwhile.
+                # Wait outside of the slot, so that other requests can be answered meanwhile.
                 async with self.reply_semaphore.slot(size) if size else nullcontext():
                     await self._answer_now(command, groups_alone)
 
@@ -423,10 +421,10 @@ class StoreConnection(asyncio.BufferedProtocol):
             if self.quotas.quotas.active and self._session is None:
                 self.quotas.answered(command, reply)
             if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
-                # Before the next await: the connection may end during it, and would try to delete what is merged.
+                # Note the merge before the next await, because the connection may end then, and delete the segment.
                 self._transients.merged(command.source)
         if reply is None and self._session is not None:
-            # A controller has many other requests on this connection: it does not end because of one.
+            # Answer a controller instead of closing the connection, which has many other requests.
             reply = outcome_unknown(command)
         if isinstance(reply, wire.WrongHost) and self.hello_version == RUST_WIRE_VERSION:
             reply = await self._control.forward(command, reply, groups_alone=groups_alone)
@@ -435,14 +433,14 @@ class StoreConnection(asyncio.BufferedProtocol):
             _log.debug("%s of %s %s", type(command).__name__, self.peer, said)
         await self.wait_writable()
         if reply is None:
-            # The outcome is unknown, or the protocol has no reply for it (`replies.py`).
+            # Close: the outcome is unknown, or the protocol has no reply for the error (`replies.py`).
             self.close()
         else:
             self.send_parts(encode_parts(reply))
 
     async def wait_writable(self) -> None:
         """Wait until the client takes what is sent."""
-        # All waiters wake at once, and the first of them to write may fill the transport again.
+        # Check again after each wait: all waiters wake at once, and the first to write may fill the transport.
         while not self._writable.is_set():
             await self._writable.wait()
 
@@ -454,15 +452,15 @@ class StoreConnection(asyncio.BufferedProtocol):
         return self._writable.is_set()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame with the others of this turn."""
+        """Queue a frame, to be sent with the others of this turn of the event loop."""
         self._out.append(frame)
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            # Callbacks that are ready now run before it: their frames leave in the same write.
+            # Flush after the callbacks that are ready now, so that their frames leave in the same write.
             self._loop.call_soon(self._flush)
 
     def send_parts(self, parts: list[Buffer]) -> None:
-        """Send a frame made of parts, large ones at once."""
+        """Queue a frame made of parts; send it at once if more than SEND_BATCH_BYTES are queued."""
         self._out.extend(parts)
         self._out_bytes += sum(map(len, parts))
         if self._out_bytes > SEND_BATCH_BYTES:
@@ -475,15 +473,15 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         self._out_bytes = 0
         out, self._out = self._out, []
-        # `close` has flushed.  A frame that came after it is dropped.
+        # Drop frames that came after `close`, which has flushed.
         if out and not self.closed:
             self._statistics.sent_bytes += sum(map(len, out))
             self._transport.writelines(out)
 
     def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int = REQUEST_OVERHEAD_BYTES) -> asyncio.Task[None]:
-        """Run a request's work, which holds `memory_bytes`, as a task that ends with the connection."""
+        """Run a request, which holds `memory_bytes`, as a task that ends with the connection."""
         task = asyncio.ensure_future(work)
-        # Charged now and not when the task begins: one read may spawn many before any of them runs.
+        # Charge the memory now: one read of the socket may spawn many tasks before any of them runs.
         self._tasks[task] = memory_bytes
         self._request_bytes += memory_bytes
         task.add_done_callback(self._finished)
@@ -493,7 +491,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._request_bytes -= self._tasks.pop(task)
         assert self._request_bytes >= 0, self
         if task.cancelled():
-            self.close()  # only the connection's end cancels; otherwise the client would wait for its reply for ever
+            self.close()  # so that the client does not wait for its reply for ever, whoever cancelled the task
         elif task.exception() is not None:
             _log.error("connection %s: a request failed", self.peer, exc_info=task.exception())
             self.close("met a bug in the server")

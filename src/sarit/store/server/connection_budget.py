@@ -1,16 +1,16 @@
-"""How many frames a connection may send that bring nothing: KeepAlive, Hello, requests whose token is refused.
+"""The budget of useless frames of a connection: KeepAlive, Hello, and requests whose token is refused.
 
-Such frames are tiny and are answered without disk or memory, so nothing else slows down whoever sends millions.  A
-connection that has not shown yet that it may ask for anything (a *stranger*) has a much smaller budget.  A frame over
-the budget has been served already: it decides how long the connection has to wait before it is read from again.
+Such frames are tiny and are answered without disk or memory, so no other bound slows down a client that sends millions.
+A connection without a valid request yet (a *stranger*) has a much smaller budget.  A frame over the budget is still
+served; it determines how long the connection has to wait before it is read from again.
 
-Tokens that are refused count for the host as well, whatever connection they come on: a signature costs more than a
-frame, and who connects again begins with a new budget.
+A refused token also counts for the host, whatever connection it comes on: verifying a signature costs more than a
+frame, and a client that reconnects begins with a new budget.
 
-A connection that has asked for nothing yet, or whose tokens are refused, is slowed down: it is not read from until its
-frames are paid for.  If it were ended it would come back, and a new connection costs more than a frame.  Official
-clients repeat a request that was refused without a pause, so this is no proof of an attack.  A connection that was
-served, and floods with KeepAlive or Hello, is ended: no client does so.
+A stranger, or a connection whose tokens are refused, is slowed down: it is not read from until its budget allows it.
+If it were ended it would reconnect, which costs more than a frame.  Official clients repeat a refused request without a
+pause, so this is no proof of an attack.  A connection that was served, and floods with KeepAlive or Hello, is ended: no
+client does so.
 """
 
 from __future__ import annotations
@@ -42,21 +42,22 @@ class Peer(Protocol):
         """Send a frame to the client."""
 
     def close(self, reason: str | None = None) -> None:
-        """Send what is queued and end."""
+        """Send what is queued, then end the connection."""
 
     def apply_backpressure(self) -> None:
-        """Stop or resume reading."""
+        """Stop or resume reading from the socket."""
 
 
 class ConnectionBudget:
-    """`slowed`: the connection is not read from, because its budget is used up.  `served`: it has asked for something,
-    with a valid token where one is needed."""
+    """The budget of one connection.  `slowed`: the connection is not read from, because its budget is used up.
+
+    `served`: the connection has sent a request, with a valid token where one is needed."""
 
     __slots__ = ("_connection", "_floods", "_frames", "_loop", "_refusals", "_timer", "_until", "served", "slowed")
 
     def __init__(self, connection: Peer, refusals: HostBuckets, floods: RepeatedLog) -> None:
         self._connection = connection
-        # Of all connections of the listener.
+        # The budgets of refused tokens by host, which all connections of the listener share.
         self._refusals = refusals
         self._floods = floods
         self._loop = asyncio.get_running_loop()
@@ -70,12 +71,12 @@ class ConnectionBudget:
         return f"<ConnectionBudget {self._frames!r}{', slowed' if self.slowed else ''}>"
 
     def serve(self) -> None:
-        """Give the connection the larger budget of one that asks for something."""
+        """Give the connection the larger budget, since it has sent a valid request."""
         self.served = True
         self._frames = frame_budget(FRAME_BUDGET, FRAMES_PER_SECOND, self._loop.time())
 
     def greeting(self) -> bool:
-        """Count a KeepAlive or Hello; whether to answer it: otherwise the connection has been ended."""
+        """Count a KeepAlive or Hello.  Returns whether to answer it; if not, the connection has been ended."""
         delay = _take(self._frames, self._loop.time())
         if delay and self.served:
             self._report("sent more KeepAlive and Hello frames than any client does, and was closed")
@@ -92,12 +93,12 @@ class ConnectionBudget:
         self._slow(delay, "sends requests whose tokens are refused: it is slowed down")
 
     def connection_closed(self) -> None:
-        """Nothing waits any more."""
+        """Cancel the timer, since the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self.slowed = False
-        # It refers to this object: a cycle would wait for a full garbage collection.
+        # Break the reference cycle with the connection, which would wait for a full garbage collection.
         del self._connection
 
     def _slow(self, delay: float, what: str) -> None:
@@ -129,6 +130,6 @@ def frame_budget(burst: int, rate: float, now: float) -> Bucket:
 
 
 def _take(bucket: Bucket, now: float) -> float:
-    """Count a frame; how long to wait after it, 0 within the budget."""
+    """Count a frame.  Returns how many seconds to wait after it, 0 within the budget."""
     bucket.use(1, now)
     return bucket.wait(now)

@@ -1,11 +1,11 @@
-"""What quotas mean for one connection: for how long it is not read from, and how long replies to reads wait.
+"""Applies quotas to one connection: for how long the connection is not read from, and how long replies to reads wait.
 
-*Bytes in.*  An append is taken only when its scope and its user owe nothing, on whatever connection they ran up a debt,
-and is charged as it is taken.  Otherwise it waits in memory with what came behind it, and the connection is not read
-from.  TCP makes the client wait: it gets no error.  Whoever connects again waits as well.
-*Bytes out.*  A reply is charged when it is sent, and the next read waits until it is paid for.
-*Requests.*  A large one, and each update of a table, waits until it is paid for, as a task; an update also while its
-scope is full.
+*Bytes in.*  An append is accepted, and charged, only when its scope and its user have no debt from any connection.
+Otherwise it waits in memory with the later ones, and the connection is not read from: TCP makes the client wait, which
+gets no error.  A client that reconnects has to wait as well.
+*Bytes out.*  A reply is charged when it is sent, and the next read waits until the debt is paid.
+*Requests.*  A large request, and each update of a table, waits as a task until there is no debt; an update also while
+its scope is full.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ if TYPE_CHECKING:
     from sarit.store.metering.tenant_quotas import TenantQuotas
     from sarit.store.server.connection_budget import Peer
 
-_REFUSED: Final = 0  # no new token mends it
+_REFUSED: Final = 0  # the error code of AuthTokenCheckFailed for which a client does not ask for a new token
 
 
 def scope_of(segment: str) -> str:
-    """Return the scope of a segment by its name; empty: none."""
+    """Return the scope of a segment by its name; empty when the name has none."""
     scope, slash, _ = segment.partition("/")
     return scope if slash else ""
 
 
 class ConnectionQuotas:
-    """`stopped`: the connection is not read from because of a quota.  `user`: who it is of, as far as known."""
+    """The quotas as they apply to one connection.  `stopped`: the connection is not read from because of a quota.
+
+    `user`: the user of the connection, empty while unknown."""
 
     __slots__ = ("_began", "_connection", "_loop", "_scope", "_take_waiting", "_timer", "quotas", "stopped", "user")
 
@@ -43,7 +45,7 @@ class ConnectionQuotas:
         self.quotas = quotas
         self.stopped = False
         self.user = ""
-        self._scope = ""  # of what waits first
+        self._scope = ""  # the scope of the first append that waits
         self._take_waiting: Callable[[], None] | None = None
         self._began = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -55,11 +57,13 @@ class ConnectionQuotas:
     # -- bytes in -----------------------------------------------------------------------------------
 
     def when_paid(self, take_waiting: Callable[[], None]) -> None:
-        """Call this when a stop ends, to take the appends that waited; it may stop the connection again."""
+        """Call `take_waiting` when a stop ends, to submit the appends that waited; it may stop the connection again."""
         self._take_waiting = take_waiting
 
     def take(self, segment: str, size: int) -> bool:
-        """Charge an append of so many bytes, if it may be taken now.  The connection stops while something is owed."""
+        """Charge an append of `size` bytes unless it has to wait, and stop the connection while there is a debt.
+
+        Returns whether it was charged."""
         if self.stopped or self.stop_if_owed(segment):
             return False
         self.quotas.received(scope_of(segment), self.user, size)
@@ -67,7 +71,7 @@ class ConnectionQuotas:
         return True
 
     def stop_if_owed(self, segment: str) -> bool:
-        """Stop the connection if the next append to a segment has to wait: it is not even received."""
+        """Stop reading from the connection if the next append to a segment has to wait.  Returns whether it stopped."""
         scope = scope_of(segment)
         delay = self._delay(scope)
         if self.stopped or delay == 0:
@@ -79,7 +83,7 @@ class ConnectionQuotas:
         return True
 
     async def answer(self, command: Any, size: int, answer: Callable[[], Awaitable[None]]) -> None:
-        """Answer a request of so many bytes when it may be made, and none that a quota refuses."""
+        """Call `answer` for a request of `size` bytes when the quotas allow it; refuse a table over the quota."""
         scope = scope_of(getattr(command, "segment", ""))
         writes = isinstance(command, wire.UpdateTableEntries)
         if writes or size > QUOTA_COUNTED_BYTES:
@@ -111,7 +115,7 @@ class ConnectionQuotas:
             self.quotas.creation_ended(scope)
 
     def answered(self, command: Any, reply: wire.Command | None) -> None:
-        """Count what was not made, or is deleted, no more."""
+        """Subtract a table that was not created, or was deleted, from the count of its scope."""
         not_made = isinstance(command, wire.CreateTableSegment) and not isinstance(reply, wire.SegmentCreated | None)
         if not_made or isinstance(reply, wire.SegmentDeleted):
             self.quotas.removed(scope_of(command.segment))
@@ -122,15 +126,15 @@ class ConnectionQuotas:
         self._arm(self._delay(self._scope))
 
     def _request_delay(self, scope: str, *, writes: bool) -> float | None:
-        # A removal frees space: it goes on where a scope is full.
+        # Only an update waits while the scope is full: a removal frees space.
         return self._delay(scope) if writes else self.quotas.write_delay(scope, self.user)
 
     def _delay(self, scope: str) -> float | None:
-        """Return how long to wait before an append to a scope; None: until the quotas change."""
+        """Return how many seconds an append to a scope has to wait; None: until the quotas change."""
         return None if self.quotas.is_full(scope) else self.quotas.write_delay(scope, self.user)
 
     def _arm(self, delay: float | None) -> None:
-        # Not for the shortest time: an append of a few bytes would have a timer of its own.
+        # Wait at least QUOTA_TURN_SECONDS, or each append of a few bytes would have its own timer.
         self._timer = None if delay is None else self._loop.call_later(max(delay, QUOTA_TURN_SECONDS), self._go_on)
 
     def _go_on(self) -> None:
@@ -148,11 +152,13 @@ class ConnectionQuotas:
     # -- bytes out ----------------------------------------------------------------------------------
 
     def read_delay(self, segment: str) -> float:
-        """Return how long a read has to wait."""
+        """Return how many seconds a read has to wait."""
         return self.quotas.read_delay(scope_of(segment), self.user)
 
     async def wait_to_read(self, segment: str) -> bool:
-        """Wait until what was sent before is paid for; whether it is, by the time that clients wait for an answer."""
+        """Wait until the debt of earlier replies is paid, at most as long as clients wait for an answer.
+
+        Returns whether it is paid."""
         began = self._loop.time()
         while delay := self.read_delay(segment):
             left = began + QUOTA_READ_WAIT_SECONDS - self._loop.time()
@@ -163,14 +169,14 @@ class ConnectionQuotas:
         return not delay
 
     def sent(self, segment: str, size: int) -> None:
-        """A reply to a read has so many bytes."""
+        """Charge a reply to a read."""
         self.quotas.sent(scope_of(segment), self.user, size)
 
     # -- users --------------------------------------------------------------------------------------
 
     def connected(self, user: str, command: Any) -> wire.Command | None:
-        """Note that the connection is this user's, as its first request says; return the answer where the quota does
-        not allow it."""
+        """Note the user of the connection, whom its first request names.  Returns the refusal if the user's quota
+        allows no more connections."""
         self.user = user
         if self.quotas.connected(user):
             return None
@@ -178,7 +184,7 @@ class ConnectionQuotas:
         return wire.AuthTokenCheckFailed(command.request_id, text, _REFUSED)
 
     def connection_closed(self) -> None:
-        """Nothing waits any more."""
+        """Cancel the timer and subtract the connection, since it has ended."""
         if self._timer is not None:
             self._timer.cancel()
         if self.stopped:
@@ -186,6 +192,6 @@ class ConnectionQuotas:
         if self.user:
             self.quotas.disconnected(self.user)
             self.user = ""
-        # It refers to this object: a cycle would wait for a full garbage collection.
+        # Break the reference cycle with the connection, which would wait for a full garbage collection.
         self._take_waiting = None
         del self._connection

@@ -1,6 +1,6 @@
-"""What the store does for every request that is not an append or a read of bytes.
+"""Answers every request that is not an append or a read of bytes.
 
-One method per command; each returns the reply or raises a kind of `core.errors`.
+Each command has a method that returns the reply or raises one of `core.errors`.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ if TYPE_CHECKING:
     from sarit.store.server.held_requests import Handler
     from sarit.store.store import SegmentStore
 
-# Sends a request to the store that owns its container; its reply, or None: close the connection.
+# A function that sends a request to the store that owns its container, and returns the reply; None: close the
+# connection.
 AskOwner = Callable[[wire.Command], Awaitable[wire.Command | None]]
 
-# The field that says which segment a request is about, whatever its command calls it.
+# The fields that name the segment of a request, by which its container is found; a command has one of them.
 _SUBJECTS = ("segment", "target", "parent_segment")
 _TABLE_REQUESTS = (
     wire.GetTableSegmentInfo, wire.UpdateTableEntries, wire.RemoveTableKeys, wire.ReadTable, wire.ReadTableKeys,
     wire.ReadTableEntries, wire.ReadTableEntriesDelta,
 )  # fmt: skip
-# So that no token is empty: an empty token asks for the first page.
+# A continuation token begins with this, since an empty token asks for the first page.
 _TOKEN_PREFIX = b"\x01"
 _NO_OFFSET = -1
 _REFUSED = 0
 
 
 class ControlHandler:
-    """Answers requests on behalf of a store; shared by all its connections."""
+    """The handler of control requests, which all connections of a store share."""
 
     def __init__(self, store: SegmentStore, ask_owner: AskOwner | None = None) -> None:
         self._store = store
@@ -78,9 +79,9 @@ class ControlHandler:
         return type(command) in self._handlers
 
     async def answer(self, command: Any, *, groups_alone: bool = False) -> wire.Command | None:
-        """Return the reply; None: close the connection.
+        """Answer a request.  Returns the reply; None: close the connection.
 
-        `groups_alone`: a request on a table is refused if that is a key-value table."""
+        `groups_alone`: refuse a request on a key-value table."""
         segment = _subject(command)
         handler = self._handlers[type(command)]
 
@@ -94,7 +95,7 @@ class ControlHandler:
                 return _no_group(c)
             return await handler(c)
 
-        # A group's table may be about to be created: what is there already is refused, of either kind.
+        # Do not check the kind at a creation, which is refused anyway if a table of either kind exists.
         checked = groups_alone and not isinstance(command, wire.CreateTableSegment)
         return await answer_request(
             self._store, segment, unless_key_value_table if checked else handler, command, refusal
@@ -103,14 +104,14 @@ class ControlHandler:
     async def forward(
         self, command: wire.Command, wrong_host: wire.WrongHost, *, groups_alone: bool = False
     ) -> wire.Command | None:
-        """Return the owner's reply to a request on a table that has moved; `wrong_host` for any other request.
+        """Forward a request on a table that has moved.  Returns the owner's reply; `wrong_host` for other requests.
 
         The Rust client asks for the address of a table once, and reports WrongHost to its user as an error, or panics.
-        So a table that it uses could never move."""
+        Without forwarding, a table that it uses could never move."""
         if self._ask_owner is None or not isinstance(command, _TABLE_REQUESTS):
             return wrong_host
         coverage_probe("table_request_forwarded")
-        if groups_alone:  # the owner takes it for a controller's, and does not ask
+        if groups_alone:  # check here, since the owner would take the request for a controller's
             segment = _subject(command)
             info = await self._ask_owner(wire.GetTableSegmentInfo(command.request_id, segment, ""))
             if not isinstance(info, wire.TableSegmentInfo):
@@ -144,7 +145,7 @@ class ControlHandler:
         return wire.SegmentCreated(c.request_id, c.segment)
 
     async def _create_transient(self, c: wire.CreateTransientSegment) -> wire.Command:
-        # The container of a transient segment is that of its parent (`container_of`), so it can check the parent.
+        # Check the parent in the same container, which is that of the parent, too (`container_of`).
         name = transient_segment(c.parent_segment, c.writer_id, self._store.env.random.bytes(16))
         await self._store.container(name).metadata.require(c.parent_segment)
         await self._store.container(name).create(name)
@@ -178,7 +179,7 @@ class ControlHandler:
         except Conflict:
             return wire.SegmentAttributeUpdated(c.request_id, False)
         except NotFound as error:
-            # A missing source is reported by its bare name, a missing target by a sentence (`_merge_source`).
+            # Only the error of a missing source is its bare name (`_merge_source`).
             reply = error_reply(error, c.request_id, c.source if str(error) == c.source else c.target)
             assert reply is not None
             return reply
@@ -191,7 +192,7 @@ class ControlHandler:
     async def _locate(self, c: wire.LocateOffset) -> wire.Command:
         info = await self._store.container(c.segment).info(c.segment)
         offset = await self._store.reads(c.segment).event_boundary(c.segment, c.target_offset)
-        # Appends during the second await may put the boundary beyond the length that was read before it.
+        # Bound the result, because appends during the second await may put it beyond the length that was read.
         return wire.OffsetLocated(c.request_id, c.segment, min(offset, info.length))
 
     # -- tables -------------------------------------------------------------------------------
@@ -215,7 +216,8 @@ class ControlHandler:
         return wire.SegmentDeleted(c.request_id, c.segment)
 
     async def _update_table(self, c: wire.UpdateTableEntries) -> wire.Command:
-        # Copies: views of a large payload would keep all of it in memory, as long as the table has one entry of it.
+        # Copy keys and values: a view would keep the whole payload in memory as long as the table has one of its
+        # entries.
         changes = [(bytes(entry.key), bytes(entry.value), entry.version) for entry in c.entries]
         try:
             versions = await self._store.tables(c.segment).update(c.segment, changes, _position(c.table_segment_offset))
@@ -235,11 +237,11 @@ class ControlHandler:
         wanted = [bytes(key.key) for key in c.keys]
         found = await self._store.tables(c.segment).get(c.segment, wanted)
         size = sum(map(len, wanted)) + sum(len(entry.value or b"") for entry in found if entry is not None)
-        # Refused here: a reply that does not fit would fail in the encoder, and end the connection.
+        # Refuse a reply that does not fit, which would fail in the encoder, and end the connection.
         if size + TABLE_ENTRY_OVERHEAD_BYTES * len(wanted) + TABLE_READ_OVERHEAD_BYTES > MAX_WIRE_PAYLOAD_BYTES:
             raise Invalid(f"the values of these {len(wanted)} keys do not fit in one reply: ask for fewer at once")
         entries = (
-            # Version -1 says that there is no such key.
+            # Version -1 means that there is no such key.
             wire.TableEntry(key, -1, b"") if entry is None else _wire_entry(entry)
             for key, entry in zip(wanted, found, strict=True)
         )
@@ -268,7 +270,7 @@ class ControlHandler:
             return await tables.scan(c.segment, first, last + b"\0" if last else None, count)
         if first or last:
             raise Invalid("iterators over keys of any length take no key range")
-        # The next possible key after the last one of the page before.
+        # Start at the next possible key after the last one of the previous page.
         start = token[1:] + b"\0" if token else b""
         return await tables.scan(c.segment, start, None, count)
 
@@ -281,11 +283,10 @@ class ControlHandler:
 
 
 async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> list[int]:
-    """Merge sources into target in order; a missing source answers the target's length.
+    """Merge the sources into the target in order, all queued before the first is awaited (one group commit).
 
-    Raises NotFound (target), Invalid (in different containers).
-
-    All are queued before the first is awaited: group commit makes many cost little more than one."""
+    Returns the target's length after each source; a missing source does not change it.  Raises NotFound (the target),
+    Invalid (they are in different containers)."""
     container = await _merge_target(store, target, sources)
     lengths: list[int] = []
     durable: list[asyncio.Future[None]] = []
@@ -294,12 +295,12 @@ async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> l
             try:
                 length, done = await container.begin_merge(target, source)
                 durable.append(done)
-            # The source is missing, perhaps merged by an earlier attempt; or the target is, which `length` raises.
+            # A missing source was perhaps merged by an earlier attempt; `length` raises if the target is missing.
             except NotFound:
                 length = await container.length(target)
             lengths.append(length)
     finally:
-        # Also after an error: what is queued takes effect, and each future's error must be collected.
+        # Wait also after an error, since queued merges take effect, and each future's error must be retrieved.
         outcomes = await asyncio.gather(*durable, return_exceptions=True)
     for outcome in outcomes:
         if outcome is not None:
@@ -308,11 +309,11 @@ async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> l
 
 
 async def _merge_target(store: SegmentStore, target: str, sources: list[str]) -> Container:
-    """Return the container to merge in.  Raises Invalid when a source is in another one."""
+    """Return the container of target and sources.  Raises Invalid when a source is in another container."""
     container = store.container(target)
     for source in sources:
         other = store.container(source)
-        # Otherwise the source would seem to be missing, as if it had been merged before.
+        # Refuse a source of another container, which would seem to be missing, as if it had been merged before.
         if other is not container and await container.metadata.find(target) and await other.metadata.find(source):
             raise Invalid(
                 f"segments {source} and {target} are in different containers and cannot be merged; transactions and "
@@ -331,7 +332,7 @@ def _subject(command: Any) -> str:
 
 
 def _position(offset: int) -> int | None:
-    # Both values of the wire mean: no condition on the length of the table.
+    # Both of these values on the wire stand for no condition on the table's position.
     return None if offset in (_NO_OFFSET, NULL_ATTRIBUTE_VALUE) else offset
 
 
@@ -347,5 +348,5 @@ def _wire_entry(entry: Entry) -> wire.TableEntry:
 
 
 def _token(page: list[Entry], given: Buffer) -> bytes:
-    """Return where the next page starts; an empty page ends the iteration, whatever its token."""
+    """Return the continuation token after a page; after an empty page, which ends the iteration, the token `given`."""
     return _TOKEN_PREFIX + page[-1].key if page else bytes(given)

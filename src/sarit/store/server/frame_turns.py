@@ -1,7 +1,7 @@
-"""Shares out the event loop among connections: how many frames of one are served before others have a turn.  Pure.
+"""Shares the event loop among connections: bounds the frames of one that are served before others have a turn.
 
-One read brings up to 256 KiB: 32,000 frames of 8 bytes.  uvloop reads from one socket 32 times before it turns to the
-next.  So frames are counted over reads: after FRAMES_PER_TURN of them the connection waits for its next turn.
+One read brings up to 256 KiB, that is, 32,000 frames of 8 bytes.  uvloop reads from one socket 32 times before it reads
+the next one.  So frames are counted over reads: after FRAMES_PER_TURN of them the connection waits for its next turn.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 class FrameTurns:
     """The frames of one connection that came and are not served yet, in order.
 
-    `left`: how many this turn may serve; at 0 it is over."""
+    `left`: how many more frames this turn may serve; at 0 the turn is over."""
 
     __slots__ = ("_at", "_frames", "left")
 
     def __init__(self) -> None:
         self._frames: Frames = []
-        self._at = 0  # of the first that is not served
+        self._at = 0  # the position of the first frame that is not served
         self.left = FRAMES_PER_TURN
 
     def __repr__(self) -> str:
         return f"<FrameTurns, {len(self._frames) - self._at} frames wait, {self.left} left in this turn>"
 
     def received(self, frames: Frames) -> Frames:
-        """Take frames that came, and return those to serve at once."""
+        """Add frames that came, and return those to serve now."""
         if not self._frames:
-            if len(frames) <= self.left:  # as good as always: without another call
+            if len(frames) <= self.left:  # nearly always, so save the call of `_share`
                 self.left -= len(frames)
                 return frames
             self._frames = frames
@@ -43,7 +43,7 @@ class FrameTurns:
         return self._share()
 
     def next_turn(self) -> Frames:
-        """Begin a turn; the frames to serve in it."""
+        """Begin a turn, and return the frames to serve in it."""
         self.left = FRAMES_PER_TURN
         return self._share()
 

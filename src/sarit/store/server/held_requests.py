@@ -1,11 +1,12 @@
-"""The requests of a store that shares its containers with others: who waits, and who may be answered.
+"""Requests to containers that move between stores: when a request waits, and when it may be answered.
 
-Requests wait while their container is opened here, or leaves: nobody is sent away in vain, and no connection closes.
+A request waits while its container is opened here, or leaves: so no client is sent to another store in vain, and no
+connection closes.
 
 A container may leave between a change and its answer.  The client's answer must not depend on that: after
 WrongHost it would make the change again, and take the refusal of the second attempt for an answer to the first.
 
-A request that waits is a task of its connection.  It holds the memory of its command, which counts against the bounds
+A waiting request is a task of its connection.  It holds the memory of its command, which counts against the bounds
 of the connection (`connection.py`), and nothing else: no reply slot, no segment.
 """
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Replies that say that a change was made: the frame that holds it is durable, so the log was ours when it was made.
-# Replies that may also rest on a read alone (a segment was sealed before) are not among them.
+# Replies that prove the ownership of the container, since the frame of the change is durable in its log.  Replies that
+# a read alone may give (the segment was sealed before) are not among them.
 _MADE: Final = (
     wire.SegmentCreated,
     wire.SegmentDeleted,
@@ -42,16 +43,16 @@ _MADE: Final = (
     wire.AppendedAt,
 )
 
-# Answers requests of one command, or raises a kind of `core.errors`.
+# A function that answers requests of one command, or raises one of `core.errors`.
 Handler = Callable[[Any], Coroutine[Any, Any, wire.Command]]
 
 
 async def answer_request(
     store: SegmentStore, segment: str, handler: Handler, command: Any, refusal: Callable[[Exception], R]
 ) -> wire.Command | R:
-    """Return the reply of `handler`, or `refusal(error)`; as the owner of `segment`, if the request is about one.
+    """Return the reply of `handler`, or `refusal(error)`, once this store is proved to own the container of `segment`.
 
-    Raises Opening: nothing was done, and the connection lets the request wait."""
+    Raises Opening when the container is being opened or leaves: nothing was done, and the request has to wait."""
     try:
         if segment and store.placed:
             return await answer_of_owner(store, segment, handler(command))
@@ -65,11 +66,11 @@ async def answer_request(
 async def answer_of_owner(
     store: SegmentStore, segment: str, answering: Coroutine[Any, Any, wire.Command]
 ) -> wire.Command:
-    """Return the answer, of a container that no other store can have changed when it was made.
+    """Return the result of `answering` once it is proved that no other store owned the container meanwhile.
 
-    Raises what `answering` raises, as the answer of the owner, too; and as `SegmentStore.container`."""
+    Raises what `answering` raises, after the same proof; and as `SegmentStore.container`."""
     try:
-        # The object: a newer one of this number does not know what this one answered.
+        # Keep the object, since a newer container object of this number cannot confirm what this one answered.
         container = store.container(segment)
     except SaritError:
         answering.close()
@@ -89,8 +90,8 @@ def _says_made(answer: wire.Command) -> bool:
 
 
 async def when_hosted(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `attempt`, which is made again each time that it raised Opening and the container is
-    decided.
+    """Return the result of `attempt`, which is repeated whenever it raises Opening, once the container serves or is
+    known not to.
 
     Raises what `attempt` raises, and Unavailable after OPENING_WAIT_SECONDS."""
     try:

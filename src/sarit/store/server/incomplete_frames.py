@@ -1,9 +1,9 @@
-"""Bounds what all connections hold of frames and append blocks that are not complete.  Pure.
+"""Bounds the memory of incomplete frames and append blocks of all connections together.
 
 A connection holds little more of a frame than its client has sent, but thousands of clients may each send a part and
-stop.  The reaper would find them, every few seconds and after a minute.  This bound is exact: whoever needs memory
-beyond it gets that of the connections whose frames are the oldest, and these are ended.  A frame takes milliseconds on
-a path that works, so the oldest are those of clients that stopped, or whose path is far slower than all others.
+stop.  The reaper would find them only after a minute.  This bound is exact: above it, the connections with the oldest
+incomplete frames are ended.  A frame takes milliseconds on a path that works, so the oldest belong to clients that
+stopped, or whose path is far slower than all others.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ C = TypeVar("C")
 
 
 def incomplete_frames_limit(connections_bytes: int) -> int:
-    """Bytes of incomplete frames that all connections may hold, of `connections_bytes` for all that they send."""
+    """Return the bytes of incomplete frames that all connections may hold; `connections_bytes`: their whole memory."""
     return max(connections_bytes // INCOMPLETE_FRAMES_SHARE, MIN_INCOMPLETE_FRAMES_BYTES)
 
 
 class IncompleteFrames(Generic[C]):
-    """Which connection holds how many bytes, the oldest frame first."""
+    """The bytes of the incomplete frame of each connection, the oldest frame first."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -32,7 +32,7 @@ class IncompleteFrames(Generic[C]):
         return f"<IncompleteFrames, {len(self._held)} connections, {self.total_bytes} bytes>"
 
     def holds(self, connection: C, held_bytes: int, *, new_frame: bool) -> None:
-        """A connection holds so many bytes now; `new_frame`: of another frame than before, which was completed."""
+        """Note the bytes of a connection's incomplete frame; `new_frame`: whether the frame before it was completed."""
         before = self._held.get(connection, 0)
         if new_frame or not held_bytes:
             self._held.pop(connection, None)
@@ -41,8 +41,7 @@ class IncompleteFrames(Generic[C]):
         self.total_bytes += held_bytes - before
 
     def to_end(self) -> list[tuple[C, int]]:
-        """Return the connections to end, with the bytes they held.  They count no more.  One alone may have any
-        frame."""
+        """Remove and return the connections to end, with their bytes; a single connection may hold any frame."""
         ended = []
         while self.total_bytes > self.max_bytes and len(self._held) > 1:
             connection, held_bytes = next(iter(self._held.items()))

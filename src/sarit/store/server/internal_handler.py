@@ -1,8 +1,8 @@
-"""What a store answers to controllers of its installation (`wire/commands/internal.py`).
+"""Answers the internal commands of controllers of the same installation (`wire/commands/internal.py`).
 
 A connection is internal once it has introduced itself with the secret of the installation.  Before that each internal
-command is refused, and the connection ends.  `InternalHandler` is one for a store; `InternalSession` holds what the
-store keeps for one internal connection: which segments it has seen grow, and requests to scale that it has not taken.
+command is refused, and the connection ends.  A store has one `InternalHandler`, and an `InternalSession` for each
+internal connection: the segments that have grown, and the requests to scale that the controller has not fetched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sarit.store.server.held_requests import Handler
     from sarit.store.store import SegmentStore
 
-# The writer id of appends by controllers: of two concurrent ones, one is refused.
+# The writer id of appends by all controllers; of two concurrent appends, one is refused.
 _WRITER: Final = b"sarit-controller"
 _ADVICE: Final = {ScaleAdvice.SPLIT: 1, ScaleAdvice.MERGE: 2}
 _NO_POSITION: Final = -1
@@ -44,13 +44,13 @@ _REFUSED: Final = 0
 
 
 class InternalHandler:
-    """Answers internal commands on behalf of a store."""
+    """The handler of internal commands of one store."""
 
     def __init__(
         self, store: SegmentStore, secret: bytes, meters: LoadMeters | None = None, backups: Backups | None = None,
         scale_requests: ScaleRequests | None = None,
     ) -> None:  # fmt: skip
-        """`secret`: what the controllers of this installation know, too; not empty.  `scale_requests`: to pass on."""
+        """`secret`: the secret of the installation, not empty.  `scale_requests`: passed on to controllers."""
         if not secret:
             raise Invalid("the secret of an installation is not empty")
         self.store = store
@@ -65,8 +65,8 @@ class InternalHandler:
         return f"<InternalHandler, {len(self._sessions)} connections>"
 
     def introduce(self, secret: bytes) -> InternalSession | None:
-        """Return a session for a connection that knows the secret; close it at the end of the connection."""
-        # In constant time: the answer must not say how much of a guess was right.
+        """Return a session for a connection that knows the secret, else None; close it at the end of the connection."""
+        # Compare in constant time: the time of the answer must not reveal how much of a guess was right.
         if not hmac.compare_digest(secret, self._secret):
             return None
         session = InternalSession(self)
@@ -78,12 +78,12 @@ class InternalHandler:
         self._sessions.pop(session, None)
 
     def request_scaling(self, segment: str, advice: ScaleAdvice) -> None:
-        """Pass a request on to every controller that waits for them.  Never waits."""
+        """Pass a request to scale on to every session, without blocking."""
         for session in self._sessions:
             session.request_scaling(segment, advice)
 
     def rates(self, segment: str) -> Rates:
-        """Return the rates of a segment; zero without a meter, and for a segment of another store."""
+        """Return the rates of a segment; zero without meters, and for a segment of another store."""
         if self._meters is None:
             return NO_RATES
         try:
@@ -93,7 +93,7 @@ class InternalHandler:
 
 
 class InternalSession:
-    """One internal connection."""
+    """The session of one internal connection."""
 
     def __init__(self, handler: InternalHandler) -> None:
         self._handler = handler
@@ -125,7 +125,7 @@ class InternalSession:
         return type(command) in self._handlers
 
     async def answer(self, command: Any) -> wire.Command:
-        """Return the reply to an internal request.  Raises Opening: nothing was done."""
+        """Answer an internal request.  Returns the reply.  Raises Opening when the container is being opened."""
         segment = getattr(command, "segment", "")
 
         def refusal(error: Exception) -> wire.Command:
@@ -137,13 +137,13 @@ class InternalSession:
         return await answer_request(self._store, segment, self._handlers[type(command)], command, refusal)
 
     def close(self) -> None:
-        """The connection has ended."""
+        """End the session, and its backup if one runs, since the connection has ended."""
         self._handler.closed(self)
         if self._backup is not None:
             self._backup.end("the backup has ended", again=False)
 
     def request_scaling(self, segment: str, advice: ScaleAdvice) -> None:
-        """Keep a request until the controller takes it; more than MAX_SCALE_REQUESTS are dropped."""
+        """Keep a request until the controller fetches it; more than MAX_SCALE_REQUESTS are dropped."""
         if self._subscribed and len(self._scale_requests) < MAX_SCALE_REQUESTS:
             self._scale_requests[segment] = advice
             self._wake.set()
@@ -152,8 +152,8 @@ class InternalSession:
 
     async def _create_fresh_one(self, c: wire.CreateFreshSegment) -> wire.Command:
         if not c.segment:
-            # A list, under this code: controllers sent that for some days of November 2026.  After this answer they
-            # send one CreateSegment for each.
+            # Controllers of some days of November 2026 sent a list under this code.  After this answer they send one
+            # CreateSegment for each segment.
             return wire.WrongHost(c.request_id, "", "")
         await self._store.container(c.segment).create(
             c.segment, scale_type=c.scale_type, target_rate=c.target_rate, rollover=c.rollover_size_bytes, fresh=True
@@ -169,14 +169,14 @@ class InternalSession:
         return wire.BytesRead(c.request_id, data)
 
     async def _append(self, c: wire.AppendAt) -> wire.Command:
-        # A copy: a view of a large payload would keep all of it in memory until the append is flushed.
+        # Copy the data: a view would keep the whole payload in memory until the append is flushed.
         await append_at(self._store, c.segment, bytes(c.data), c.expected_offset)
         return wire.AppendedAt(c.request_id)
 
     # -- tables -------------------------------------------------------------------------------
 
     async def _change_table(self, c: wire.ChangeTable) -> wire.Command:
-        # Copies, as for the public command.
+        # Copy keys and values, as for the public command (`ControlHandler._update_table`).
         changes = [
             (bytes(change.key), None if change.removed else bytes(change.value), change.version) for change in c.changes
         ]
@@ -247,7 +247,7 @@ class InternalSession:
 
 
 def refusal(command: Any) -> wire.Command:
-    """Return the answer to an internal command that is not answered, with the reason; the connection ends after it."""
+    """Return the refusal of an internal command on a connection without an introduction, which ends after it."""
     text = f"{type(command).__name__} is for the processes of this installation: introduce the connection first"
     if isinstance(command, wire.Introduce):
         text = "the secret is not that of this installation"
@@ -255,15 +255,16 @@ def refusal(command: Any) -> wire.Command:
 
 
 def outcome_unknown(command: Any) -> wire.Command:
-    """Return the answer to a controller's public request that has no other."""
+    """Return the answer to a controller's request for which the protocol has no other, as its outcome is unknown."""
     text = "the container of this segment does not serve now"
     return wire.OutcomeUnknown(command.request_id, getattr(command, "segment", ""), text)
 
 
 async def create_fresh(store: SegmentStore, segments: Sequence[str]) -> None:
-    """Create segments that never existed; one that an earlier attempt created counts as created.
+    """Create segments that never existed; a segment that an earlier attempt created counts as success.
 
-    Raises Opening, before anything was done; Moved, Invalid (a name) and Unavailable, when some may exist."""
+    Raises Opening, before anything was done; Moved, Invalid (a name) and Unavailable, when some may have been
+    created."""
     containers = [store.container(segment) for segment in segments]
     creations = (container.create(segment, fresh=True) for container, segment in zip(containers, segments, strict=True))
     for outcome in await asyncio.gather(*creations, return_exceptions=True):
@@ -272,7 +273,7 @@ async def create_fresh(store: SegmentStore, segments: Sequence[str]) -> None:
 
 
 async def read_bytes(store: SegmentStore, segment: str, offset: int, limit: int) -> bytes:
-    """Up to `limit` bytes from `offset`, none only at the end; never waits for more.
+    """Return up to `limit` bytes from `offset`, none only at the end, without a wait for more.
 
     Raises NotFound, Truncated, Invalid (beyond the end), Unavailable."""
     if limit <= 0:
@@ -291,9 +292,9 @@ async def append_at(store: SegmentStore, segment: str, data: bytes, expected_off
     session = WriterSession(_WRITER, _Reply(done))
     await store.container(segment).set_up_writer(segment, session)
     try:
-        # A session for each append: its event number follows the last one of this writer id.
+        # Each append has its own session, whose event number follows the last one of this writer id.
         number = 1 if session.last == NULL_ATTRIBUTE_VALUE else session.last + 1
-        # Conditional on the offset: the segment refuses it if another append came first.
+        # The segment refuses the append if another one came first, since its offset is expected.
         session.append(Append(_WRITER, [data], len(data), 1, number, 0), expected_offset)
         await done
     finally:
@@ -301,23 +302,23 @@ async def append_at(store: SegmentStore, segment: str, data: bytes, expected_off
 
 
 class _Reply:
-    """A `ReplySink` for one append."""
+    """A `ReplySink` that completes a future with the outcome of one append."""
 
     def __init__(self, done: asyncio.Future[None]) -> None:
         self._done = done
 
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
-        """The append is durable."""
+        """Complete the future: the append is durable."""
         if not self._done.done():
             self._done.set_result(None)
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
-        """The append did not happen, or its outcome is unknown."""
+        """Fail the future: the append did not happen, or its outcome is unknown."""
         if not self._done.done():
             self._done.set_exception(error)
 
     def segment_missing(self, session: WriterSession) -> None:
-        """The append is refused, or done before."""
+        """Do nothing: the append has its outcome already, or will be refused."""
 
     def moved(self, session: WriterSession) -> None:
         """Do nothing: no append is pending, since the append follows the set-up at once."""

@@ -49,10 +49,10 @@ class StoreListener:
         ask_owner: AskOwner | None = None,
         checks: Callable[[str], TokenChecks] | None = None,
     ) -> None:
-        """`internal`: answers the controllers of this installation, if they are other processes.
+        """`internal`: the handler of internal commands, if the controllers are other processes.
 
-        `ask_owner`: for requests on tables that have moved; see `ControlHandler.forward`.  `checks`: of tokens, for a
-        connection from an address; None: no token is asked for."""
+        `ask_owner`: forwards requests on tables that have moved (`ControlHandler.forward`).  `checks`: returns the
+        access checks for a connection from an address; None: no tokens are required."""
         self._checks = checks
         self._store = store
         self._control = ControlHandler(store, ask_owner)
@@ -67,7 +67,7 @@ class StoreListener:
         )
         self._admission = Admission(max_connections)
         self._window = Window()
-        # Connections that have asked for nothing yet, by host: they give way when there is no place left.
+        # Connections without a valid request yet, by host, which are ended first at the limit of connections.
         self._strangers: PlacesByHost[StoreConnection] = PlacesByHost()
         self.refusals = HostBuckets(
             HOST_REFUSALS,
@@ -76,7 +76,7 @@ class StoreListener:
             HOST_REFUSALS_PER_SECOND * MAX_FRAME_WAIT_SECONDS,
         )
         self.floods = RepeatedLog(_log, store.env.clock.monotonic)
-        self._accepting = 0  # admitted, not open yet: a burst is admitted before its first connection opens
+        self._accepting = 0  # connections admitted and not open yet: a burst is admitted before the first one opens
         self._memory_limits = self._limits_of_one(1)
         store.watch_failures(self._container_failed)
 
@@ -85,11 +85,11 @@ class StoreListener:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """How many connections are open."""
         return len(self._connections)
 
     async def listen(self, host: str, port: int) -> int:
-        """Start; the port (the one found, when `port` is 0).  Raises OSError."""
+        """Listen on an address.  Returns the port (a free one if `port` is 0).  Raises OSError."""
         self._server = await self._store.env.network.serve(self.connection, host, port)
         self.start_reaper()
         sockets = getattr(self._server, "sockets", None)
@@ -111,14 +111,14 @@ class StoreListener:
         return StoreConnection(self._store, self._control, self, self._window, self.internal, self._checks)
 
     def connection_opened(self, connection: StoreConnection) -> None:
-        """Count a connection that has opened.  Every connection's memory limits follow the number of connections."""
-        # `connection` counted it; from here on the dict does.
+        """Add an open connection, and adjust the memory limits of all to the number of connections."""
+        # The dict counts the connection from here on, instead of `_accepting`.
         self._accepting -= 1
         self._store.statistics.connections_accepted += 1
         self._connections[connection] = None
         self._strangers.enter(connection.host, connection)
         self._update_memory_limits()
-        # A new connection needs them even if they did not change for the others.
+        # Set the limits of the new connection even if they did not change for the others.
         connection.set_memory_limits(*self._memory_limits)
 
     def connection_admitted(self, connection: StoreConnection) -> None:
@@ -131,8 +131,8 @@ class StoreListener:
         self._update_memory_limits()
 
     def incomplete_frame(self, connection: StoreConnection, held_bytes: int, *, new_frame: bool) -> None:
-        """Note how many bytes a connection holds of an incomplete frame.  Connections with the oldest incomplete frames
-        are ended when all hold too much."""
+        """Note how many bytes a connection holds of an incomplete frame.  When all connections hold too much, those
+        with the oldest incomplete frames are ended."""
         self._incomplete.holds(connection, held_bytes, new_frame=new_frame)
         for oldest, size in self._incomplete.to_end():
             oldest.abort(f"held {size} bytes for the oldest incomplete frame; all connections hold too much of those")
@@ -148,7 +148,7 @@ class StoreListener:
         return unsent_limit(connections, self._memory_bytes), unacked_limit(connections, self._memory_bytes)
 
     def start_reaper(self) -> None:
-        """Start to end stalled connections, every REAP_INTERVAL_SECONDS."""
+        """Start the task that ends stalled connections, every REAP_INTERVAL_SECONDS."""
         if self._reaping is None:
             self._reaping = asyncio.ensure_future(self._reap_periodically())
 
@@ -158,15 +158,15 @@ class StoreListener:
             self.reap(self._store.env.clock.monotonic())
 
     def reap(self, now: float) -> None:
-        """End the connections that are stalled, hold too much together, or ask for nothing; `now` in seconds."""
+        """End connections that are stalled, hold too much together, or sent no request; `now`: monotonic seconds."""
         silent = self._reaper.select_silent(list(self._connections), now)
-        if silent:  # one line: whoever takes places takes many
+        if silent:  # log one line for all, since there may be thousands
             _log.warning("%d connections sent no valid request in %.0f s and were closed; the first: %s", len(silent),
                          FIRST_REQUEST_SECONDS, silent[0].peer)  # fmt: skip
         for connection in silent:
             connection.close()
         for connection, reason in self._reaper.select(list(self._connections), now):
-            # Not `close`: that would wait for a client which does not take its replies.
+            # Abort, since `close` would wait for a client that does not take its replies.
             connection.abort(reason)
 
     async def close(self) -> None:
@@ -185,7 +185,7 @@ class StoreListener:
 
 
 class _RefusedConnection(asyncio.BufferedProtocol):
-    """Closes a connection over the bound."""
+    """The protocol of a connection over the limit, which is closed at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

@@ -1,4 +1,4 @@
-"""Estimates the memory of a waiting request and of its reply, in bytes, for bounds.  Pure."""
+"""Estimates the memory of a waiting request and of its reply, in bytes, for the bounds of a connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ITEMS = ("entries", "keys", "sources", "attribute_updates", "changes", "segment
 
 
 def request_bytes(command: Command, payload_bytes: int) -> int:
-    """Memory of a request whose payload had `payload_bytes`."""
+    """Return the memory of a waiting request whose payload had `payload_bytes`."""
     items = sum(len(getattr(command, field, ())) for field in _ITEMS)
     return REQUEST_OVERHEAD_BYTES + payload_bytes + items * BLOCK_OVERHEAD_BYTES
 

@@ -1,13 +1,13 @@
 """Answers ReadSegment: at once from memory, in a task from chunks, or later at the tail.
 
-Theory of operation.  A read whose bytes are in memory is answered in the same turn of the loop.  One that needs chunks
-runs as a task, which acquires a slot of the connection's reply semaphore before it reads anything: what is read for a
-client that takes no replies would stay in memory.
+Theory of operation.  A read whose bytes are in memory is answered in the same turn of the loop.  A read that needs
+chunks runs as a task, which acquires a slot of the connection's reply semaphore before it reads anything: bytes that
+are read for a client that takes no replies would stay in memory.
 
 A read at the tail of an open segment is parked: it waits in `Segment.waiters` until bytes are appended, the segment is
 sealed or deleted, or PARKED_READ_SECONDS have passed.  Then it is answered, in the last case with an empty reply,
-which is legal: without one a client with a time-out of 30 s would drop the connection.  The same reply goes to a read
-whose token has expired by the time it is woken: the client asks again, with a token that says whether it may.
+which is legal: without one a client with a time-out of 30 s would drop the connection.  A read whose token has expired
+meanwhile also gets an empty reply: the client asks again, with a new token.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class _Parked:
-    """A read that waits at the tail; the segment calls it once, when it has bytes or will never have any."""
+    """A read that waits at the tail; the segment calls it once, when it has more bytes or will never have any."""
 
     __slots__ = ("_handler", "command", "deadline", "expires", "reads", "segment")
 
@@ -74,13 +74,13 @@ class ReadHandler:
         self._tenants = store.quotas
         self._traces = ReadTraces.of(store.env)
         self._loop = asyncio.get_running_loop()
-        # In the order of their deadlines.  One timer for all: a reader that follows the tail parks after each answer,
-        # and hardly ever for long.
+        # Parked reads in order of their deadlines, with one timer for all: a reader that follows the tail parks after
+        # each answer, and hardly ever for long.
         self._parked: OrderedDict[_Parked, None] = OrderedDict()
         self._timer_set = False
 
     def read(self, command: wire.ReadSegment) -> None:
-        """Answer at once if the bytes are in memory, else in a task."""
+        """Answer a read at once if the bytes are in memory, else in a task."""
         if self._traces is not None:
             self._traces.arrived(command)
         if self._tenants.active and self._connection.quotas.read_delay(command.segment):
@@ -96,7 +96,7 @@ class ReadHandler:
             self._refuse_read(command, error)
             return
         try:
-            # The task loads the segment, waits until its creation is durable, or until the client takes replies.
+            # Use a task if the segment must be loaded, its creation is not durable, or the client takes no replies.
             if segment is None or not segment.created or not self._connection.writable:
                 self._spawn_read(reads, command)
             else:
@@ -115,7 +115,7 @@ class ReadHandler:
         if result.length or result.end_of_segment:
             self._send_read(command, result)
         else:
-            # No await since the read found nothing: an append in between would have woken nobody.
+            # Park without an await since the read found nothing: an append in between would wake nobody.
             self._park(reads, segment, command)
 
     def _spawn_read(self, reads: Reads, command: wire.ReadSegment) -> None:
@@ -129,7 +129,7 @@ class ReadHandler:
         if await self._connection.quotas.wait_to_read(command.segment):
             await self._read_when_hosted(command)
         elif not self._connection.closed:
-            # Without bytes, as at the tail: the client asks again, and waits again.
+            # Answer without bytes, as at the tail: the client asks again, and waits again.
             self._send_read(command, ReadResult([], 0, True, False))
 
     async def _read_when_hosted(self, command: wire.ReadSegment) -> None:
@@ -146,9 +146,9 @@ class ReadHandler:
     async def _read_in_task(self, reads: Reads, command: wire.ReadSegment) -> None:
         try:
             async with self._connection.reply_semaphore.slot(CHUNK_READ_MEMORY_BYTES):
-                # Found after the wait: the segment may be evicted during it.
+                # Find the segment after the wait, during which it may have been evicted.
                 segment = await reads.find(command.segment)
-                # Again from memory first: the wait for the slot may have been long.
+                # Try memory again, since the wait for the slot may have been long.
                 result = reads.from_memory(segment, command.offset, _limit(command))
                 if result is None:
                     clock = self._store.env.clock
@@ -158,13 +158,13 @@ class ReadHandler:
                     self._statistics.read_seconds.observe(clock.monotonic() - began)
                     if self._traces is not None:
                         self._traces.chunks_read(command, began)
-                    # A view of a few bytes would keep a whole block of a chunk in memory until a slow client takes it.
+                    # Copy a few bytes, since a view would keep a whole block of a chunk in memory for a slow client.
                     if result.length < ZERO_COPY_READ_BYTES or len(result.parts) > 1:
                         result.parts = [b"".join(result.parts)]
-                # Only a reply waits for the client; an empty result is parked without an await.
+                # Wait for the client only with a reply to send; an empty result is parked without an await.
                 if result.length or result.end_of_segment:
                     await self._connection.wait_writable()
-                # It may have closed during one of the awaits; a parked read would keep the segment in memory.
+                # Drop the read if the connection has closed meanwhile: parked, it would keep the segment in memory.
                 if not self._connection.closed:
                     self._answer(reads, segment, command, result)
         except SaritError as error:
@@ -178,7 +178,7 @@ class ReadHandler:
             self._connection.close(f"has {len(self._parked)} reads waiting at the tail, which is the limit")
             return
         expires = self._connection.token_expires(command.token)
-        # Without the token, and with the segment's own name object: both may be long, and parked reads are many.
+        # Park a command without the token, and with the segment's own name object: there may be many parked reads.
         command = wire.ReadSegment(segment.name, command.offset, command.suggested_length, "", command.request_id)
         if self._traces is not None:
             self._traces.parked(command)
@@ -190,7 +190,7 @@ class ReadHandler:
             self._loop.call_later(PARKED_READ_SECONDS, self._expire)
 
     def wake(self, parked: _Parked) -> None:
-        """The segment of a parked read has bytes, or will never have any."""
+        """Answer a parked read whose segment has more bytes, or will never have any."""
         if parked in self._parked:
             del self._parked[parked]
             if self._connection.closed:
@@ -213,32 +213,32 @@ class ReadHandler:
                 return
             del self._parked[parked]
             if parked in parked.segment.waiters:
-                # Otherwise the segment would call it later, and would not count as idle until then.
+                # Remove the waiter, with which the segment would not count as idle.
                 parked.segment.waiters.remove(parked)
             if not self._connection.closed:
-                # Empty, at the tail, not the end of the segment: the client asks again.
+                # Send an empty reply (at the tail, not the end of the segment), so that the client asks again.
                 self._send_read(parked.command, ReadResult([], 0, True, False))
 
     def _unpark(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
         if reads.left:
-            # At the tail, as far as this store knew: the client asks again, and is sent to the other store.
+            # Send an empty reply: the client asks again, and is sent to the other store.
             self._send_read(command, ReadResult([], 0, True, False))
         elif not reads.alive:
             self._connection.close()
         elif segment.sealed and not segment.deleted and command.offset >= segment.length:
             self._connection.send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
         elif not self._connection.writable:
-            # The task waits for the client: a segment that grows fast must not queue replies for a slow client.
+            # Wait for the client in a task: a segment that grows fast must not queue replies for a slow client.
             self._spawn_read(reads, command)
         else:
-            # Called by the group commit (`wake_waiters`): an error of this read must not reach it.
+            # Catch the error of this read, which must not reach the group commit that calls this (`wake_waiters`).
             try:
                 self._read_segment(reads, segment, command)
             except SaritError as error:
                 self._refuse_later(reads, command, error)
 
     def _refuse_later(self, reads: Reads, command: wire.ReadSegment, error: SaritError) -> None:
-        """Refuse a read, at once if another store cannot have changed what the refusal rests on."""
+        """Refuse a read: at once if no other store can own the container, else after a proof of that."""
         if reads.may_answer(error):
             self._refuse_read(command, error)
         else:
@@ -278,5 +278,5 @@ class ReadHandler:
 
 
 def _limit(command: wire.ReadSegment) -> int:
-    # 8 bytes are the header of an event.  A client may suggest 0 or less, which would never be answered with bytes.
+    # Read at least the 8 bytes of an event's header: a client may suggest 0 or less, which would never bring bytes.
     return min(MAX_READ_BYTES, max(8, command.suggested_length))

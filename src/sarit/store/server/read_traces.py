@@ -22,7 +22,7 @@ class _Read:
 
 
 class ReadTraces:
-    """Reads under way that are sampled, by request id; those that are refused end with the connection."""
+    """The sampled reads in progress, by request id; refused reads stay until the connection ends."""
 
     def __init__(self, traces: Traces, clock: Clock) -> None:
         self._traces = traces
@@ -34,7 +34,7 @@ class ReadTraces:
 
     @classmethod
     def of(cls, env: Env) -> ReadTraces | None:
-        """None: nobody asked for traces."""
+        """Return the traces of a connection; None when tracing is off."""
         return cls(env.traces, env.clock) if env.traces is not None else None
 
     def arrived(self, command: ReadSegment) -> None:
@@ -56,7 +56,7 @@ class ReadTraces:
             self._traces.record(read.trace, READ_CHUNKS, STORE_READ, began, self._clock.monotonic())
 
     def answered(self, command: ReadSegment, length: int) -> None:
-        """Its reply was handed to the connection."""
+        """Record the trace of a read whose reply was handed to the connection."""
         read = self._reads.pop(command.request_id, None)
         if read is None:
             return

@@ -1,6 +1,7 @@
 """Maps errors to replies (wire.md par. 5, generic errors).
 
-None instead of a reply means: close the connection.  The outcome is unknown, or the protocol has no code for it.
+None instead of a reply means that the connection is closed: the outcome is unknown, or the protocol has no code for the
+error.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _ILLEGAL_ARGUMENT = 0
 
 
 def error_reply(error: BaseException, request_id: int, segment: str, offset: int = -1) -> wire.Command | None:
-    """Return the reply for `error`, or None."""
+    """Return the reply for `error`; None: close the connection."""
     if isinstance(error, NotFound):
         return wire.NoSuchSegment(request_id, segment, "", offset)
     if isinstance(error, Exists):
@@ -22,14 +23,14 @@ def error_reply(error: BaseException, request_id: int, segment: str, offset: int
     if isinstance(error, Sealed):
         return wire.SegmentIsSealed(request_id, segment, "", offset)
     if isinstance(error, Moved):
-        # Without the host: this store does not know it for sure, and all clients ask the controller.
+        # Leave the host out: this store does not know it for sure, and all clients ask the controller.
         return wire.WrongHost(request_id, segment, "", "")
     if isinstance(error, Truncated):
         return wire.SegmentIsTruncated(request_id, segment, error.start_offset, "", offset)
     if isinstance(error, Invalid):
         return wire.ErrorMessage(request_id, segment, str(error)[:1000], _ILLEGAL_ARGUMENT)
     if isinstance(error, Corrupt):
-        # On this request alone, at once: a lost connection would be repeated for minutes, and disturb others.
+        # Fail only this request: the client would retry a lost connection for minutes, and disturb its other requests.
         return damage_reply(request_id, segment, str(error))
     if isinstance(error, NotImplementedError):
         return wire.OperationUnsupported(request_id, str(error)[:1000], "")
@@ -39,10 +40,10 @@ def error_reply(error: BaseException, request_id: int, segment: str, offset: int
 def table_error_reply(
     error: SaritError, request_id: int, segment: str, offset: int, *, update: bool
 ) -> wire.Command | None:
-    """Like `error_reply`, for conditional table operations.
+    """Return the reply for an error of a table update or removal, as `error_reply` does.
 
     A wrong version of a missing key is TableKeyDoesNotExist for a removal, but TableKeyBadVersion for an
-    update: the Rust client reads again only after the latter, the Java client treats both alike."""
+    update: the Rust client reads the key again only after the latter, the Java client treats both alike."""
     if isinstance(error, Conflict):
         if error.actual == NOT_EXISTS and not update:
             return wire.TableKeyDoesNotExist(request_id, segment, "")

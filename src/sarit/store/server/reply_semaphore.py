@@ -1,9 +1,9 @@
-"""Bounds the memory of replies that one connection is making.
+"""Bounds the memory of the replies of one connection that are being made.
 
 A finished reply waits in memory until its client takes it, and a client may ask for hundreds at once.  A large reply
 needs a slot before it is made; slots are granted in order of arrival.  No slot is granted while the client does not
-take what was sent, nor while the granted slots hold more bytes together than the limit.  One slot is always granted,
-whatever its size: a reply larger than the limit must be possible.
+take what was sent, nor while the granted slots together exceed the limit.  A single slot may have any size, because a
+reply larger than the limit must be possible.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ReplySemaphore:
-    """Grants slots of at most `max_bytes` together, in order of arrival; none while it is paused."""
+    """A semaphore that grants slots of at most `max_bytes` together, in order of arrival; none while it is paused."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -45,7 +45,7 @@ class ReplySemaphore:
 
     @asynccontextmanager
     async def slot(self, reply_bytes: int) -> AsyncIterator[None]:
-        """Wait for a slot of `reply_bytes`; it is free again when the block ends."""
+        """Hold a slot of `reply_bytes` during the `async with` block."""
         await self._acquire(reply_bytes)
         try:
             yield
@@ -53,7 +53,7 @@ class ReplySemaphore:
             self._release(reply_bytes)
 
     async def _acquire(self, reply_bytes: int) -> None:
-        # Those who wait go first, even if this one would fit: otherwise a large reply could wait for ever.
+        # Queue behind those that wait, even if this reply would fit: otherwise a large reply could wait for ever.
         if not self._waiting and self._fits(reply_bytes):
             self._acquired_bytes += reply_bytes
             return
@@ -62,10 +62,10 @@ class ReplySemaphore:
         try:
             await turn
         except asyncio.CancelledError:
-            # No slot was granted: the future is still in the queue, and `_grant` removes it.
+            # Without a granted slot, the future is still in the queue, and `_grant` removes it.
             if turn.cancelled():
-                self._grant()  # it may have been the head of the queue, too large for what was free
-            else:  # granted, but cancelled before the task ran
+                self._grant()  # this future may have been the head of the queue, too large for the free bytes
+            else:  # the slot was granted, but the task was cancelled before it ran
                 self._release(reply_bytes)
             raise
 
@@ -75,7 +75,7 @@ class ReplySemaphore:
         self._grant()
 
     def _fits(self, reply_bytes: int) -> bool:
-        # With nothing acquired any size fits: a reply larger than the limit goes alone.
+        # Any size fits while no slot is held, so that a reply larger than the limit is made alone.
         return self._open and (not self._acquired_bytes or self._acquired_bytes + reply_bytes <= self._max_bytes)
 
     def _grant(self) -> None:
@@ -84,7 +84,7 @@ class ReplySemaphore:
             if not turn.cancelled():
                 if not self._fits(reply_bytes):
                     return
-                # Charged here and not when the task wakes: other requests may come in between.
+                # Charge the slot now, since other requests may come before the task wakes.
                 self._acquired_bytes += reply_bytes
                 turn.set_result(None)
             self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""What the handlers of appends and reads need of their connection."""
+"""The interface of a connection that the handlers of appends and reads use."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class RequestConnection(Peer, Protocol):
         """Send a reply made of parts."""
 
     def abort(self, reason: str) -> None:
-        """End at once."""
+        """End the connection at once."""
 
     def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int) -> asyncio.Task[None]:
         """Run a request as a task that ends with the connection."""
 
     def token_expires(self, token: str) -> float:
-        """Return when a token that was accepted expires, in seconds since 1970; infinite where none is asked for."""
+        """Return when an accepted token expires, in seconds since 1970; infinity where none is required."""

@@ -35,18 +35,20 @@ class TransientSegments:
         return len(self._names)
 
     async def create(self, command: wire.CreateTransientSegment) -> wire.Command | None:
-        """Return the reply.  The segment is deleted even if the connection ends before it exists."""
+        """Create a transient segment, to be deleted at the end of the connection, even an earlier one.
+
+        Returns the reply; None: close the connection."""
         if len(self._names) + self._making >= MAX_TRANSIENT_SEGMENTS:
             text = f"a connection has at most {MAX_TRANSIENT_SEGMENTS} transient segments: merge some, or connect again"
             return wire.ErrorMessage(command.request_id, command.parent_segment, text, _REFUSED)
         self._making += 1
         creation = asyncio.ensure_future(self._control.answer(command))
-        # A callback, not code after the await: the connection's end cancels that, and not the creation.
+        # Use a callback, since the end of the connection cancels this await, but not the creation.
         creation.add_done_callback(self._created)
         return await shielded(creation)
 
     def merged(self, name: str) -> None:
-        """The segment was merged: nothing is left to delete."""
+        """Forget a segment that was merged, which need not be deleted."""
         self._names.pop(name, None)
 
     def connection_closed(self) -> None:
@@ -63,15 +65,15 @@ class TransientSegments:
         reply = creation.result()
         if isinstance(reply, wire.SegmentCreated):
             self._names[reply.segment] = None
-            # The connection ended during the creation: its clean-up did not see this segment.
+            # Delete the segment if the connection ended during the creation, without this segment in its clean-up.
             if self._closed:
                 self.connection_closed()
 
     async def _delete(self) -> None:
-        # The names are taken before the first await: a creation that ends meanwhile starts a clean-up of its own.
+        # Take the names before the first await: a creation that ends meanwhile starts another clean-up.
         names, self._names = self._names, {}
         for name in names:
             try:
                 await self._store.container(name).delete(name)
             except SaritError:
-                continue  # merged, or the container recovers, and recovery deletes it
+                continue  # the segment was merged, or its container recovers, and recovery deletes it
