@@ -175,12 +175,12 @@ security-scan: setup  ## bandit over src, known vulnerabilities of what is locke
 	@$(BIN)/uv sync --quiet --locked --inexact --group scan
 	@$(BIN)/bandit --quiet --recursive -ll --exclude src/sarit/rpc/generated src
 	@mkdir -p .cache
-	@$(BIN)/uv export --quiet --locked --no-dev --no-emit-project --all-extras > .cache/locked.txt
+	@$(BIN)/uv export --quiet --locked --no-default-groups --no-emit-project --all-extras > .cache/locked.txt
 	@$(BIN)/python -m tools.vulnerabilities .cache/locked.txt
 	@$(BIN)/pytest -m "long or not long" tests/security tests/unit/security
 
 deploy-check: setup  ## what is in deploy/: linters of Dockerfiles, Compose, Helm, Kubernetes' schemas; the image's steps and the compose cluster as processes (needs Go, Java; 10 minutes at first)
 	@$(BIN)/pytest -m "long or not long" tests/deploy
 
-wheel-matrix: setup  ## the wheel in an empty environment of each Python from 3.11 that is here: a node, a write, a read (5 minutes)
+wheel-matrix: setup  ## the wheel in empty environments of each Python from 3.11 that is here, a node's and a client's: a write, a read (5 minutes)
 	@$(BIN)/python -m tests.wheel_matrix

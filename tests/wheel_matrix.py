@@ -1,6 +1,6 @@
-"""The wheel in an empty environment of each Python from 3.11 that is here: `python -m tests.wheel_matrix`.
+"""The wheel in empty environments of each Python from 3.11 that is here: `python -m tests.wheel_matrix`.
 
-In each: `sarit --version`, a node, a write and a read by the client, a stop.
+In each: a node with the extra `node`, a write and a read by a client that has no extra, a stop.
 """
 
 from __future__ import annotations
@@ -45,14 +45,17 @@ def interpreter(version: str) -> str | None:
 
 def try_one(python: str, wheel: Path, folder: Path) -> str:
     """Install the wheel and use it; the version of Python.  Raises AssertionError."""
-    run(UV, "venv", "--quiet", "--python", python, folder / "env")
-    own = folder / "env" / "bin"
-    run(UV, "pip", "install", "--quiet", "--python", own / "python", wheel)
-    environ = {**os.environ, "PATH": f"{own}:/usr/bin:/bin"}
-    with RunningNode(folder / "data", sarit=[str(own / "sarit")], env=environ) as node:
-        run(own / "python", "-I", "-c", SMOKE, node.controller)
+    for name, what in (("client", wheel), ("node", f"{wheel}[node]")):
+        run(UV, "venv", "--quiet", "--python", python, folder / name)
+        run(UV, "pip", "install", "--quiet", "--python", folder / name / "bin" / "python", what)
+    client, server = folder / "client" / "bin", folder / "node" / "bin"
+    environ = {**os.environ, "PATH": f"{server}:/usr/bin:/bin"}
+    with RunningNode(folder / "data", sarit=[str(server / "sarit")], env=environ) as node:
+        run(client / "python", "-I", "-c", SMOKE, node.controller)
+        lines = run(client / "sarit", "read", "shop/orders", "--controller", node.controller)
+        assert lines == "hello"
         assert node.stop() == 0
-    return run(own / "python", "--version")
+    return run(client / "python", "--version")
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ from sarit.cli.option_types import CLUSTER_URL, STORAGE_URL, Memory, Name
 from sarit.cli.options import Commands, count_of, format_option, show
 from sarit.cli.process_options import zookeeper_option
 from sarit.cli.progress import Bar
+from sarit.core.extras import require
 from sarit.ops.limits import BACKUP_WAIT_SECONDS
 
 if TYPE_CHECKING:
@@ -214,6 +215,7 @@ def restore(
     the --containers of the old one.  A cluster is made by `sarit cluster init` with as many --containers before; start
     its stores afterwards.  A restore that was interrupted goes on when the command is given again.
     """
+    require("node", "`sarit restore`")
     from sarit.core.errors import Invalid
     from sarit.ops.backup.pacer import Pacer
     from sarit.ops.backup.restore import restore as make

@@ -15,6 +15,7 @@ from sarit.cli.option_types import CLUSTER_INDEX_URL, CLUSTER_LOG_URL, CLUSTER_S
 from sarit.cli.options import Commands, count_of, format_option, show, show_fields, show_rows
 from sarit.cli.process_options import cluster_option, config_option, machine_option
 from sarit.coordination.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
+from sarit.core.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -82,6 +83,7 @@ def cluster() -> None:
 @machine_option
 def init(cluster: str, containers: int, log: str, index: str | None, storage: str, lease: float, machine: str) -> None:
     """Make a new cluster: write what all its processes share, once.  Then start stores and controllers."""
+    require("cluster", "`sarit cluster`")
     from sarit.cluster.creation import init_cluster
     from sarit.cluster.places import default_index, open_cluster_logs
     from sarit.cluster.settings import ClusterMeta, parse_cluster
@@ -233,6 +235,7 @@ def drain(store: str, undo: bool, cluster: str) -> None:
 
 
 def _run(url: str, work: Callable[[ClusterView], Awaitable[T]]) -> T:
+    require("cluster", "`sarit cluster`")
     from sarit.cluster.settings import parse_cluster
     from sarit.cluster.status import view_cluster
     from sarit.env.real import real_env

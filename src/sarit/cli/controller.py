@@ -21,6 +21,7 @@ from sarit.cli.process_options import (
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import Windows, background_options, scaling_options, times_of
 from sarit.cli.trace_options import trace_options
+from sarit.core.extras import require
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
@@ -66,6 +67,7 @@ def controller(
 
     Prints a line with "sarit is ready" when it serves: it waits for the stores of its tables.
     """
+    require("cluster", "`sarit controller`")
     from sarit.cluster.controller import run_controller
     from sarit.cluster.process_config import ProcessConfig
     from sarit.cluster.settings import parse_cluster

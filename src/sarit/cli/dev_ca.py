@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Exists, Invalid
+from sarit.core.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +26,7 @@ def make_certificates(directory: Path, hosts: Sequence[str], days: int) -> dict[
     """Write a CA and the certificates of a server and a client; the files.
 
     `hosts`: of the server; none is this machine.  Raises Exists (a file is there), Invalid (no library, no host)."""
-    try:
-        import cryptography  # noqa: F401 - an extra
-    except ImportError:
-        raise Invalid("certificates are made by the package cryptography: pip install 'sarit[tls]'") from None
+    require("tls", "a certificate authority")
     files = {
         "ca": directory / "ca.pem",
         "ca key": directory / "ca-key.pem",

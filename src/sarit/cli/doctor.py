@@ -16,6 +16,7 @@ from sarit.cli.config import for_option, meant_command, parse
 from sarit.cli.options import format_option, http_port_of
 from sarit.cli.process_options import log_in_at_zookeeper
 from sarit.cli.security_options import security_of
+from sarit.core.extras import require
 
 if TYPE_CHECKING:
     from sarit.ops.doctor import Finding, Plan
@@ -36,6 +37,7 @@ def doctor(command: str | None, output: str, options: tuple[str, ...]) -> None:
     name = command or meant_command(options)
     if command is None and os.environ.get("SARIT_CLUSTER"):
         click.echo(f"sarit: SARIT_CLUSTER is set, examined for `sarit {name}`: --for names another process", err=True)
+    require("node" if name == "standalone" else "cluster", "`sarit doctor`")
     ctx = parse(name, list(options), required=True)
     log_in_at_zookeeper(ctx.params["zookeeper_auth"])
     plan = _plan_of_node(ctx.params) if name == "standalone" else _plan_of_cluster(name, ctx.params)

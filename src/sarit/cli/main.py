@@ -1,6 +1,6 @@
 """The `sarit` command: one module per noun, loaded on use.
 
-Exit codes: 0 done, 1 the work failed, 2 the command line is wrong, 130 interrupted.
+Exit codes: 0 done, 1 the work failed, 2 the command line is wrong or needs an extra, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import click
 
 from sarit.cli.options import Commands
 from sarit.core.errors import SaritError
+from sarit.core.extras import MissingExtra
 from sarit.env.process_end import end_process
 from sarit.env.standard_files import open_standard_files
 
@@ -132,7 +133,7 @@ def _run() -> int:
         return error.exit_code
     except (SaritError, OSError) as error:
         _print_error(error)
-        return 1
+        return 2 if isinstance(error, MissingExtra) else 1
     except click.exceptions.Exit as error:
         return error.exit_code
     except SystemExit as error:

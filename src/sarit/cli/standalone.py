@@ -18,6 +18,7 @@ from sarit.cli.security_options import security_options
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.cli.trace_options import trace_options
 from sarit.coordination.limits import MAX_CONTAINERS
+from sarit.core.extras import require
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
@@ -147,6 +148,7 @@ def standalone(
     a second one, at least a second later, does not wait for the flush.  Acknowledged data is always on disk, so kill -9
     loses nothing.
     """
+    require("node", "`sarit standalone`")
     from sarit.process.settings import NodeConfig, default_processes
 
     processes = processes or default_processes(os.cpu_count() or 1, containers)

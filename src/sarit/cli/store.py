@@ -24,6 +24,7 @@ from sarit.cli.security_options import security_options
 from sarit.cli.time_options import Windows, scaling_options, times_of
 from sarit.cli.trace_options import trace_options
 from sarit.coordination.limits import MAX_CONTAINERS, MAX_STORE_WEIGHT
+from sarit.core.extras import require
 
 if TYPE_CHECKING:
     from sarit.env.traces import TraceSettings
@@ -93,6 +94,7 @@ def store(
     Prints a line with "sarit is ready" when it is a member.  SIGTERM and Ctrl-C move its containers to the other stores
     (a minute at most) and stop; a second one, at least a second later, stops at once.  kill -9 loses nothing.
     """
+    require("cluster", "`sarit store`")
     from sarit.cluster.process_config import ProcessConfig
     from sarit.cluster.settings import parse_cluster
     from sarit.cluster.store import run_store

@@ -13,6 +13,7 @@ import click
 from sarit.cli.options import count_of, format_option
 from sarit.cli.progress import Bar
 from sarit.core.errors import SaritError
+from sarit.core.extras import require
 
 if TYPE_CHECKING:
     from sarit.ops.verify.directory import Directory
@@ -32,6 +33,7 @@ def verify(data: Path, output: str) -> None:
 
     Exit codes: 0 nothing is damaged, 1 something is, 2 the check could not run.
     """
+    require("node", "`sarit verify`")
     import asyncio
 
     from sarit.env.real import real_env
@@ -87,6 +89,7 @@ def repair(data: Path, *, yes: bool) -> None:
 
     Exit codes: 0 nothing is left to repair, 1 something is, 2 the repair could not run.
     """
+    require("node", "`sarit repair`")
     from sarit.env.real import real_env
     from sarit.ops.verify.directory import open_directory
 

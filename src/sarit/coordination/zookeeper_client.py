@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.coordination.limits import ZOOKEEPER_RETRY_SECONDS, ZOOKEEPER_SOCKET_SECONDS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.extras import require
 from sarit.env.small_files import read_secret
 
 if TYPE_CHECKING:
@@ -78,11 +79,10 @@ class ZooKeeperWatch:
 
 def make_client(hosts: str, session_seconds: float) -> Any:
     """Return a client of kazoo, not started.  Raises Invalid: kazoo is not installed."""
-    try:
-        from kazoo.client import KazooClient
-        from kazoo.handlers.threading import SequentialThreadingHandler
-    except ImportError:
-        raise Invalid("ZooKeeper needs the package kazoo: install sarit[cluster]") from None
+    require("cluster", "ZooKeeper")
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import SequentialThreadingHandler
+
     logger = logging.getLogger("sarit.coordination.kazoo")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL)  # states are reported here; kazoo has a line for every attempt

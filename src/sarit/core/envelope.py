@@ -25,6 +25,7 @@ from sarit.core.envelope_layout import (
     VERSION,
 )
 from sarit.core.errors import Corrupt, Invalid
+from sarit.core.extras import require
 from sarit.core.public import public
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Envelope:
 
         `payloads`: binary or string; `keys`: string; `event_times`: int64 (microseconds) or timestamp; `headers`: lists
         of structs of a name and bytes.  All but payloads may have nulls.  Raises Invalid."""
+        require("arrow", "Envelope.encode_many")
         from sarit.core.envelope_columns import encode
 
         events = encode(payloads, keys, event_times, headers)
@@ -110,6 +112,7 @@ class Envelope:
         """Events (an Arrow array, or a list) to columns `key`, `event_time`, `headers` and `payload`.
 
         Raises Invalid and Corrupt as `parse` does, for the first event that is no envelope."""
+        require("arrow", "Envelope.parse_many")
         from sarit.core.envelope_columns import decode, first_of
 
         found = decode(events)

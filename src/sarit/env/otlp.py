@@ -12,18 +12,14 @@ import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.errors import Invalid
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+
 from sarit.env.limits import TRACE_CLOSE_SECONDS
 from sarit.env.traces import CLIENT_APPEND, CLIENT_CALL, CLIENT_READ, CONTROLLER_CALL, STORE_APPEND, STORE_READ, Traces
-
-try:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
-except ImportError as error:
-    raise Invalid(f"traces need more libraries: install sarit[traces] ({error})") from None
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from sarit.core.extras import require
 from sarit.core.request_ids import outside_requests
 from sarit.env.limits import (
     DELIVERY_SECONDS,
@@ -317,6 +318,7 @@ def real_env(
     `traces`: where they go, under the name of `service`.  Raises Invalid: the extra `traces` is not installed."""
     opened = None
     if traces is not None:
+        require("traces", "--traces")
         from sarit.env.otlp import open_traces
 
         opened = open_traces(traces, service)

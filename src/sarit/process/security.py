@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
+from sarit.core.extras import require
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.rotating_file import RotatingFile
 from sarit.env.small_files import read_secret, read_small_file, read_unwritten
@@ -289,10 +290,7 @@ def _context_for_others(config: SecurityConfig) -> ssl.SSLContext:
 
 def _check_provider(config: OidcConfig) -> None:
     """Check of an identity provider what can be known before its server is asked.  Raises Invalid."""
-    try:
-        import cryptography  # noqa: F401 - an extra
-    except ImportError:
-        raise Invalid("tokens of --oidc-issuer need the package cryptography: pip install 'sarit[tls]'") from None
+    require("tls", "--oidc-issuer")
     from sarit.security.jwks import parse_keys as parse_public_keys
 
     if config.ca is not None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
+from sarit.core.extras import require
 from sarit.schemas.column_types import LOCAL_TIMESTAMP, TIMESTAMP, sql_name
 
 if TYPE_CHECKING:
@@ -39,11 +40,10 @@ _WIDENED: Final = (({"int", "long"}, "long"), ({"float", "double"}, "double"))
 
 
 def fastavro() -> Any:
-    """Return the package fastavro.  Raises Invalid when it is not installed."""
-    try:
-        import fastavro as package
-    except ImportError:
-        raise Invalid("Avro needs the package fastavro: install Sarit with its extra [avro]") from None
+    """Return the package fastavro.  Raises MissingExtra."""
+    require("registry", "Avro")
+    import fastavro as package
+
     return package
 
 

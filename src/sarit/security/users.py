@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Exists, Invalid, NotFound
+from sarit.core.extras import require
 from sarit.security.limits import (
     MAX_PASSWORD_BYTES,
     MIN_PASSWORD_CHARACTERS,
@@ -108,6 +109,7 @@ def hash_password(password: str) -> str:
         raise Invalid(f"a password has at least {MIN_PASSWORD_CHARACTERS} characters")
     if len(password.encode()) > MAX_PASSWORD_BYTES:
         raise Invalid(f"a password has at most {MAX_PASSWORD_BYTES} bytes")
+    require("node", "the hash of a password")
     return _hasher().hash(password)
 
 

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+from sarit.core.extras import require
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
 
@@ -48,13 +50,12 @@ def session(
 
     `settings`: options of Spark, as `{"spark.sql.shuffle.partitions": 2}`.  `master`: a cluster, as
     `spark://host:7077`; `remote`: a Spark Connect server, as `sc://host:15002`, whose workers are of the server's
-    choice.  Raises ImportError (no PySpark here; no Sarit in the Python of `PYSPARK_PYTHON`), Invalid (PySpark is too
-    old), ValueError (both a master and a remote).
+    choice.  Raises MissingExtra (no PySpark here), ImportError (no Sarit in the Python of `PYSPARK_PYTHON`), Invalid
+    (PySpark is too old), ValueError (both a master and a remote).
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ImportError("PySpark is not installed: install Sarit with its extra [spark], or pyspark>=4.1") from error
+    require("spark", "sarit.spark")
+    from pyspark.sql import SparkSession
+
     from sarit.spark import versions
 
     versions.check(versions.version())

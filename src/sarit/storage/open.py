@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from sarit.core.errors import Invalid
+from sarit.core.extras import require
 from sarit.storage.directory import open_directory
 from sarit.storage.names import check_prefix
-from sarit.storage.objects import open_memory, open_s3
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,18 +32,21 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
 
 
 async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = None) -> ChunkStorage:
-    """Return the chunk storage at `url`.  Raises Invalid (what to write instead), Unavailable.
+    """Return the chunk storage at `url`.  Raises Invalid (what to write instead), MissingExtra, Unavailable.
 
     `environ` stands for the process's environment variables.
     """
     parts = _split(url)
     if parts.scheme == "file":
         return await open_directory(_directory_of(url, parts.netloc, parts.path), env)
+    if parts.scheme == "hdfs":
+        return await _open_hdfs(*_hdfs_place(url, parts.netloc, parts.path), env)
+    require("node", "an object store")
+    from sarit.storage.objects import open_memory, open_s3
+
     if parts.scheme == "s3":
         config = s3_config(os.environ if environ is None else environ)
         return open_s3(*parse_s3(url), config, env)
-    if parts.scheme == "hdfs":
-        return await _open_hdfs(*_hdfs_place(url, parts.netloc, parts.path), env)
     return open_memory(env)
 
 
@@ -88,10 +91,9 @@ def _hdfs_place(url: str, namenode: str, path: str) -> tuple[str, str]:
 
 
 async def _open_hdfs(namenode: str, root: str, env: Env) -> ChunkStorage:
-    try:
-        from sarit.storage.hdfs import open_hdfs
-    except ImportError as error:
-        raise Invalid(f"long-term storage on HDFS needs a library: install sarit[cluster] ({error})") from None
+    require("cluster", "long-term storage on HDFS")
+    from sarit.storage.hdfs import open_hdfs
+
     return await open_hdfs(namenode, root, env)
 
 

@@ -18,6 +18,7 @@ from sarit.cli.transfer.progress import Noted, Shown
 from sarit.cli.transfer.rows import row_of
 from sarit.core import cuts
 from sarit.core.errors import Invalid
+from sarit.core.extras import require
 from sarit.core.times import parse_time
 from sarit.env.real import RealClock
 
@@ -31,10 +32,12 @@ FORMATS = {".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet", ".raw": "
 
 
 def format_of(path: str, given: str | None) -> str:
-    """Return the format of a file: as given, else by its name.  Raises UsageError."""
+    """Return the format of a file: as given, else by its name.  Raises UsageError, MissingExtra (of Parquet)."""
     found = given or FORMATS.get(Path(path).suffix)
     if found is None:
         raise click.UsageError(f"{path}: the name does not say the format; give --as jsonl, parquet or raw")
+    if found == "parquet":
+        require("arrow", "Parquet")
     return found
 
 
@@ -130,10 +133,10 @@ async def _copy(client: Client, name: StreamName, output: Output, noted: Noted, 
                 noted.write({**before, "position": cuts.to_text(reader.position()), "events": count, "output": written})
 
         try:
-            async for batch in reader.arrow_batches():
-                events, segments = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+            while (found := await reader.next_events()) is not None:
+                events, segment = list(found.left), found.segment.packed
                 whole = False
-                output.write([row_of(event, segment) for event, segment in zip(events, segments, strict=True)])
+                output.write([row_of(event, segment) for event in events])
                 whole = True
                 size = sum(map(len, events))
                 since += size

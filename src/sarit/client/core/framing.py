@@ -9,7 +9,8 @@ Per-event cost is the budget of the whole client, so nothing here loops over eve
 * writing equal lengths: `header.join(events)` is one pass of memcpy; mixed lengths: one join of headers and
   events interleaved; Arrow arrays: numpy for equal lengths, Arrow's element-wise join otherwise;
 * reading: a run of equal-length events is found by comparing all its headers at once, at the stride the first
-  header gives; the events come out of one strided array.  Where lengths differ, a tight loop over headers.
+  header gives; the events come out of one strided array of numpy, or out of `struct` where numpy is not installed.
+  Where lengths differ, a tight loop over headers.
 
 A *chunk* is framed bytes with what is needed to place them again when their segment is sealed: the events are found
 by their headers, the keys are retained beside them, unhashed.
@@ -18,6 +19,8 @@ by their headers, the keys are retained beside them, unhashed.
 from __future__ import annotations
 
 import struct
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.limits import MAX_CACHED_HEADER_EVENT_BYTES, MAX_EVENT_BYTES, WRITE_CHUNK_BYTES
@@ -25,7 +28,7 @@ from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -38,6 +41,7 @@ _PROBE_EVENTS: Final = 8
 _FEW_EVENTS: Final = 16  # finding a run and setting up an array takes as long as parsing that many events one by one
 _LOOP_EVENTS: Final = 256
 _LOOP_ENDS: Final = 4096
+_TUPLE_EVENTS: Final = 64
 
 
 class _Headers(dict[int, bytes]):
@@ -247,12 +251,48 @@ def run_of(data: Buffer, start: int) -> tuple[int, int]:
             return probe, length
     if most <= _PROBE_EVENTS:
         return most, length
-    import numpy as np
-
+    np = _numpy()
+    if np is None:
+        return _equal_headers(data, start, stride, most), length
     # A strided view of all headers.  Past the first difference it hits no headers: only that one counts.
     heads = np.ndarray((most,), ">i8", data, start, (stride,))
     same = heads == length
     return (most if same.all() else int(same.argmin())), length
+
+
+@cache
+def _numpy() -> Any:
+    """Return the module numpy; None where it is not installed, as clients do without it (docs/decisions/0801)."""
+    try:
+        import numpy as np
+    except ImportError:
+        return None
+    return np
+
+
+def _equal_headers(data: Buffer, start: int, stride: int, count: int) -> int:
+    """Return how many of `count` headers, one each `stride` bytes from `start`, equal the first without a gap."""
+    # One byte of all headers at a time, from the lowest on, where differences are.
+    for place in range(start + EVENT_HEADER_BYTES - 1, start - 1, -1):
+        column = bytes(data[place : start + count * stride : stride])
+        count -= len(column.lstrip(column[:1]))
+    return count
+
+
+def _equal_events(data: Buffer, start: int, length: int, count: int) -> Iterable[bytes]:
+    """Return `count` events of one length, with their headers from `start` on."""
+    np = _numpy()
+    stride = EVENT_HEADER_BYTES + length
+    if np is not None:
+        # `V` cells become bytes of that very length; `S` cells would lose zeros at the end.
+        cells: list[bytes] = np.ndarray((count,), f"V{length}", data, start + EVENT_HEADER_BYTES, (stride,)).tolist()
+        return cells
+    # A tuple of many events each time: that is twice as fast as a tuple for each event.
+    cell = f"{EVENT_HEADER_BYTES}x{length}s"
+    view = memoryview(data)
+    middle = start + count // _TUPLE_EVENTS * _TUPLE_EVENTS * stride
+    tuples = struct.iter_unpack(cell * _TUPLE_EVENTS, view[start:middle])
+    return chain.from_iterable(chain(tuples, struct.iter_unpack(cell, view[middle : start + count * stride])))
 
 
 def parse_events(data: Buffer, start: int) -> tuple[list[bytes], int]:
@@ -284,13 +324,8 @@ def parse_events(data: Buffer, start: int) -> tuple[list[bytes], int]:
             return events, start
         one_by_one = _LOOP_EVENTS
         if count >= _PROBE_EVENTS and length:
-            import numpy as np
-
-            stride = EVENT_HEADER_BYTES + length
-            # `V` cells become bytes of that very length; `S` cells would lose zeros at the end.
-            cells = np.ndarray((count,), f"V{length}", data, start + EVENT_HEADER_BYTES, (stride,))
-            events += cells.tolist()
-            start += count * stride
+            events += _equal_events(data, start, length, count)
+            start += count * (EVENT_HEADER_BYTES + length)
             one_by_one = 0
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.framing import arrow_events, missing_bytes, parse_events, run_of
 from sarit.core.errors import Corrupt, Invalid
+from sarit.core.extras import require
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.public import public
 
@@ -96,7 +97,10 @@ def _int64_array(values: Any) -> pa.Array:
 
 @cache
 def arrow_schema() -> pa.Schema:
-    """event binary, segment int64 (packed id), offset int64 (where the event begins in its segment)."""
+    """event binary, segment int64 (packed id), offset int64 (where the event begins in its segment).
+
+    Raises MissingExtra."""
+    require("arrow", "an Arrow record batch")
     import pyarrow as pa
 
     return pa.schema(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.core.framing import binary_array, chunks_of_arrow
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
+from sarit.core.extras import require
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Bulk:
 
 
 def _arrow_bulk(events: Any, keys: Any) -> Bulk:
+    require("arrow", "an array of Arrow")  # numpy is not there with each pyarrow
     import pyarrow as pa
 
     array = binary_array(events)

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid, Unavailable
+from sarit.core.extras import require
 from sarit.process.ownership.claims import claim_owner_chunk
 from sarit.storage.open import open_storage, parse_s3, s3_config
 
@@ -51,10 +52,9 @@ def open_shared_indexes(
 
     `statistics`: where their requests are counted."""
     bucket, prefix = parse_s3(url)
-    try:
-        from sarit.index.slate import open_on_s3
-    except ImportError as error:
-        raise Invalid(f"an index on an object store needs a library: install sarit[cluster] ({error})") from None
+    require("cluster", "an index on an object store")
+    from sarit.index.slate import open_on_s3
+
     config = s3_config(os.environ if environ is None else environ)
     return open_on_s3(bucket, prefix, config, cache_bytes, statistics)
 

@@ -1,10 +1,12 @@
 """Framing against a simple reference implementation."""
 
 import random
+import sys
 
 import pyarrow as pa
 import pytest
 
+from sarit.client.core import framing
 from sarit.client.core.framing import (
     arrow_events,
     binary_array,
@@ -18,6 +20,16 @@ from sarit.client.core.framing import (
 from sarit.core.errors import Corrupt, Invalid
 
 SHAPES = ("mixed", "equal", "runs", "empty", "single", "one long")
+
+
+@pytest.fixture(params=["numpy", "no numpy"])
+def _installed(request, monkeypatch):
+    """Parse runs of events with numpy, and as where it is not installed."""
+    framing._numpy.cache_clear()
+    if request.param == "no numpy":
+        monkeypatch.setitem(sys.modules, "numpy", None)
+    yield
+    framing._numpy.cache_clear()
 
 
 def plain(events: list[bytes]) -> bytes:
@@ -39,6 +51,7 @@ def some_events(rng: random.Random, shape: str) -> list[bytes]:
     return [rng.randbytes(length) for length in rng.choices((5, 40), k=6) for _ in range(rng.randrange(30))]
 
 
+@pytest.mark.usefixtures("_installed")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_framed_events_match_the_format_and_parse_back(shape: str) -> None:
     rng = random.Random(shape)
@@ -64,6 +77,7 @@ def test_arrow_arrays_and_slices_frame_as_lists_do(shape: str) -> None:
         assert sum(chunk.events for chunk in chunks) == len(events[skip:])
 
 
+@pytest.mark.usefixtures("_installed")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_parse_resumes_at_any_offset(shape: str) -> None:
     rng = random.Random(shape)
@@ -102,6 +116,18 @@ def test_one_long_event_does_not_multiply_memory() -> None:
     assert pa.total_allocated_bytes() < 2**27
 
 
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize("place", range(8))
+@pytest.mark.parametrize("count", [9, 64, 65, 200])
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+def test_run_ends_at_the_first_header_that_differs_in_any_byte(place, count, kind) -> None:
+    framed = bytearray(plain([b"ab"] * count))
+    for odd in (count - 1, count // 2):
+        framed[odd * 10 + place] ^= 1
+        assert run_of(kind(framed), 0) == (odd, 2)
+
+
+@pytest.mark.usefixtures("_installed")
 def test_garbage_raises_corrupt_and_half_an_event_does_not() -> None:
     assert parse_events(b"\0\0\0\0\0\0\0\x05abc", 0) == ([], 0)
     with pytest.raises(Corrupt):
