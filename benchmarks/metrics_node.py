@@ -36,10 +36,10 @@ from sarit.store.server.connection import StoreConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AsyncExitStack
     from types import CodeType, FunctionType
 
     from sarit.env.ports import Env
-    from sarit.log.port import LogProvider
     from sarit.process.observation.metrics import Metrics
     from sarit.process.ownership.claims import DirectoryClaim
     from sarit.process.security import Security
@@ -181,11 +181,11 @@ def watch(plan: Path, report: Path) -> None:
     plain = standalone.open_node
 
     async def open_node(
-        config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None,
-        metrics: Metrics | None = None, security: Security | None = None,
+        config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, metrics: Metrics | None = None,
+        security: Security | None = None, closing: AsyncExitStack | None = None,
     ) -> standalone.Node:  # fmt: skip
         assert metrics is not None
-        node = await plain(config, env, claim, logs, metrics, security)
+        node = await plain(config, env, claim, metrics, security, closing)
         run = Alternation(node, metrics, planned["block_events"], planned["rounds"], report)
         asyncio.get_running_loop().call_later(planned["after_seconds"], run.start)
         return node

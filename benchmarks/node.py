@@ -21,8 +21,9 @@ from sarit.process import standalone
 from sarit.store.tiering.flusher import Flusher
 
 if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
     from sarit.env.ports import Env
-    from sarit.log.port import LogProvider
     from sarit.process.observation.metrics import Metrics
     from sarit.process.ownership.claims import DirectoryClaim
     from sarit.process.security import Security
@@ -67,11 +68,11 @@ def watch(path: str) -> None:
     """Let nodes started from here on answer SIGUSR1 with a report in `path`."""
 
     async def open_node(
-        config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None,
-        metrics: Metrics | None = None, security: Security | None = None,
+        config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, metrics: Metrics | None = None,
+        security: Security | None = None, closing: AsyncExitStack | None = None,
     ) -> standalone.Node:  # fmt: skip
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _report, path)
-        return await _plain_open(config, env, claim, logs, metrics, security)
+        return await _plain_open(config, env, claim, metrics, security, closing)
 
     standalone.open_node = open_node
     Flusher.run = _run  # type: ignore[method-assign]

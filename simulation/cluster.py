@@ -17,6 +17,7 @@ from sarit.core.errors import Unavailable
 from sarit.index.memory import IndexFaults, MemoryIndexes
 from sarit.log.local import LocalLogProvider
 from sarit.process.ownership.claims import claim_directory, claim_long_term_storage
+from sarit.process.places.store_parts import StoreParts
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import Node
 from sarit.storage.directory import open_directory
@@ -192,7 +193,9 @@ class Cluster:
         process.on_death(self.indexes.crash)
         claim, storage, logs = await self.claim(process)
         # Without quotas there is one request less in two seconds.
-        node = Node(self.config(), process.env, logs, self.indexes, storage, secret=SECRET, quotas=options.quotas)
+        node = Node(
+            self.config(), process.env, StoreParts(logs, self.indexes, storage), secret=SECRET, quotas=options.quotas
+        )
         await node.start(claim)
         if options.backups:
             await offer_backups(node.store_role.backups, NODE, process.env)

@@ -24,9 +24,10 @@ from sarit.coordination.memory import CoordinationFaults
 from sarit.core.errors import Unavailable
 from sarit.process.controller_role import ControllerSettings
 from sarit.process.limits import MAX_API_CONNECTIONS
+from sarit.process.places.store_parts import StoreParts
 from sarit.process.security import Security, SecurityConfig
 from sarit.process.settings import NodeConfig
-from sarit.process.store_role import Ownership, StoreParts, StoreRole, StoreSettings
+from sarit.process.store_role import Ownership, StoreRole, StoreSettings
 from sarit.store.hosting.health import HealthState
 from sarit.store.limits import MAX_CONNECTIONS
 from sarit.store.store import container_of

@@ -29,10 +29,11 @@ from sarit.env.background import Background
 from sarit.env.passed_sockets import check_passed_sockets
 from sarit.process.addresses import advertised_address, advertised_port, warn_of_addresses
 from sarit.process.observation.start_line import StartLine, limit_fact
+from sarit.process.places.store_parts import StoreParts
 from sarit.process.places.volume import storage_directory
 from sarit.process.run import run_process, say
 from sarit.process.store_calls.remote import StoreConnections
-from sarit.process.store_role import Ownership, StoreParts, StoreRole, StoreSettings
+from sarit.process.store_role import Ownership, StoreRole, StoreSettings
 from sarit.storage.open import open_storage
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ import signal
 import sys
 import threading
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
     from sarit.admin.console.view import NodeView
     from sarit.env.ports import Env
-    from sarit.log.port import LogProvider
-    from sarit.process.observation.metrics import Metrics
     from sarit.process.settings import NodeConfig
     from sarit.process.store_calls.remote import Address
     from sarit.process.store_role import StoreRole
@@ -133,32 +131,20 @@ class StorePart:
         """Recover the containers."""
         from sarit.process.ownership.claims import own_token
         from sarit.process.ownership.guarded_storage import GuardedStorage
-        from sarit.process.places.indexes import open_indexes
-        from sarit.process.store_role import Ownership, StoreParts, StoreRole, store_settings
-        from sarit.storage.open import open_storage
+        from sarit.process.places.store_parts import open_parts
+        from sarit.process.store_role import Ownership, StoreRole, store_settings
 
         spec, config, env, metrics = self._spec, self._spec.config, self._env, self._admin.metrics
-        logs = await self._open_logs(metrics)
-        storage = GuardedStorage(metrics.metered(await open_storage(config.chunks_url, env)), env.clock)
+        parts = await open_parts(config, env, spec.node, metrics, self._closing)
+        storage = GuardedStorage(parts.storage, env.clock)
         storage.guard(own_token(env.files, config.data_dir))  # the parent ends the node
-        parts = StoreParts(logs, open_indexes(config, env, statistics=metrics.index), storage)
+        parts = replace(parts, storage=storage)
         ownership = Ownership(spec.owned, secret=spec.secret)
         role = self._role = StoreRole(store_settings(config, spec.damaged), env, parts, self._security, ownership)
         role.show_in(self._admin)
         self._admin.health.starting("it recovers")
         await role.open()
         self._admin.health.starting("it waits for the other stores of the node")
-
-    async def _open_logs(self, metrics: Metrics) -> LogProvider:
-        config, env = self._spec.config, self._env
-        if config.log_url is None:
-            from sarit.log.local import LocalLogProvider
-
-            return LocalLogProvider(env, f"{config.data_dir}/log", config.limits.log_file_bytes, metrics.log)
-        from sarit.process.places.bookkeeper_logs import open_bookkeeper_logs
-
-        opening = open_bookkeeper_logs(config.log_url, env, self._spec.node, metrics.log)
-        return await self._closing.enter_async_context(opening)
 
     async def serve(self) -> int:
         """Listen on the store's port."""

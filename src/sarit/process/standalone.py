@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,13 +23,14 @@ from sarit.process.observation.metrics import Metrics
 from sarit.process.observation.start_line import StartLine, limit_fact, recovery_fact
 from sarit.process.ownership.claims import claim_directory, claim_long_term_storage, own_token
 from sarit.process.ownership.guarded_storage import GuardedStorage
-from sarit.process.places.indexes import claim_index_storage, open_indexes
+from sarit.process.places.indexes import claim_index_storage
+from sarit.process.places.store_parts import open_parts
 from sarit.process.places.volume import fit_to_volume
 from sarit.process.run import run_process, say, say_where
 from sarit.process.security import Security
 from sarit.process.settings import node_ports
 from sarit.process.store_calls.in_process import InProcessStores
-from sarit.process.store_role import Ownership, StoreParts, StoreRole, store_settings
+from sarit.process.store_role import Ownership, StoreRole, store_settings
 from sarit.store.hosting.health import HealthState
 
 if TYPE_CHECKING:
@@ -39,14 +41,12 @@ if TYPE_CHECKING:
     from sarit.controller.jobs import Runner
     from sarit.core.errors import SaritError
     from sarit.env.ports import Env
-    from sarit.index.port import IndexProvider
-    from sarit.log.port import LogProvider
     from sarit.process.admin import Admin
     from sarit.process.ownership.claims import DirectoryClaim
+    from sarit.process.places.store_parts import StoreParts
     from sarit.process.reload import LiveSettings, Reload
     from sarit.process.settings import NodeConfig
     from sarit.process.worker_role import WorkerRole
-    from sarit.storage.port import ChunkStorage
 
 _log = logging.getLogger("sarit.process")
 
@@ -59,18 +59,16 @@ class Node:
     `secret`, `quotas`: see `Ownership` and `ControllerSettings`.  `jobs`: what runs background jobs, by their kinds."""
 
     def __init__(
-        self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage,
-        damaged: Mapping[int, str] | None = None, security: Security | None = None, *, secret: bytes | None = None,
-        quotas: bool = True, jobs: Mapping[str, Runner] | None = None,
+        self, config: NodeConfig, env: Env, parts: StoreParts, damaged: Mapping[int, str] | None = None,
+        security: Security | None = None, *, secret: bytes | None = None, quotas: bool = True,
+        jobs: Mapping[str, Runner] | None = None,
     ) -> None:  # fmt: skip
         self.config = config
         self.env = env
         self.security = security or Security(config.security)
-        self.storage = GuardedStorage(storage, env.clock)
-        parts = StoreParts(logs, indexes, self.storage)
-        self.store_role = StoreRole(
-            store_settings(config, damaged), env, parts, self.security, Ownership(secret=secret)
-        )
+        self.storage = GuardedStorage(parts.storage, env.clock)
+        parts, owner = replace(parts, storage=self.storage), Ownership(secret=secret)
+        self.store_role = StoreRole(store_settings(config, damaged), env, parts, self.security, owner)
         self.store, self.meters, self.server = self.store_role.store, self.store_role.meters, self.store_role.listener
         self.stores = InProcessStores(self.store, self.meters, self.store_role.scale_requests, self._store_address)
         settings = ControllerSettings(
@@ -149,23 +147,13 @@ class Node:
 
 
 async def open_node(
-    config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, logs: LogProvider | None = None,
-    metrics: Metrics | None = None, security: Security | None = None,
+    config: NodeConfig, env: Env, claim: DirectoryClaim | None = None, metrics: Metrics | None = None,
+    security: Security | None = None, closing: AsyncExitStack | None = None,
 ) -> Node:  # fmt: skip
-    """Return a node on real disks, not started yet; the directory is claimed.  `logs`: None are those in it."""
-    from sarit.log.local import LocalLogProvider
-    from sarit.storage.open import open_storage
-
-    directory, metrics = config.data_dir, metrics or Metrics(env.clock)
-    return Node(
-        config,
-        env,
-        logs or LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes, metrics.log),
-        open_indexes(config, env, statistics=metrics.index),
-        metrics.metered(await open_storage(config.chunks_url, env)),
-        claim.damaged if claim is not None else None,
-        security,
-    )
+    """Return a node on real disks, not started yet; the directory is claimed.  `closing`: of a log on BookKeeper."""
+    node = claim.node if claim is not None else ""
+    parts = await open_parts(config, env, node, metrics or Metrics(env.clock), closing or AsyncExitStack())
+    return Node(config, env, parts, claim.damaged if claim is not None else None, security)
 
 
 class StandaloneProcess:
@@ -194,9 +182,7 @@ class StandaloneProcess:
         """Serve when this returns."""
         config, env, claim, health = self._config, self._env, self._claim, admin.health
         line = StartLine(env.clock, config.options)
-        # Its storage has threads from here on, even if it never starts.
-        logs = None if config.log_url is None else await self._open_logs(config.log_url, admin.metrics)
-        node = self._node = await open_node(config, env, claim, logs, admin.metrics, self._security)
+        node = self._node = await open_node(config, env, claim, admin.metrics, self._security, self._closing)
         node.store_role.show_in(admin)
         node.controller_role.show_in(admin)
         health.starting("it claims its storage")
@@ -215,13 +201,6 @@ class StandaloneProcess:
         _log.info("%s", line.text("standalone", _recovery_fact(node), limit_fact(config)))
         say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
         say_where(config, node.controller_port, admin.console())
-
-    async def _open_logs(self, url: str, metrics: Metrics) -> LogProvider:
-        from sarit.process.places.bookkeeper_logs import open_bookkeeper_logs
-
-        return await self._closing.enter_async_context(
-            open_bookkeeper_logs(url, self._env, self._claim.node, metrics.log)
-        )
 
     def take_over(self, live: LiveSettings) -> None:
         """Go on with other settings, once it has started."""

@@ -24,24 +24,13 @@ if TYPE_CHECKING:
 
     from sarit.controller.times import ScalingTimes
     from sarit.env.ports import Env
-    from sarit.index.port import IndexProvider
-    from sarit.log.port import LogProvider
     from sarit.process.admin import Admin
+    from sarit.process.places.store_parts import StoreParts
     from sarit.process.reload import LiveSettings
     from sarit.process.security import Security
     from sarit.process.settings import NodeConfig
-    from sarit.storage.port import ChunkStorage
     from sarit.store.hosting.hosted_container import Placement
     from sarit.store.store import StoreLimits
-
-
-@dataclass(frozen=True, slots=True)
-class StoreParts:
-    """Where the data of a store is."""
-
-    logs: LogProvider
-    indexes: IndexProvider
-    storage: ChunkStorage
 
 
 @dataclass(frozen=True, slots=True)

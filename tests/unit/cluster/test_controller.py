@@ -18,9 +18,10 @@ from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Exists, Invalid
 from sarit.env.real import RealNetwork
 from sarit.process.controller_role import ControllerSettings
+from sarit.process.places.store_parts import StoreParts
 from sarit.process.security import Security, SecurityConfig
 from sarit.process.settings import NodeConfig
-from sarit.process.store_role import Ownership, StoreParts, StoreRole, StoreSettings
+from sarit.process.store_role import Ownership, StoreRole, StoreSettings
 from tests.limits import HANG_SECONDS
 from tests.unit.store.harness import SMALL, World, memory_env
 
