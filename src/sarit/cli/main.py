@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from contextlib import suppress
 from typing import NoReturn
 
 import click
 
+from sarit.cli.entry import hear_interrupts
 from sarit.cli.options import Commands
 from sarit.core.errors import SaritError
 from sarit.core.extras import MissingExtra
@@ -63,6 +65,14 @@ class _Nouns(Commands):
         module, _, attribute = _NOUNS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; its module is imported by now, and Ctrl-C is its own from here on."""
+        found = super().resolve_command(ctx, args)
+        hear_interrupts()
+        return found
 
     def invoke(self, ctx: click.Context) -> object:
         """Return a closed output pipe, as with `head`, is not an error."""
@@ -124,7 +134,9 @@ def main() -> NoReturn:
 def _run() -> int:
     """Return the exit code."""
     try:
-        cli.main(prog_name="sarit", standalone_mode=False)
+        # None: colors on a terminal (https://no-color.org).
+        color = False if os.environ.get("NO_COLOR") else None
+        cli.main(prog_name="sarit", standalone_mode=False, color=color)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         return 130
