@@ -80,5 +80,5 @@ def dev_settings(config: NodeConfig, ctx: click.Context) -> Iterator[NodeConfig]
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         shutil.rmtree(directory, ignore_errors=True)
-        with suppress(OSError):  # nobody reads it
-            click.echo(f"deleted {directory} with all of its data")
+    with suppress(OSError):  # nobody reads it
+        click.echo(f"deleted {directory} with all of its data")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROS_PER_MILLI: Final = 1000
 _MAX_TIME_TEXT: Final = 64
+# As microseconds these are in January 1970: seconds of this century, or milliseconds of it.
+_LIKELY_COARSER: Final = (range(10**9, 10**10), range(10**12, 10**13))
 _FINER: Final = re.compile(r"[.,]\d{6}0*[1-9]")
 
 
@@ -55,6 +57,8 @@ def envelope_parts(envelope: bool, headers: Sequence[str], event_time: str | Non
 def time_of(value: object) -> int:
     """Microseconds since 1970 of a time as people write it, or as `sarit read` shows it.  Raises Invalid."""
     if isinstance(value, int) and not isinstance(value, bool):
+        if any(value in coarser for coarser in _LIKELY_COARSER):
+            raise Invalid(f"its event_time {value} is a time in January 1970: give microseconds, or text")
         return value
     if not isinstance(value, str) or len(value) > _MAX_TIME_TEXT:
         raise Invalid('its event_time is no time: give "2026-01-31T12:00:00Z", or microseconds since 1970')
@@ -84,12 +88,17 @@ def line(event: bytes) -> bytes:
     A plain event is a payload alone.  Raises Invalid for a newer version, Corrupt."""
     found = Envelope.parse(event) if Envelope.is_envelope(event) else Envelope(event)
     time = "-" if found.event_time is None else str(text_of_time(found.event_time))
-    headers = " ".join(f"{name}={value.decode(errors='backslashreplace')}" for name, value in found.headers)
-    fields = ("-" if found.key is None else found.key, time, headers or "-")
-    return b"\t".join([*(_one_line(field) for field in fields), found.payload])
+    fields = ("-" if found.key is None else found.key, time, headers_text(found) or "-")
+    return b"\t".join([*(one_line(field) for field in fields), found.payload])
 
 
-def _one_line(text: str) -> bytes:
+def headers_text(envelope: Envelope) -> str:
+    """Return the headers of an envelope as NAME=VALUE, with a blank between two."""
+    return " ".join(f"{name}={value.decode(errors='backslashreplace')}" for name, value in envelope.headers)
+
+
+def one_line(text: str) -> bytes:
+    """Return text that is one field of one line."""
     return text.replace("\t", "\\t").replace("\n", "\\n").encode()
 
 

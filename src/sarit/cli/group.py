@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sarit
+from sarit.cli import positions
+from sarit.cli.group_lag import lag_seconds
 from sarit.cli.names import GROUP, SCOPE, STREAM
 from sarit.cli.options import (
     Commands,
@@ -20,6 +22,7 @@ from sarit.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from sarit.client.blocking.client import Client
     from sarit.core.names import StreamName
 
 _POSITION_HELP = "The reader's last position, as the hex of Position.to_bytes()."
@@ -45,8 +48,8 @@ def list_groups(scope: str, controller: str, output: str) -> None:
 @group.command()
 @group_argument
 @click.argument("streams", nargs=-1, required=True, type=STREAM, metavar="SCOPE/STREAM...")
-@click.option("--start", default="head", show_default=True, help="head, tail, or the text of a cut.")
-@click.option("--end", default=None, help="tail, or the text of a cut; otherwise the group follows the tail.")
+@click.option("--start", default="head", show_default=True, metavar=positions.METAVAR, help=positions.HELP)
+@click.option("--end", default=None, metavar="tail|TIME|OFFSETS|CUT", help="Otherwise the group follows the tail.")
 @click.option("--checkpoint-seconds", type=float, default=30.0, show_default=True, help="Between checkpoints; 0: none.")
 @click.option("--retention", type=click.Choice(["none", "manual", "checkpoint"]), default="none", show_default=True)
 @controller_option
@@ -66,8 +69,8 @@ def create(
         made = client.reader_groups.create(
             name,
             streams,
-            start=start,
-            end=end,
+            start=_bound(client, streams, start),
+            end=None if end is None else _bound(client, streams, end),
             automatic_checkpoint=checkpoint_seconds or None,
             retention=retention,
         )
@@ -130,6 +133,32 @@ def unread(name: str, controller: str, output: str) -> None:
 
 @group.command()
 @group_argument
+@controller_option
+@format_option
+def lag(name: str, controller: str, output: str) -> None:
+    """Print how far SCOPE/GROUP is behind in each segment, in bytes, and below which time in each stream.
+
+    Readers report their positions every few seconds.  The time is of the oldest unread event, and is known to a minute
+    in the last hour, more roughly before that; "-": nothing is unread, or no bound is known.
+    """
+    with sarit.connect(controller) as client:
+        segments = client.reader_groups.open(name).progress()
+        bounds = {stream: lag_seconds(client, stream, segments) for stream in {each.stream for each in segments}}
+    rows = [
+        {
+            "stream": str(each.stream), "segment": str(each.segment), "reader": each.reader or "-",
+            "position": each.position, "end": each.end, "unread_bytes": each.unread,
+            "below_seconds": bounds[each.stream] if each.unread else 0,
+        }
+        for each in segments
+    ]  # fmt: skip
+    if output == "text":
+        rows = [{**row, "below_seconds": row["below_seconds"] or "-"} for row in rows]
+    show_rows(output, rows, list(rows[0]) if rows else ["stream", "segment", "unread_bytes"])
+
+
+@group.command()
+@group_argument
 @click.argument("checkpoint")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for the readers.")
 @controller_option
@@ -145,13 +174,21 @@ def checkpoint(name: str, checkpoint: str, timeout: float, controller: str, outp
 @group.command()
 @group_argument
 @click.option("--cut", "cuts", multiple=True, help="The text of a cut; once for each stream to begin at one.")
+@click.option(
+    "--to", metavar="head|tail|TIME|OFFSETS", help=f"Instead of cuts, where to begin in all streams.  {positions.HELP}"
+)
 @controller_option
 @format_option
-def reset(name: str, cuts: tuple[str, ...], controller: str, output: str) -> None:
-    """Reset SCOPE/GROUP to cuts, or to its last checkpoint.  Its readers have to join again."""
+def reset(name: str, cuts: tuple[str, ...], to: str | None, controller: str, output: str) -> None:
+    """Reset SCOPE/GROUP to cuts, to a time or offsets, or to its last checkpoint.  Its readers have to join again."""
+    if cuts and to is not None:
+        raise click.UsageError("--cut or --to, not both")
     with sarit.connect(controller) as client:
         found = client.reader_groups.open(name)
-        generation = found.reset(_cuts(cuts) if cuts else None)
+        if to is not None:
+            generation = found.reset({each: positions.cut_of(client, each, to) for each in found.info().config.starts})
+        else:
+            generation = found.reset(_cuts(cuts) if cuts else None)
     show(output, {"group": name, "generation": generation}, f"group {name} has generation {generation}")
 
 
@@ -188,6 +225,13 @@ def delete(name: str, yes: bool, controller: str, output: str) -> None:
     with sarit.connect(controller) as client:
         client.reader_groups.delete(name)
     show(output, {"group": name, "deleted": True}, f"group {name} deleted")
+
+
+def _bound(client: Client, streams: tuple[StreamName, ...], text: str) -> str | dict[StreamName, sarit.StreamCut]:
+    """Return what a group takes for a position in all of its streams."""
+    found = {stream: positions.position_of(client, stream, text) for stream in streams}
+    cuts = {stream: cut for stream, cut in found.items() if isinstance(cut, sarit.StreamCut)}
+    return cuts or text
 
 
 def _cuts(texts: tuple[str, ...]) -> dict[StreamName, sarit.StreamCut]:

@@ -5,6 +5,7 @@ Completion asks the node.  A shell must never wait or print an error for it: wha
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from sarit.cli.contexts import choose, log_in_as
+from sarit.cli.near_names import nearest
 from sarit.cli.options import DEFAULT_CONTROLLER
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import EPOCH_DELIMITER, SegmentId, StreamName, is_user_name
@@ -66,9 +68,10 @@ class ScopedType(click.ParamType):  # type: ignore[type-arg]  # generic in some 
         scope, slash, _ = incomplete.partition("/")
         if not slash:
             return complete(ctx, lambda client: (f"{found}/" for found in _scopes(client, scope)))
-        return complete(ctx, lambda client: self._names(client, scope, incomplete))
+        return complete(ctx, lambda client: self.names(client, scope, incomplete))
 
-    def _names(self, client: Client, scope: str, prefix: str) -> Iterable[str]:
+    def names(self, client: Client, scope: str, prefix: str) -> Iterable[str]:
+        """Return the names of a scope that begin with SCOPE/ and more.  Raises SaritError."""
         # Groups are listed without their scope.
         texts = map(str, self._listed(client, scope))
         names = (text if "/" in text else f"{scope}/{text}" for text in texts)
@@ -96,6 +99,10 @@ def _scopes(client: Client, prefix: str) -> Iterable[str]:
 
 def complete(ctx: click.Context, found: Callable[[Client], Iterable[str]]) -> list[CompletionItem]:
     """Return what `found` gives for a client of the node that the command would use; nothing when that fails."""
+    return [CompletionItem(text) for text in _ask(ctx, found)]
+
+
+def _ask(ctx: click.Context, found: Callable[[Client], Iterable[str]]) -> list[str]:
     import sarit
 
     try:
@@ -105,9 +112,28 @@ def complete(ctx: click.Context, found: Callable[[Client], Iterable[str]]) -> li
             log_in_as(ctx, chosen.login)
             controller = chosen.controller
         with sarit.connect(controller, retry_timeout=1.0) as client:
-            return [CompletionItem(text) for text in islice(found(client), MAX_COMPLETIONS)]
+            return list(islice(found(client), MAX_COMPLETIONS))
     except (SaritError, OSError, click.ClickException):
         return []
+
+
+def names_beside(ctx: click.Context, message: str) -> str:
+    """Return in words which names there are beside one that a command was given and its error names; empty: unknown."""
+    for param in ctx.command.params:
+        given = ctx.params.get(param.name or "")
+        for text in map(str, given if isinstance(given, tuple) else (given,)):
+            scope, _, name = text.partition("/")
+            if isinstance(param.type, ScopedType) and name and text in message:
+                listed = _ask(ctx, partial(param.type.names, scope=scope, prefix=f"{scope}/"))
+                if listed:
+                    return nearest(text, listed)
+                # Which of the two is missing, only the scopes say.
+                scopes = _ask(ctx, lambda client: _scopes(client, ""))
+                return f"scope {scope} has none" if scope in scopes else nearest(scope, scopes) if scopes else ""
+            if isinstance(param.type, ScopeType | ScopedType) and f"scope {scope} does not exist" in message:
+                scopes = _ask(ctx, lambda client: _scopes(client, ""))
+                return nearest(scope, scopes) if scopes else "there is no scope yet"
+    return ""
 
 
 SCOPE = ScopeType()

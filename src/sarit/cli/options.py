@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from sarit.cli.contexts import CONTEXT_VARIABLE, CONTROLLER_VARIABLE, ContextName, take_context, take_controller
+from sarit.cli.near_names import NamedCommand
 from sarit.cli.option_types import HttpPort
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -81,6 +82,7 @@ class Commands(click.Group):
 
     # `click.Group.group` makes groups of this class, too.
     group_class = type
+    command_class = NamedCommand
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

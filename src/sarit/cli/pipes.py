@@ -12,6 +12,7 @@ import select
 import signal
 import stat
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import click
@@ -23,6 +24,7 @@ from sarit.cli.limits import (
     PIPE_WRITE_BYTES,
     STDIN_READ_BYTES,
 )
+from sarit.client.limits import MAX_EVENT_BYTES
 from sarit.core.errors import Invalid
 from sarit.core.limits import MIB
 from sarit.env.real import RealClock
@@ -100,15 +102,7 @@ def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
     Raises KeyboardInterrupt, and Invalid for a line that is longer than any event."""
     half: list[bytes] = []
     size = 0
-
-    def read() -> bytes:
-        while True:
-            try:
-                return os.read(descriptor, STDIN_READ_BYTES)
-            except BlockingIOError:
-                select.select([descriptor], [], [])
-
-    while data := interrupts.wait(read):
+    while data := interrupts.wait(partial(_read, descriptor)):
         first, *others = data.split(b"\n")
         half.append(first)
         size += len(first)
@@ -120,6 +114,26 @@ def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
             yield whole
     if last := b"".join(half):
         yield [last]
+
+
+def whole_input(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
+    """Yield all of the input at once.  Raises KeyboardInterrupt, and Invalid when it is longer than any event."""
+    parts: list[bytes] = []
+    size = 0
+    while data := interrupts.wait(partial(_read, descriptor)):
+        parts.append(data)
+        size += len(data)
+        if size > MAX_EVENT_BYTES:
+            raise Invalid(f"the input is longer than {MAX_EVENT_BYTES // MIB} MiB, the most that an event may have")
+    yield [b"".join(parts)]
+
+
+def _read(descriptor: int) -> bytes:
+    while True:
+        try:
+            return os.read(descriptor, STDIN_READ_BYTES)
+        except BlockingIOError:
+            select.select([descriptor], [], [])
 
 
 class Output:

@@ -12,41 +12,43 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import sarit
-from sarit.cli import envelopes
+from sarit.cli import envelopes, event_format, positions
 from sarit.cli.names import STREAM
+from sarit.cli.near_names import NamedCommand
 from sarit.cli.options import controller_option, format_option
 from sarit.cli.pipes import Interrupts, Output, end_interrupted
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import SaritError
+from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
-from sarit.core.times import parse_time
-from sarit.env.real import real_env
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from sarit.client.blocking.client import Client
     from sarit.client.blocking.streams import EventReader
-    from sarit.core.names import StreamName
+    from sarit.core.names import SegmentId, StreamName
+
+    # Events of one segment and the cut before them, to lines.
+    Form = Callable[[list[bytes], StreamCut, SegmentId], Iterable[bytes]]
 
 MAX_PRINTED: Final = 10_000  # events printed at once
 
 
-@click.command()
+@click.command(cls=NamedCommand)
 @click.argument("name", type=STREAM)
 @click.option(
     "--from",
     "start",
     default="head",
     show_default=True,
-    metavar="head|tail|CUT|TIME",
-    help='Where to begin.  A time: "-10 minutes", "2026-01-31T12:00:00Z", or milliseconds since 1970.',
+    metavar=positions.METAVAR,
+    help=f"Where to begin.  {positions.HELP}",
 )
 @click.option("--follow", is_flag=True, help="Do not end at the tail: wait for more.")
 @click.option("--limit", type=click.IntRange(1), help="End after this number of events.")
 @click.option("--skip-truncated", is_flag=True, help="Skip truncated data instead of failing.")
 @click.option("--envelope", is_flag=True, help="Show key, time and headers of envelopes before their payload.")
+@click.option("-f", "--line", metavar="TEXT", help=f"What to print for each event: {event_format.HELP}")
 @click.option("--print-cut", is_flag=True, help="At the end, print the cut reached on standard error.")
 @controller_option
 @format_option
@@ -57,6 +59,7 @@ def read(
     limit: int | None,
     skip_truncated: bool,
     envelope: bool,
+    line: str | None,
     print_cut: bool,
     controller: str,
     output: str,
@@ -69,20 +72,21 @@ def read(
     A JSON document has the event as "event", or as "event_base64" when it is not UTF-8 text.
     With --envelope a line has key, time, headers and payload, separated by tabs, and "-" for what an event has not;
     a JSON document has "key", "event_time" and "headers", too.  A plain event is shown as a payload alone.
+    With --line '%k %t %h %c %s %v' you choose what is shown; "-" stands for what an event has not.
     Ends at the tail as it was when reading began, unless --follow.  The cut of --print-cut is after the last event
     that was printed, whatever ended the reading: Ctrl-C, a closed pipe, an error.
     """
+    form = _form(envelope, line, as_json=output == "json")
     stopped: BaseException | None = None
     several = _SeveralLines()
     end = None if follow else "tail"
     with (
         sarit.connect(controller) as client,
-        client.reader(name, _cut_of(client, name, start), end, skip_truncated=skip_truncated) as reader,
+        client.reader(name, positions.position_of(client, name, start), end, skip_truncated=skip_truncated) as reader,
         Interrupts() as interrupts,
     ):
         cut = reader.position()
         try:
-            form = _form(envelope, as_json=output == "json")
             for cut in _printed(reader, interrupts, limit, form, several if output != "json" else None):  # noqa: B007
                 pass
         except (KeyboardInterrupt, SaritError, OSError) as error:
@@ -100,14 +104,6 @@ def read(
         raise stopped
 
 
-def _cut_of(client: Client, name: StreamName, start: str) -> StreamCut | str:
-    """Return what a reader takes for `start`, in which a time becomes a cut.  Raises Invalid, NotFound."""
-    # The text of a cut begins with a letter.
-    if start[:1].isdigit() or start.startswith("-"):
-        return client.stream(name).cut_at(parse_time(start, real_env().clock.wall_ms()))
-    return start
-
-
 @dataclass(slots=True)
 class _SeveralLines:
     """Events that were printed as several lines each."""
@@ -119,7 +115,7 @@ def _printed(
     reader: EventReader,
     interrupts: Interrupts,
     limit: int | None,
-    form: Callable[[bytes], bytes] | None,
+    form: Form | None,
     several: _SeveralLines | None,
 ) -> Iterator[StreamCut]:
     """Print events.  Yields the cut after the printed events after each batch, before anything is raised."""
@@ -133,7 +129,7 @@ def _printed(
             return
         cut = reader.position()
         events = list(islice(found.left, MAX_PRINTED if limit is None else min(MAX_PRINTED, limit - count)))
-        lines, failure = _lines(events, form)
+        lines, failure = _lines(events, form, cut, found.segment)
         events = events[: len(lines)]
         try:
             if lines:
@@ -152,22 +148,32 @@ def _printed(
             raise KeyboardInterrupt
 
 
-def _form(envelope: bool, *, as_json: bool) -> Callable[[bytes], bytes] | None:
-    """Return what makes a line of an event; None: the event is the line."""
-    if envelope:
-        return partial(envelopes.shown, as_json=as_json)
-    return (lambda event: json.dumps(envelopes.bytes_field("event", event)).encode()) if as_json else None
+def _form(envelope: bool, line: str | None, *, as_json: bool) -> Form | None:
+    """Return what makes lines of events; None: an event is its line.  Raises UsageError."""
+    if line is not None:
+        if envelope or as_json:
+            raise click.UsageError("--line says what is printed: leave --envelope and --format json away")
+        try:
+            return event_format.EventFormat(line).lines
+        except Invalid as error:
+            raise click.UsageError(str(error)) from None
+    each = partial(envelopes.shown, as_json=as_json) if envelope else _document if as_json else None
+    return None if each is None else lambda events, _cut, _segment: map(each, events)
+
+
+def _document(event: bytes) -> bytes:
+    return json.dumps(envelopes.bytes_field("event", event)).encode()
 
 
 def _lines(
-    events: list[bytes], form: Callable[[bytes], bytes] | None
+    events: list[bytes], form: Form | None, cut: StreamCut, segment: SegmentId
 ) -> tuple[list[bytes], OSError | SaritError | None]:
     """Return the lines of events, up to the first that cannot be shown, and why it cannot."""
     if form is None:
         return events, None
     lines: list[bytes] = []
     try:
-        lines.extend(map(form, events))  # those before one that fails stay
+        lines.extend(form(events, cut, segment))  # those before one that fails stay
     except SaritError as error:
         return lines, error
     return lines, None

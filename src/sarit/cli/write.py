@@ -13,20 +13,21 @@ import click
 import sarit
 from sarit.cli.envelopes import envelope_parts
 from sarit.cli.names import STREAM
+from sarit.cli.near_names import NamedCommand
 from sarit.cli.options import controller_option, count_of, format_option, show
-from sarit.cli.pipes import Interrupts, end_interrupted, lines
+from sarit.cli.pipes import Interrupts, end_interrupted, lines, whole_input
 from sarit.cli.transfer.rows import Document, Row, from_json
 from sarit.core.errors import Invalid, SaritError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sarit.cli.envelopes import EnvelopeParts
     from sarit.client.blocking.streams import EventWriter
     from sarit.core.names import StreamName
 
 
-@click.command()
+@click.command(cls=NamedCommand)
 @click.argument("name", type=STREAM)
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--key", help="The routing key of all events.")
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 @click.option(
     "--input",
     "shape",
-    type=click.Choice(["lines", "json"]),
+    type=click.Choice(["lines", "json", "raw"]),
     default=None,
-    help="What a line is: the event itself, or a JSON document.  [default: json with --format json, else lines]",
+    help="What a line is: the event itself, or a JSON document; raw: all of FILE is one event.  [default: json with "
+    "--format json, else lines]",
 )
 @click.option("--envelope", is_flag=True, help="Write envelopes: the key travels with the event, and so do these:")
 @click.option(
@@ -81,6 +83,8 @@ def write(
     script, it goes on ignoring it.
     """
     as_json = _as_json(shape, output, key, key_separator, key_optional)
+    if shape == "raw" and crlf:
+        raise click.UsageError("--crlf is about lines, and --input raw has none")
     parts = envelope_parts(envelope, headers, event_time)
     separator = key_separator.encode() if key_separator else None
     count = _Count()
@@ -95,10 +99,15 @@ def write(
         if create:
             client.create_scope(name.scope)
             client.create_stream(name)
+        else:
+            client.stream(name).properties()  # else it would show with the first event that it is not there
         stopped: BaseException | None = None
         try:
             with client.writer(name) as writer:
-                stopped = _copy(file, writer, interrupts, count, event_of)
+                batches = whole_input if shape == "raw" else lines
+                stopped = _copy(
+                    batches(file.fileno(), interrupts), _progress(file), writer, interrupts, count, event_of
+                )
                 interrupts.wait(writer.flush)
                 count.durable = count.read
         except (KeyboardInterrupt, SaritError, OSError) as error:
@@ -110,7 +119,7 @@ def write(
             text += f"; the outcome of {unknown} more is unknown"
         try:
             show(output, report, text)
-            if count.with_cr and not (crlf or as_json):
+            if count.with_cr and not (crlf or as_json or shape == "raw"):
                 click.echo(
                     f"sarit: events that end with a CR, as their lines did: {count.with_cr:,}; --crlf leaves it out",
                     err=True,
@@ -130,6 +139,8 @@ def _as_json(shape: str | None, output: str, key: str | None, separator: str | N
     if key is not None and separator is not None:
         raise click.UsageError("--key or --key-separator, not both")
     as_json = (shape or ("json" if output == "json" else "lines")) == "json"
+    if shape == "raw" and separator is not None:
+        raise click.UsageError("with --input raw there is one event: give its key with --key")
     if as_json and separator is not None:
         raise click.UsageError('a JSON document has its key as "key": give --input lines to use --key-separator')
     if optional and separator is None:
@@ -150,16 +161,17 @@ class _Count:
 
 
 def _copy(
-    file: BinaryIO,
+    batches: Iterator[list[bytes]],
+    progress: click._termui_impl.ProgressBar[int],
     writer: EventWriter,
     interrupts: Interrupts,
     count: _Count,
     event_of: Callable[[bytes], Row],
 ) -> BaseException | None:
-    """Write the lines of `file`; the error that ended it early, if any.  Raises the writer's failure."""
-    with _progress(file) as bar:
+    """Write batches of lines; the error that ended it early, if any.  Raises the writer's failure."""
+    with progress as bar:
         try:
-            for batch in lines(file.fileno(), interrupts):
+            for batch in batches:
                 for line in batch:
                     row = event_of(line)
                     writer.write(row.event, row.routing_key)

@@ -21,9 +21,11 @@ _ISO: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s?(Z|[+-]\d\d:?\d\d)?",
     re.ASCII | re.IGNORECASE,
 )
-_EPOCH_MS: Final = re.compile(r"\d{1,15}", re.ASCII)
+_EPOCH_MS: Final = re.compile(r"\d{1,20}", re.ASCII)
 # As milliseconds these are in the months after 1970; as seconds, in this century and the next ones.
 _LIKELY_SECONDS: Final = range(10**9, 10**10)
+# Any other number is meant as something else: an offset, a count, microseconds.  0 is "from the beginning".
+_LIKELY_MS: Final = range(10**11, 10**14)  # 1973 to 5138
 _DAYS_OF_MONTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _FORMS: Final = 'give "now", a time before now ("-10 minutes"), ISO 8601 ("2026-01-31T12:00:00Z") or ms since 1970'
 
@@ -42,6 +44,9 @@ def parse_time(text: str, now_ms: int) -> int:
     if _EPOCH_MS.fullmatch(wanted):
         if int(wanted) in _LIKELY_SECONDS:
             raise Invalid(f"{text!r} is a time in 1970: if it is in seconds, give {wanted}000")
+        if int(wanted) and int(wanted) not in _LIKELY_MS:
+            when = "before 1974" if int(wanted) < _LIKELY_MS.start else "after the year 5000"
+            raise Invalid(f"{text!r} is a time {when} in milliseconds since 1970: {_FORMS}")
         return int(wanted)
     if (iso := _ISO.fullmatch(wanted)) is not None:
         return _of_iso(text, iso)

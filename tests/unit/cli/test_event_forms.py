@@ -21,8 +21,10 @@ from sarit.cli.transfer import parquet_format, raw_format
 from sarit.cli.transfer.import_command import _lines
 from sarit.cli.transfer.rows import FIELDS, row_of, to_json
 from sarit.core.bounded_json import MAX_JSON_TOKENS, parse_json
+from sarit.core.cuts import StreamCut
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
+from sarit.core.names import SegmentId, StreamName
 from sarit.spark.formats.columns import ENVELOPE, EVENT, PAYLOAD, Projection
 from sarit.spark.formats.encoders import encoder
 from sarit.spark.formats.options import FormatOptions
@@ -57,9 +59,10 @@ def as_parquet(event: bytes) -> bytes:
 
 
 def documents(*, envelope: bool):
-    form = read._form(envelope, as_json=True)
+    form = read._form(envelope, None, as_json=True)
     assert form is not None
-    return form
+    cut = StreamCut(StreamName("s", "t"), {SegmentId(0, 0): 0})
+    return lambda event: next(iter(form([event], cut, SegmentId(0, 0))))
 
 
 def raw(event: bytes) -> bytes:

@@ -33,6 +33,7 @@ NOW = 1_769_860_800_000  # 2026-01-31T12:00:00Z
         ("1970-01-01T00:00:00Z", 0),
         (str(NOW), NOW),
         ("0", 0),
+        ("100000000000", 100_000_000_000),
     ],
 )
 def test_a_time_is_parsed_to_milliseconds_since_1970(text: str, expected: int) -> None:
@@ -58,6 +59,9 @@ def test_days_are_those_of_the_calendar_for_500_years() -> None:
         ("-10", "is no time"),
         ("-99999999 days", "before 1970"),
         ("1769860800", "give 1769860800000"),
+        ("35", "is a time before 1974"),
+        ("99999999999", "is a time before 1974"),
+        ("1769860800000000", "after the year 5000"),
         ("2026-01-31", "is no time"),
         ("2026-01-31T12:00:00", "add Z"),
         ("2026-02-29T12:00:00Z", "no day"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sarit.cli.names import STREAM
+from sarit.cli.near_names import NamedCommand
 from sarit.cli.options import controller_option, count_of
 from sarit.cli.pipes import end_interrupted
 from sarit.cli.transfer import stream_properties
@@ -41,7 +42,7 @@ def format_of(path: str, given: str | None) -> str:
     return found
 
 
-@click.command()
+@click.command(cls=NamedCommand)
 @click.argument("name", type=STREAM)
 @click.argument("file", type=click.Path(allow_dash=True))
 @click.option("--as", "form", type=click.Choice(["jsonl", "parquet", "raw"]), help="The format, if the name is silent.")

@@ -13,6 +13,7 @@ import click
 
 from sarit.cli.limits import MAX_LINE_BYTES
 from sarit.cli.names import STREAM
+from sarit.cli.near_names import NamedCommand
 from sarit.cli.options import controller_option, count_of
 from sarit.cli.pipes import TOO_LONG, end_interrupted
 from sarit.cli.transfer import parquet_format, raw_format, stream_properties
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 
-@click.command("import")
+@click.command("import", cls=NamedCommand)
 @click.argument("file", type=click.Path(exists=True, allow_dash=True))
 @click.argument("name", type=STREAM)
 @click.option("--as", "form", type=click.Choice(["jsonl", "parquet", "raw"]), help="The format, if the name is silent.")
