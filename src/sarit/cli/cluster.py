@@ -215,16 +215,17 @@ def _request_row(store: str, seconds: int | None, counts: Counts, dollars: float
 @click.option("--undo", is_flag=True, help="Let STORE have containers again.")
 @config_option
 @cluster_option
-def drain(store: str, undo: bool, cluster: str) -> None:
+@format_option
+def drain(store: str, undo: bool, cluster: str, output: str) -> None:
     """Move all containers away from STORE, and give it none until --undo; it stays a member.  Waits for the end."""
 
     async def work(view: ClusterView) -> None:
         if undo:
             await view.undrain(store)
-            click.echo(f"{store} may have containers again")
+            show(output, {"store": store, "drained": False}, f"{store} may have containers again")
             return
         await view.drain(store, lambda left: click.echo(f"{count_of(left, 'container')} left", err=True))
-        click.echo(f"{store} has no containers")
+        show(output, {"store": store, "drained": True}, f"{store} has no containers")
 
     try:
         _run(cluster, work)

@@ -23,6 +23,7 @@ from sarit.cli.configured_commands import (
     used_file,
 )
 from sarit.cli.options import Commands, format_option, show_rows
+from sarit.cli.options import show as show_result
 from sarit.core.errors import SaritError
 
 PROCESSES: Final = ("standalone", "store", "controller")
@@ -44,7 +45,8 @@ def config() -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--config", "named", type=click.Path(path_type=Path), metavar="FILE", help="The same as FILE.")
 @for_option
-def check(file: Path | None, named: Path | None, command: str | None) -> None:
+@format_option
+def check(file: Path | None, named: Path | None, command: str | None, output: str) -> None:
     """Check FILE, and the variables of this environment, as a process would that starts here.
 
     Without FILE: the file that SARIT_CONFIG names, or /etc/sarit/sarit.toml.  Ends with code 2 if something is wrong.
@@ -59,7 +61,8 @@ def check(file: Path | None, named: Path | None, command: str | None) -> None:
         run_check(name, given, required=command is not None)
     for text in unknown_variables(os.environ):
         click.echo(f"sarit: {text}", err=True)
-    click.echo(f"{found.path}: checked for {', '.join(names)}")
+    checked = None if path is None else found.path
+    show_result(output, {"file": checked, "checked": names}, f"{found.path}: checked for {', '.join(names)}")
 
 
 @config.command(context_settings={"ignore_unknown_options": True})

@@ -9,6 +9,7 @@ import click
 
 from sarit.cli.contexts import Context, ContextName, Contexts, choose, read_contexts, write_contexts
 from sarit.cli.options import DEFAULT_CONTROLLER, Commands, format_option, show_fields, show_rows
+from sarit.cli.options import show as show_result
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def context() -> None:
 @click.option("--key-file", type=_FILE, help="TLS: the key of --cert-file.")
 @click.option("--replace", is_flag=True, help="Also if there is one of this name.")
 @click.option("--use", "use_it", is_flag=True, help="Let commands ask it from now on.")
-def add(name: str, controller: str, description: str, replace: bool, use_it: bool, **login: str | Path | None) -> None:
+@format_option
+def add(
+    name: str, controller: str, description: str, replace: bool, use_it: bool, output: str, **login: str | Path | None
+) -> None:
     """Add the context NAME.
 
     The files stay where they are: a context holds no secret.
@@ -55,13 +59,15 @@ def add(name: str, controller: str, description: str, replace: bool, use_it: boo
         raise click.UsageError(f"there is a context {name!r} at {contexts.by_name[name].controller}: give --replace")
     contexts = contexts.with_context(name, Context(controller, description, _text_of(login)))
     _write(contexts.using(name) if use_it else contexts)
-    click.echo(f"context {name}: {controller}" + (", used from now on" if use_it else ""))
+    text = f"context {name}: {controller}" + (", used from now on" if use_it else "")
+    show_result(output, {"name": name, "controller": controller, "current": contexts.current == name or use_it}, text)
 
 
 @context.command()
 @click.argument("name", type=ContextName(), required=False)
 @click.option("--none", is_flag=True, help="None: commands ask 127.0.0.1:9090.")
-def use(name: str | None, none: bool) -> None:
+@format_option
+def use(name: str | None, none: bool, output: str) -> None:
     """Let commands ask the installation that NAME stands for."""
     if none == (name is not None):
         raise click.UsageError("give the NAME of a context, or --none")
@@ -69,7 +75,10 @@ def use(name: str | None, none: bool) -> None:
     if name is not None:
         contexts.find(name)
     _write(contexts.using(name or ""))
-    click.echo(f"context {name}: {contexts.by_name[name].controller}" if name else "no context")
+    controller = contexts.by_name[name].controller if name else None
+    show_result(
+        output, {"name": name, "controller": controller}, f"context {name}: {controller}" if name else "no context"
+    )
 
 
 @context.command("list")
@@ -104,13 +113,14 @@ def show(name: str | None, output: str) -> None:
 
 @context.command()
 @click.argument("name", type=ContextName())
-def delete(name: str) -> None:
+@format_option
+def delete(name: str, output: str) -> None:
     """Delete the context NAME."""
     contexts = read_contexts()
     contexts.find(name)
     _write(contexts.without(name))
     left = ", which commands asked: they ask 127.0.0.1:9090 now" if contexts.current == name else ""
-    click.echo(f"context {name} deleted{left}")
+    show_result(output, {"name": name, "deleted": True}, f"context {name} deleted{left}")
 
 
 def _check_login(login: Mapping[str, str | Path | None]) -> None:

@@ -122,9 +122,9 @@ def count_of(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def show(output: str, value: object, text: str) -> None:
-    """Print `value` as one JSON document, or `text` for people."""
-    click.echo(json.dumps(value) if output == "json" else text)
+def show(output: str, value: object, text: str, *, err: bool = False) -> None:
+    """Print `value` as one JSON document, or `text` for people; `err`: on standard error."""
+    click.echo(json.dumps(value) if output == "json" else text, err=err)
 
 
 def show_rows(output: str, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import click
 
 from sarit.cli.names import STREAM
 from sarit.cli.near_names import NamedCommand
-from sarit.cli.options import controller_option, count_of
+from sarit.cli.options import controller_option, count_of, format_option, show
 from sarit.cli.pipes import end_interrupted
 from sarit.cli.transfer import stream_properties
 from sarit.cli.transfer.limits import EXPORT_NOTE_BYTES
@@ -49,7 +49,8 @@ def format_of(path: str, given: str | None) -> str:
 @click.option("--from", "start", default="head", show_default=True, metavar="head|CUT|TIME", help="Where to begin.")
 @click.option("--to", "end", default="tail", show_default=True, metavar="tail|CUT|TIME", help="Where to end.")
 @controller_option
-def export(name: StreamName, file: str, form: str | None, start: str, end: str, controller: str) -> None:
+@format_option
+def export(name: StreamName, file: str, form: str | None, start: str, end: str, controller: str, output: str) -> None:
     """Write the events of SCOPE/STREAM to FILE, with their keys; "-" is standard output.
 
     The format is that of the name: .jsonl, .raw, or .parquet, which is a directory of files.  It ends at the tail as it
@@ -61,7 +62,8 @@ def export(name: StreamName, file: str, form: str | None, start: str, end: str, 
         events = asyncio.run(_export(name, file, chosen, start, end, controller))
     except KeyboardInterrupt:
         end_interrupted("" if file == "-" else "the export is not complete; the same command goes on where it was")
-    click.echo(f"{count_of(events, 'event')} of {name} in {file}", err=True)
+    report = {"stream": str(name), "file": file, "events": events}
+    show(output, report, f"{count_of(events, 'event')} of {name} in {file}", err=output == "text" or file == "-")
 
 
 async def _export(name: StreamName, file: str, form: str, start: str, end: str, controller: str) -> int:

@@ -14,7 +14,7 @@ import click
 from sarit.cli.limits import MAX_LINE_BYTES
 from sarit.cli.names import STREAM
 from sarit.cli.near_names import NamedCommand
-from sarit.cli.options import controller_option, count_of
+from sarit.cli.options import controller_option, count_of, format_option, show
 from sarit.cli.pipes import TOO_LONG, end_interrupted
 from sarit.cli.transfer import parquet_format, raw_format, stream_properties
 from sarit.cli.transfer.export_command import format_of
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
 @click.option("--create", is_flag=True, help="Create scope and stream when they are missing.")
 @click.option("--progress", type=click.Path(dir_okay=False), help="The file of progress.  [default: FILE.import]")
 @controller_option
+@format_option
 def import_(
     file: str, name: StreamName, form: str | None, drop_unknown: bool, create: bool, progress: str | None,
-    controller: str,
+    controller: str, output: str,
 ) -> None:  # fmt: skip
     """Write the events of FILE to SCOPE/STREAM; "-" is standard input.
 
@@ -62,7 +63,8 @@ def import_(
     except KeyboardInterrupt:
         again = progress or file != "-"
         end_interrupted("the import is not complete; the same command goes on where it was" if again else "")
-    click.echo(f"{count_of(events, 'event')} of {file} in {name}", err=True)
+    report = {"stream": str(name), "file": file, "events": events}
+    show(output, report, f"{count_of(events, 'event')} of {file} in {name}", err=output == "text")
 
 
 async def _import(
