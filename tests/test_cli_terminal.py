@@ -13,7 +13,7 @@ import pytest
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, hears_signals
 
-# Runs the command line as the console script does, and presses Ctrl-C when a module is looked for.
+# Runs the command line as the console script does, and presses Ctrl-C when the import of a module begins.
 PRESS = """
 import os, signal, sys
 wanted, sys.argv = sys.argv[1], ["sarit", *sys.argv[2:]]

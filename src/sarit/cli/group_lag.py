@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from sarit.cli.limits import LAG_AGES_SECONDS
 from sarit.env.real import real_env
 
 if TYPE_CHECKING:
@@ -14,12 +15,6 @@ if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
 
-# Asked one after the other: a group that keeps up costs one call.
-_AGES_SECONDS: Final = (120, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400,
-                        30 * 86_400)  # fmt: skip
-# The node records a cut once a minute.
-_RECORDED_SECONDS: Final = 60
-
 
 def lag_seconds(client: Client, stream: StreamName, segments: Sequence[SegmentProgress]) -> int | None:
     """Return a bound of the age of the oldest unread event of a stream; None: it is older than all that is asked.
@@ -29,9 +24,9 @@ def lag_seconds(client: Client, stream: StreamName, segments: Sequence[SegmentPr
     if not any(each.unread for each in here):
         return 0
     now, handle = real_env().clock.wall_ms(), client.stream(stream)
-    for age in _AGES_SECONDS:
+    for age, apart in LAG_AGES_SECONDS:
         if _has_passed(here, handle.cut_at(now - 1000 * age)):
-            return age + _RECORDED_SECONDS
+            return age + apart
     return None
 
 

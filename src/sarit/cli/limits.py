@@ -18,5 +18,13 @@ INTERRUPT_POLL_SECONDS: Final = 0.1
 MAX_LINE_BYTES: Final = 64 * MIB
 MAX_BACKUP_WAIT_SECONDS: Final = 48 * 3600.0
 
+# -- sarit group lag ---------------------------------------------------------------------------------
+# Ages that are asked one after the other, so that a group that keeps up costs one call, each with the time between two
+# cuts that a node keeps of a stream from then.
+LAG_AGES_SECONDS: Final = (
+    (120, 60), (300, 60), (600, 60), (1800, 60), (3600, 60), (7200, 600), (21_600, 600), (43_200, 600), (86_400, 600),
+    (172_800, 3600), (604_800, 3600), (2_592_000, 86_400),
+)  # fmt: skip
+
 # -- sarit doctor, sarit top ------------------------------------------------------------------------
 TOP_HTTP_SECONDS: Final = 2.0  # for an answer of a process to `sarit top`

@@ -100,7 +100,8 @@ def write(
             client.create_scope(name.scope)
             client.create_stream(name)
         else:
-            client.stream(name).properties()  # else it would show with the first event that it is not there
+            # Otherwise it would show with the first event that the stream is not there.
+            interrupts.wait(client.stream(name).properties)
         stopped: BaseException | None = None
         try:
             with client.writer(name) as writer:
@@ -112,18 +113,8 @@ def write(
                 count.durable = count.read
         except (KeyboardInterrupt, SaritError, OSError) as error:
             stopped = error
-        report: dict[str, object] = {"stream": str(name), "events": count.durable}
-        text = f"{count_of(count.durable, 'event')} written to {name}"
-        if unknown := count.read - count.durable:
-            report["unknown"] = unknown
-            text += f"; the outcome of {unknown} more is unknown"
         try:
-            show(output, report, text)
-            if count.with_cr and not (crlf or as_json or shape == "raw"):
-                click.echo(
-                    f"sarit: events that end with a CR, as their lines did: {count.with_cr:,}; --crlf leaves it out",
-                    err=True,
-                )
+            _report(name, count, output, lines_with_cr=not (crlf or as_json or shape == "raw"))
         except OSError:  # the pipe is closed or the disk is full: report first what ended the writing
             if stopped is None:
                 raise
@@ -132,6 +123,20 @@ def write(
         end_interrupted()
     if stopped is not None:
         raise stopped
+
+
+def _report(name: StreamName, count: _Count, output: str, *, lines_with_cr: bool) -> None:
+    """Print how many events were written.  Raises OSError: the pipe is closed, the disk is full."""
+    report: dict[str, object] = {"stream": str(name), "events": count.durable}
+    text = f"{count_of(count.durable, 'event')} written to {name}"
+    if unknown := count.read - count.durable:
+        report["unknown"] = unknown
+        text += f"; the outcome of {unknown} more is unknown"
+    show(output, report, text)
+    if count.with_cr and lines_with_cr:
+        click.echo(
+            f"sarit: events that end with a CR, as their lines did: {count.with_cr:,}; --crlf leaves it out", err=True
+        )
 
 
 def _as_json(shape: str | None, output: str, key: str | None, separator: str | None, optional: bool) -> bool:

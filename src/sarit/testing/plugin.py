@@ -15,18 +15,16 @@ if TYPE_CHECKING:
     from sarit import Client
     from sarit.testing.node import NodeProcess
 
-_SCOPE_BYTES = 6  # of randomness in the name of a scope
-
 
 @pytest.fixture(scope="session")
 def sarit_node_options() -> list[str]:
-    """Options of `sarit standalone` for the node of the session; define a fixture of this name to choose others."""
+    """Return options of `sarit standalone` for the node of the session; define such a fixture to choose others."""
     return []
 
 
 @pytest.fixture(scope="session")
 def sarit_node(sarit_node_options: list[str]) -> Iterator[NodeProcess]:
-    """A node in a process of its own, on a temporary directory and free ports, for all tests of the session."""
+    """Yield a node in a process of its own, on a temporary directory and free ports, for all tests of the session."""
     from sarit.testing.node import NodeProcess
 
     with NodeProcess(sarit_node_options) as node:
@@ -35,7 +33,7 @@ def sarit_node(sarit_node_options: list[str]) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 def sarit_client(sarit_node: NodeProcess) -> Iterator[Client]:
-    """A client of the node.  The node is started again if an earlier test has ended it."""
+    """Yield a client of the node, which is started again if an earlier test has ended it."""
     import sarit
 
     sarit_node.start()
@@ -45,10 +43,11 @@ def sarit_client(sarit_node: NodeProcess) -> Iterator[Client]:
 
 @pytest.fixture
 def sarit_scope(sarit_node: NodeProcess, sarit_client: Client) -> Iterator[str]:
-    """The name of a new scope, which is deleted after the test with all that is in it."""
+    """Yield the name of a new scope, which is deleted after the test with all that is in it."""
     from sarit.env.real import real_env
+    from sarit.testing.limits import SCOPE_NAME_BYTES
 
-    name = f"test-{real_env().random.bytes(_SCOPE_BYTES).hex()}"
+    name = f"test-{real_env().random.bytes(SCOPE_NAME_BYTES).hex()}"
     sarit_client.create_scope(name)
     yield name
     sarit_node.start()

@@ -96,8 +96,7 @@ async def open_container(
         # Delete after `serve`, since deletions go through the log.
         with phases.phase("delete transient segments"):
             await delete_transients(container)
-        # The line of a node that it serves sums up what was opened: only what took time has a line of its own.  In a
-        # cluster containers move, and each opening is news.
+        # A node's line that it serves sums up what was opened quickly.  In a cluster each opening is news.
         quick = lease is None and not replayed and phases.seconds < SLOW_OPENING_SECONDS
         _log.log(
             logging.DEBUG if quick else logging.INFO,
