@@ -13,10 +13,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from sarit.cli.contexts import choose, log_in_as
-from sarit.cli.near_names import nearest
 from sarit.cli.options import DEFAULT_CONTROLLER
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import EPOCH_DELIMITER, SegmentId, StreamName, is_user_name
+from sarit.core.nearest_names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

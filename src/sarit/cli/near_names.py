@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import click
 
 from sarit.core.errors import NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-MAX_NAMED: Final = 5
 
 
 class NamedCommand(click.Command):
@@ -27,13 +22,3 @@ class NamedCommand(click.Command):
             if found := names_beside(ctx, str(error)):
                 error.args = (f"{error}; {found}", *error.args[1:])
             raise
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Return in words which names there are: all of a few, or those that are most like `name`."""
-    if len(names) <= MAX_NAMED:
-        return f"there is {' and '.join(names)}" if len(names) == 1 else f"there are {', '.join(names)}"
-    from difflib import SequenceMatcher
-
-    like = sorted(names, key=lambda each: -SequenceMatcher(None, each, name).ratio())[:MAX_NAMED]
-    return f"there are {', '.join(like)} and {len(names) - MAX_NAMED:,} more"

@@ -11,6 +11,7 @@ from sarit.cli.option_types import Memory
 from sarit.cli.options import Commands, controller_option, format_option, show, show_fields, show_rows
 from sarit.client.core.quotas import change_quotas, list_quotas, quota_use
 from sarit.core.errors import NotFound
+from sarit.core.nearest_names import nearest
 from sarit.security.quotas import SCOPE, USER, Quota
 
 if TYPE_CHECKING:
@@ -113,8 +114,9 @@ def remove(scope: str | None, user: str | None, controller: str, output: str) ->
     subject = _subject(scope, user)
 
     async def take(client: ControllerClient) -> int:
-        if subject not in (await list_quotas(client)).by_subject:
-            raise NotFound(f"{subject} has no quota")
+        quotas = (await list_quotas(client)).by_subject
+        if subject not in quotas:
+            raise NotFound(f"{subject} has no quota" + (f"; {nearest(subject, quotas)}" if quotas else ""))
         return await change_quotas(client, {subject: None})
 
     changed = _call(controller, take)

@@ -20,6 +20,7 @@ from sarit.coordination.map_register import STORES, read_map
 from sarit.coordination.zookeeper import ZooKeeper
 from sarit.coordination.zookeeper_ports import ZooKeeperMembers, ZooKeeperRegisters
 from sarit.core.errors import Exists, NotFound
+from sarit.core.nearest_names import nearest
 from sarit.env.background import gather
 
 if TYPE_CHECKING:
@@ -100,8 +101,10 @@ class ClusterView:
         """Have all containers moved away from a store; `report` is called with the number of those that are left.
 
         Raises NotFound (no such store), Unavailable."""
-        if store not in (await self.status()).stores:
-            raise NotFound(f"the cluster has no store {store}: `sarit cluster status` names them")
+        stores = (await self.status()).stores
+        if store not in stores:
+            known = nearest(store, stores) if stores else "it has no store now"
+            raise NotFound(f"the cluster has no store {store}; {known}")
         with suppress(Exists):
             await self.registers.create(f"{DRAINED}/{store}", b"")
         before = None

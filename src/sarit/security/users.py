@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Exists, Invalid, NotFound
 from sarit.core.extras import require
+from sarit.core.nearest_names import nearest
 from sarit.security.limits import (
     MAX_PASSWORD_BYTES,
     MIN_PASSWORD_CHARACTERS,
@@ -99,7 +100,7 @@ def delete_user(users: Mapping[str, User], name: str) -> dict[str, User]:
 
 def _require(users: Mapping[str, User], name: str) -> User:
     if name not in users:
-        raise NotFound(f"there is no user {name}")
+        raise NotFound(f"there is no user {name}" + (f"; {nearest(name, users)}" if users else ""))
     return users[name]
 
 

@@ -48,7 +48,7 @@ def test_users_are_added_changed_and_deleted():
     assert matches(changed["alice"], "second password")
     assert changed["alice"].roles == {"writer"}
     assert delete_user(users, "alice") == {}
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="there is no user bob; there is alice"):
         delete_user(users, "bob")
 
 
