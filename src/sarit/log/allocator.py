@@ -1,10 +1,10 @@
-"""Allocates and recycles log files.  Blocking; one thread at a time.
+"""Allocates and recycles log files.  All calls block, and come from one thread at a time.
 
 A recycled file keeps its blocks, so that the next log file needs no allocation.  On the disk its name ends in `.spare`.
 
 Files of one log differ in length: the first ones are short (`first_file_bytes`), and the log asks for longer ones while
-it holds several.  The reserve, the recycled file for the next opening, is the last one of `recycled`.  It is as long as
-the file that was made last, so that it takes copies of the last group on a full disk, too.
+it holds several.  The last file of `recycled` is the reserve for the next opening.  It is as long as the newest log
+file, so that it has room for copies of the last group even on a full disk.
 
 Two orders matter (docs/formats/durable-log.md, Directory):
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sarit.log.records import Record
 
 NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
-# The header, three groups, and the block for the record that another file follows.
+# The least length of a file: the header, three groups, and the block for the record that another file follows.
 _LEAST_FILE_BYTES: Final = 5 * LOG_BLOCK_BYTES
 
 
@@ -51,7 +51,7 @@ class WritableFile:
     capacity: int
     position: int
     first: int | None = None
-    # Whether a record of this file says that the next file exists.
+    # Whether a durable record of this file says that the next file exists.
     followed: bool = False
 
 
@@ -67,7 +67,7 @@ class LogFileAllocator:
         self._directory = directory
         self._container = container
         self._file_bytes = file_bytes
-        # Of the file that was made last; before that one, the least.
+        # The length of the newest log file; before the first one, the least length.
         self._made_bytes = first_file_bytes(file_bytes)
         self._max_recycled = max_recycled
         # A log without files gets a new identity.
@@ -86,13 +86,13 @@ class LogFileAllocator:
         self, epoch: int, base: int, durable: int, carried: Sequence[Record] = (), *, opening: bool = False,
         length: int = 0,
     ) -> WritableFile:  # fmt: skip
-        """Make the next log file, with copies of the `carried` records in it, of `length` bytes if that is allowed.
+        """Make the next log file, of about `length` bytes, with copies of the `carried` records.
 
-        The reserve is for the first file of an epoch (`opening`), so that the log can be opened on a full disk.  Raises
-        OSError; one of NO_SPACE_ERRNOS leaves everything as it was."""
+        Only the first file of an epoch (`opening`) may use the reserve, so that the log can be opened on a full disk.
+        Raises OSError; one of NO_SPACE_ERRNOS leaves everything as it was."""
         sequence = self._take_sequence()
         length = max(first_file_bytes(self._file_bytes), min(length, self._file_bytes))
-        # The sequence number is lost if this fails.  Readers permit gaps.
+        # A failure below loses the sequence number: readers permit gaps.
         salt = self._random.bytes(LOG_SALT_BYTES)
         recycled = len(self.recycled) > (not opening)
         taken = -1 if opening else 0
@@ -110,14 +110,14 @@ class LogFileAllocator:
             for record in carried:
                 group.add(FRAME, record.epoch, record.number, base, [record.payload])
             position = LOG_BLOCK_BYTES + group.finish()
-            # Header and copies become durable together, before the name: a `.log` file without a valid header is rot.
+            # Sync header and copies before the rename: a `.log` file without a valid header counts as damaged.
             file.pwrite([header.block(), *group.parts], 0)
             file.datasync()
             self._files.rename(source, path)
             if recycled:
                 del self.recycled[taken]
             self._files.sync_dir(self._directory)
-            # Copies may have made it longer than it was asked for.
+            # The copies may have made the file longer than `length`.
             self._made_bytes = file.size()
         except OSError:
             file.close()
@@ -125,7 +125,7 @@ class LogFileAllocator:
         return WritableFile(file, path, header, self._made_bytes, position, carried[0].number if carried else None)
 
     def reserve(self) -> bool:
-        """Make sure that the reserve exists and is as long as the last file.  False when the disk is full now."""
+        """Make sure that the reserve exists and is as long as the newest log file.  Returns false on a full disk."""
         if self.recycled:
             file = self._files.open(self.recycled[-1], "blocks")
             try:
@@ -152,17 +152,18 @@ class LogFileAllocator:
             recycled.append(f"{path.rpartition('.')[0]}.{RECYCLED}")
             self._files.rename(path, recycled[-1])
         self._files.sync_dir(self._directory)
-        # Only now may `make` overwrite them: the second order above.  Not last: they may be shorter than the reserve.
+        # Let `make` use the files only after the sync (order 2 above).  Insert them before the reserve, which must stay
+        # last: they may be shorter.
         self.recycled[:0] = recycled
 
     @property
     def recycled_count(self) -> int:
-        """How many recycled files there are; may be read on another thread."""
+        """How many recycled files there are; safe to read on another thread."""
         return len(self.recycled)
 
     def release_recycled(self, retained: int = 1) -> None:
-        """Remove recycled files, except `retained`: the next opening needs the last one.  Raises OSError."""
-        # Without a sync: a file that a crash brings back is a recycled file still.
+        """Remove recycled files until `retained` are left: the next opening needs the last one.  Raises OSError."""
+        # No sync of the directory is needed: a removed file that a crash brings back is still a recycled file.
         while len(self.recycled) > retained:
             self._files.remove(self.recycled.pop(0))
 
@@ -193,7 +194,7 @@ class LogFileAllocator:
             file.allocate(length)
             file.datasync()
         except OSError:
-            with contextlib.suppress(OSError):  # the next opening removes it
+            with contextlib.suppress(OSError):  # otherwise the next opening removes the file
                 self._files.remove(path)
             raise
         finally:
@@ -202,7 +203,7 @@ class LogFileAllocator:
 
 
 def _lengthen(file: File, length: int) -> bool:
-    """Preallocate up to `length` in a recycled file; False, and the file serves as it is, when the disk is full."""
+    """Preallocate up to `length` in a recycled file.  Returns false on a full disk, which leaves the file as it was."""
     try:
         file.allocate(length)
         file.datasync()

@@ -1,12 +1,11 @@
-"""Opens the durable log on local files: claim, judge, begin a new epoch.  Blocking.
+"""Opens the durable log on local files: claims it, checks it, and begins a new epoch.  All calls block.
 
 Theory of operation.  `claim_files` locks the directory and lists it.  From then on no other process changes the log, so
 its owner can read in the index what the log must hold (`LogHistory`).  `begin_epoch` compares the two, finds the end of
-the log and writes the first file of the new epoch.  Until then nothing is written: a log that is refused stays as it
-was found.
+the log and writes the first file of the new epoch.  Until then nothing is written: a refused log stays as it was.
 
-With `accept_loss` a log that would be refused is opened all the same, and a warning says what is lost.  No byte is
-deleted: files that do not belong to the log any more get names that end in `.aside`.
+With `accept_loss` such a log is opened all the same, and a warning says what is lost.  No byte is deleted: files that
+do not belong to the log any more get names that end in `.aside`.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.log")
 
-# Of an owner without an index: it takes the log as it finds it.
+# The history for an owner without an index, which accepts the log as it is.
 NO_HISTORY: Final = LogHistory(None, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedFiles:
-    """A locked directory, and what it held when it was locked."""
+    """A locked directory, and its listing at that moment."""
 
     lock: File
     directory: str
@@ -45,7 +44,7 @@ class ClaimedFiles:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFiles:
-    """The files that an opening found and made.  `empty`: files that no frame is needed of; `end`: the last frame."""
+    """The files that an opening found and made.  `empty`: files without a needed frame.  `end`: the last frame."""
 
     lock: File
     logs: list[LogFile]
@@ -57,7 +56,7 @@ class OpenedFiles:
 
 @dataclass(slots=True)
 class _Plan:
-    """How the new epoch begins: after which frame, over which files."""
+    """The plan of a new epoch: its number, the files it finds, and the end of the log after which it begins."""
 
     listing: Listing
     tail: Tail
@@ -66,14 +65,14 @@ class _Plan:
 
 
 def claim_files(env: Env, directory: str, container: int) -> ClaimedFiles:
-    """Lock the directory and list it.  Blocking.
+    """Lock the directory and list it.
 
     Raises Invalid, Unavailable (another process owns the log), OSError."""
     files = env.files
     files.make_dirs(directory)
     lock = files.open(directory, "read")
     try:
-        # Before the first byte is read: what is read below must not change any more.
+        # Lock before the first read, so that what is read cannot change any more.
         if not lock.lock():
             raise Unavailable(f"another process owns the log in {directory}")
         return ClaimedFiles(lock, directory, container, list_files(files, directory, container))
@@ -86,14 +85,14 @@ def begin_epoch(
     env: Env, claimed: ClaimedFiles, history: LogHistory | None, file_bytes: int,
     max_recycled: int = MAX_RECYCLED_LOG_FILES, *, accept_loss: bool = False,
 ) -> OpenedFiles:  # fmt: skip
-    """Find the end of the log, begin a new epoch.  `history` None: the owner has no index.  Blocking.
+    """Find the end of the log and begin a new epoch.  `history`: None for an owner without an index.
 
     Raises Corrupt (nothing is changed then), OSError."""
     files, directory = env.files, claimed.directory
     try:
         plan = _judge(files, claimed, history)
         if accept_loss and history is not None:
-            # Damage that replay would meet, after the new epoch has begun.
+            # Find damage now that replay would find only after the new epoch has begun.
             _require_whole(examine_log(files, directory, claimed.container, history))
     except Corrupt as error:
         if not accept_loss or history is None:
@@ -103,9 +102,9 @@ def begin_epoch(
 
 
 def begin_after(env: Env, claimed: ClaimedFiles, history: LogHistory, file_bytes: int) -> OpenedFiles:
-    """Make a log where there is none, for a container that was restored from a backup.  Blocking.
+    """Make a log for a container that was restored from a backup, and has none.
 
-    It continues after the frame of the checkpoint, in a later epoch.  Raises Invalid (there is a log), OSError."""
+    The log continues after the frame of the checkpoint, in a later epoch.  Raises Invalid (there is a log), OSError."""
     if claimed.listing.logs or claimed.listing.unreadable:
         raise Invalid(f"{claimed.directory} holds a log already")
     tail = Tail(end=history.frame, durable=history.frame)
@@ -114,20 +113,20 @@ def begin_after(env: Env, claimed: ClaimedFiles, history: LogHistory, file_bytes
 
 
 def _make_first_file(env: Env, claimed: ClaimedFiles, plan: _Plan, file_bytes: int, max_recycled: int) -> OpenedFiles:
-    """Return the fence: the first file of a new epoch."""
+    """Make the first file of a new epoch, which fences earlier owners."""
     files, directory = env.files, claimed.directory
     listing, tail = plan.listing, plan.tail
     maker = LogFileAllocator(
         files, env.random, directory, claimed.container, file_bytes, max_recycled, plan.identity
     )  # fmt: skip
-    # Counts recycled, unfinished and set aside files, too: a sequence number is never used twice.
+    # Count on from all files, also recycled, unfinished and set aside ones: no sequence number is used twice.
     maker.next_sequence = listing.last_sequence + 1
     maker.discard(listing.unfinished)
     if listing.recycled:
-        files.sync_dir(directory)  # a crash may have preceded the sync: their old names must not return
+        files.sync_dir(directory)  # a crash may have preceded this sync, and old names must not return
         maker.adopt(listing.recycled)
-    # The fence.  Base: frames of earlier epochs above it are void once this file has its name.  Those up to the end
-    # are in it as copies, synced with the header, so all frames up to the end are durable then.
+    # Once this file has its name, frames of earlier epochs above its base are void.  The file has copies of those up to
+    # the end of the log, synced with the header, so that all frames up to the end are durable.
     file = maker.make(plan.epoch, tail.durable, tail.end, tail.carried, opening=True)
     empty = [log.path for log in tail.empty] + [unreadable.path for unreadable in listing.unreadable]
     logs = [log for log in listing.logs if log.path not in empty]
@@ -135,7 +134,7 @@ def _make_first_file(env: Env, claimed: ClaimedFiles, plan: _Plan, file_bytes: i
 
 
 def open_files(env: Env, directory: str, container: int, file_bytes: int) -> OpenedFiles:
-    """Claim and begin, without an index.  Blocking.  Raises Corrupt, Invalid, Unavailable, OSError."""
+    """Claim a log and begin an epoch, without an index.  Raises Corrupt, Invalid, Unavailable, OSError."""
     claimed = claim_files(env, directory, container)
     try:
         return begin_epoch(env, claimed, None, file_bytes)
@@ -145,7 +144,7 @@ def open_files(env: Env, directory: str, container: int, file_bytes: int) -> Ope
 
 
 def _judge(files: Files, claimed: ClaimedFiles, history: LogHistory | None) -> _Plan:
-    """Raises Corrupt."""
+    """Check a log against its history.  Returns the plan of the new epoch.  Raises Corrupt."""
     listing = claimed.listing
     covered = 0 if history is None else history.frame
     if history is None and (listing.unreadable or listing.foreign):
@@ -165,7 +164,7 @@ def _judge(files: Files, claimed: ClaimedFiles, history: LogHistory | None) -> _
 
 
 def _require_whole(report: LogReport) -> None:
-    """Raises Corrupt."""
+    """Check that no needed frame is damaged.  Raises Corrupt."""
     for damage in report.damage:
         if damage.needed:
             raise Corrupt(str(damage))
@@ -175,7 +174,7 @@ def _require_whole(report: LogReport) -> None:
 
 
 def _accept(env: Env, claimed: ClaimedFiles, history: LogHistory, reason: str) -> _Plan:
-    """Go on with what there is, and say what is lost."""
+    """Return the plan of a new epoch after the frames that are left, and log what is lost."""
     files, listing = env.files, claimed.listing
     number, frame = claimed.container, history.frame
     report = examine_log(files, claimed.directory, number, history)
@@ -183,14 +182,14 @@ def _accept(env: Env, claimed: ClaimedFiles, history: LogHistory, reason: str) -
     epoch = max(listing.last_epoch, history.epoch) + 1
     assert listing.identity is not None or not whole
     if whole and history.identity is None and report.first_lost is None:
-        # The index is new, and the log has all frames from the first one on.
+        # Accept the whole log if the index is new: the log has all frames from the first one on.
         _log.warning("container %d: accepted (%s): nothing is lost, the log holds everything", number, reason)
         tail = survey_tail(files, listing.logs, covered=frame)
         return _Plan(listing, tail, epoch, listing.identity or b"")
     if whole and report.problem is None and report.first_lost is not None:
         end = report.first_lost - 1
         _log.warning("container %d: data loss accepted: all frames above %d are lost (%s)", number, end, reason)
-        # The base of the new epoch voids what is above it.
+        # End the log before the first lost frame: the base of the new epoch voids all later frames.
         return _Plan(listing, Tail(end=end, durable=end), epoch, listing.identity or b"")
     _log.warning(
         "container %d: data loss accepted: what was acknowledged above frame %d, the last one of the checkpoint, is "
@@ -199,7 +198,7 @@ def _accept(env: Env, claimed: ClaimedFiles, history: LogHistory, reason: str) -
     _set_aside(files, claimed.directory, listing)
     listing.logs.clear()
     listing.unreadable.clear()
-    # A new identity: when the old log comes back, it is of another history.
+    # Give the log a new identity, so that the old log, if it comes back, is recognized as another one.
     return _Plan(listing, Tail(end=frame, durable=frame), epoch, env.random.bytes(LOG_IDENTITY_BYTES))
 
 

@@ -1,6 +1,6 @@
-"""Manages the files of a log from the event loop, on a thread of their own, so that no append waits for a directory.
+"""Manages the files of a log from the event loop, on another thread, so that no append waits for a directory.
 
-- The next file is made while the current one is half full.
+- The next file is made when the current one is half full.
 - One recycled file is held in reserve for the next opening.
 - Truncated files are recycled.  A log that has needed no new file for LOG_IDLE_SECONDS keeps a few of them.
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LogFileManager:
-    """The event loop's side.  `made` is called with each new file, `failed` with the error that ends the log."""
+    """The file manager of one log.  `made`: called with each new file.  `failed`: called with a final error."""
 
     def __init__(
         self, name: str, worker: Worker, maker: LogFileAllocator, header: FileHeader,
@@ -59,11 +59,11 @@ class LogFileManager:
         return f"<LogFileManager of {self._name}, {state}>"
 
     def prepare(self, durable: int, length: int) -> None:
-        """Make the next file, unless that is in progress; `durable` is the last frame known durable.
+        """Make the next file, unless that is in progress.  `durable`: the last frame known to be durable.
 
-        `length`: how many bytes to preallocate, up to the length of the log's files."""
+        `length`: how many bytes to preallocate, at most the greatest length of the log's files."""
         self._durable, self._length = durable, length
-        # With the retry timer set, the disk was full a moment ago: the timer makes the next attempt.
+        # Leave the next attempt to the retry timer if it is set: the disk was full a moment ago.
         if self._making or self._stopped or self._retry_timer is not None:
             return
         self._making = True
@@ -71,13 +71,13 @@ class LogFileManager:
         self._worker.submit(lambda: self._maker.make(header.epoch, header.base, durable, length=length), self._made)
 
     def require_file(self, durable: int, length: int) -> None:
-        """Frames wait for the next file: make it within LOG_SPACE_TIMEOUT_SECONDS, or end the log."""
+        """Make the next file, for which frames wait, within LOG_SPACE_TIMEOUT_SECONDS, or end the log."""
         if self._space_timer is None and not self._stopped:
             self._space_timer = self._loop.call_later(LOG_SPACE_TIMEOUT_SECONDS, self._fail_out_of_space)
         self.prepare(durable, length)
 
     def reserve(self) -> None:
-        """Make sure that one recycled file, as long as the last file, is in reserve, if the disk has space for it."""
+        """Make sure that one recycled file, as long as the newest one, is in reserve, if the disk has the space."""
         if not self._stopped:
             self._worker.submit(self._maker.reserve, self._reserved)
 
@@ -92,20 +92,20 @@ class LogFileManager:
             self._worker.submit(self._maker.release_recycled, self._reserved)
 
     def _release_idle(self) -> None:
-        """No file was made for long: truncations may still have recycled some since."""
+        """Remove recycled files, since the log has needed no new file for LOG_IDLE_SECONDS."""
         if not self._stopped:
             self._worker.submit(lambda: self._maker.release_recycled(IDLE_RECYCLED_LOG_FILES), self._reserved)
             self._idle_timer = self._loop.call_later(LOG_IDLE_SECONDS, self._release_idle)
 
     def stop_waiting(self) -> None:
-        """The log is being closed: fail frames that wait for space, now and from now on."""
+        """Fail frames that wait for space, now and from now on, since the log is being closed."""
         self._closing = True
-        # Without a retry timer an attempt is in progress: `_made` decides when it returns.
+        # Without a retry timer an attempt is in progress, and `_made` decides when it returns.
         if self._space_timer is not None and self._retry_timer is not None:
             self._fail_out_of_space()
 
     def stop(self) -> None:
-        """Start no further work."""
+        """Start no further calls of the thread, and cancel all timers."""
         self._stopped = True
         for timer in (self._space_timer, self._retry_timer, self._idle_timer):
             if timer is not None:
@@ -127,7 +127,7 @@ class LogFileManager:
             if self._space_timer is not None:
                 self._space_timer.cancel()
                 self._space_timer = None
-            # Also after `stop`: the log closes the file's descriptor with its own.
+            # Report the file also after `stop`, so that the log closes its descriptor.
             self._on_made(file)
             self.reserve()
         elif self.short_of_space:
@@ -140,7 +140,7 @@ class LogFileManager:
 
     def _retry(self) -> None:
         if self._retry_timer is not None:
-            # Called by the timer, or earlier because files were recycled.
+            # Cancel the timer, since recycled files may call this before it does.
             self._retry_timer.cancel()
             self._retry_timer = None
             self.prepare(self._durable, self._length)

@@ -1,4 +1,4 @@
-"""Reads the durable log's files: headers, runs, the tail, replay, and damage.  Blocking; changes nothing.
+"""Reads the durable log's files: headers, runs, the tail, replay, and damage.  All calls block, and change nothing.
 
 A *run* is the sequence of valid records from the start of a file, with consecutive frame numbers.
 
@@ -8,9 +8,10 @@ in every later record and header distinguishes them: it says which frames were k
 missing frame at or below the highest such number was durable once: the log is Corrupt, and nothing may be dropped.
 
 Missing ends.  The newest file has no later record.  If it is gone, the file before it says that another one followed;
-if it was cut, it is shorter than its header says.  What was in the missing part is not known, so it is Corrupt, too.
+if it was cut, it is shorter than its header says.  Nobody knows which frames were in the missing part, so the log is
+Corrupt in both cases.
 
-Rot below a checkpoint.  Frames that the checkpoint covers are not needed: a run goes on after damage that touches only
+Rot below a checkpoint.  Frames that the checkpoint covers are not needed: a run goes on after damage that affects only
 such frames.
 
 See docs/formats/durable-log.md, Reading and Opening.
@@ -51,10 +52,9 @@ if TYPE_CHECKING:
 
 
 def list_files(files: Files, directory: str, container: int) -> Listing:
-    """List the log files of a container in the directory.  Raises Invalid (a file of another format version),
-    OSError."""
+    """List the log files of a container.  Raises Invalid (a file of another format version), OSError."""
     listing = Listing()
-    # Sorted, and sequence numbers have leading zeros: the files come in order of sequence.
+    # The names come sorted, and have leading zeros, so the files are in order of sequence.
     for name in files.list(directory):
         parsed = parse_file_name(name)
         if parsed is None:
@@ -67,7 +67,7 @@ def list_files(files: Files, directory: str, container: int) -> Listing:
         elif kind == NEW:
             listing.unfinished.append(path)
         elif kind == LOG:
-            # A damaged header is rot, never a torn tail: it was synced before the file got this name.
+            # A damaged header is rot, never a torn tail, since it was synced before the file got this name.
             try:
                 log = _read_header(files, path)
             except Corrupt:
@@ -107,9 +107,9 @@ class Gap:
 
 
 class RunReader:
-    """Reads the run of a file window by window.
+    """A reader of the run of a file, window by window.
 
-    Up to frame `covered` frames may be missing: the run goes on after damage in which no other frame was."""
+    Frames up to `covered` may be missing: the run goes on after damage that affects only such frames."""
 
     def __init__(self, file: File, header: FileHeader, read_bytes: int = LOG_READ_BYTES, covered: int = 0) -> None:
         self._file = file
@@ -118,10 +118,10 @@ class RunReader:
         self._epoch = header.epoch
         self._read_bytes = read_bytes
         self._covered = covered
-        # Bytes that the record at `position` needs, if it does not fit in a window.
+        # How many bytes the record at `position` needs, if it does not fit in a window.
         self._need = 0
         self.position = self._run_end = LOG_BLOCK_BYTES
-        # Number of the last frame; the highest `durable` of the run; whether any tag was found after its end.
+        # `last`: the last frame.  `durable`: the highest `durable` of the run.  `torn`: a tag was found after its end.
         self.last: int | None = None
         self.durable = 0
         self.ended = False
@@ -129,17 +129,17 @@ class RunReader:
         # Whether a valid record, in the run or after it, says that another file followed.
         self.followed = False
         self.gaps: list[Gap] = []
-        # Once the run has ended: the highest `durable` of valid records after it, and the highest number that a damaged
-        # record after it claims to have.
+        # After the run has ended: the highest `durable` of valid records after it, and the highest number that a
+        # damaged record after it claims to have.
         self.durable_past_end = 0
         self.claimed_past_end = 0
 
     def next_records(self) -> list[Record]:
-        """Return the records of the next window; may be none.  Afterwards `ended` says whether the run is over."""
+        """Return the records of the next window, perhaps none, and set `ended` if the run is over."""
         requested = max(self._read_bytes, self._need)
         data = self._file.pread(requested, self.position)
         window = self._window(data, self.position)
-        # A short read: there is nothing after this window.
+        # A short read is the end of the file.
         at_end = len(data) < requested
         records: list[Record] = []
         at = 0
@@ -151,16 +151,16 @@ class RunReader:
                 self._run_end = found.end
                 continue
             if isinstance(found, int) and found > 0 and not at_end:
-                # The record continues after the window: the next window begins with it and holds it whole.
+                # Begin the next window with this record, which continues after the window, and read all of it.
                 self._need = found
                 self.position += at
                 return records
-            # The zeros between two groups: go on at the next block, once.  At a block already, the run is over.
+            # Skip the zeros between two groups, up to the next block, once.  At a block already, the run is over.
             block = aligned(self.position + at, LOG_BLOCK_BYTES) - self.position
             if block == at:
                 self._need = 0
                 self.position += at
-                # Not from the block: damage may have made a record in the block before look like the zeros.
+                # Search from the end of the run, since a damaged record in the block before may look like the zeros.
                 self._go_on_after_damage(self._run_end)
                 return records
             at = block
@@ -178,11 +178,10 @@ class RunReader:
     def _go_on_after_damage(self, position: int) -> None:
         """Find the record after byte `position` with which the run goes on, else end the run.
 
-        It goes on if all missing frames are covered.  A frame with the next number always goes on: what is damaged
-        before it is a watermark."""
+        The run goes on if all missing frames are covered, or if none is missing: then only a watermark is damaged."""
         allowed = max(self._covered, self.last or 0) + 1
         for record in self._records_after(position):
-            # A watermark follows the frame of its number.
+            # Take the number of the next frame: a watermark follows the frame of its number.
             number = record.number + (record.kind != FRAME)
             if (self.last or 0) < number <= allowed:
                 first = None if self.last is None else self.last + 1
@@ -197,12 +196,12 @@ class RunReader:
 
     def _records_after(self, position: int) -> Iterator[Record]:
         """Yield the valid records from `position` to the end of the file, whatever their numbers."""
-        # To the end of the file: the order in which the disk wrote unsynced blocks is unknown.
+        # Search to the end of the file, since the disk may have written unsynced blocks in any order.
         while True:
             data = self._file.pread(self._read_bytes, position)
             at = 0
             while (tag := data.find(self._tag, at)) >= 0:
-                # A payload may contain the tag by chance, so every hit is parsed as a record.
+                # Parse every hit as a record: a payload may contain the tag by chance.
                 at = tag + 1
                 self.torn = True
                 start = position + tag - TAG_AT
@@ -222,7 +221,7 @@ class RunReader:
         if position < LOG_BLOCK_BYTES or position % RECORD_ALIGNMENT:
             return None
         found: Record | int = RECORD_HEADER_BYTES
-        while isinstance(found, int) and found > 0:  # its header first, then all of it
+        while isinstance(found, int) and found > 0:  # read the header of the record, then all of it
             data = self._file.pread(found, position)
             if len(data) < found:
                 return None
@@ -235,11 +234,11 @@ class RunReader:
 
 @dataclass(slots=True)
 class Tail:
-    """Where the log ends.
+    """The end of a log.
 
-    `end`: the last frame.  `durable`: every frame up to it is known to have been durable.  `carried`: the frames above
+    `end`: the last frame.  `durable`: every frame up to this one was durable once.  `carried`: the frames above
     `durable`, which the next epoch copies into its first file.  `empty`: files without a frame.  `claimed`: the highest
-    number that a damaged record at the end claims to have.  `missing_end`: what of the log is gone, if its end is."""
+    number that a damaged record at the end claims to have.  `missing_end`: a message if the log's end is missing."""
 
     end: int = 0
     durable: int = 0
@@ -255,7 +254,7 @@ class Tail:
 
 
 def check_tail(tail: Tail, logs: list[LogFile]) -> None:
-    """Raises Corrupt when frames are missing at the end that were durable and are needed, or may be."""
+    """Check that no needed frame is missing at the end that was durable, or may have been.  Raises Corrupt."""
     if tail.end < tail.durable:
         raise Corrupt(damage_text(logs[-1].path, tail.end + 1, tail.durable))
     if tail.missing_end:
@@ -263,15 +262,15 @@ def check_tail(tail: Tail, logs: list[LogFile]) -> None:
 
 
 def damage_text(path: str, first: int, last: int) -> str:
-    """Return the message for frames that are needed and cannot be read."""
+    """Return the error message for needed frames that cannot be read."""
     return f"{path}: frames {first} to {last} of the durable log were on the disk once and are lost or damaged"
 
 
 def survey_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTES, *, covered: int = 0) -> Tail:
-    """Read the newest files, backwards up to the first that holds a frame.  Raises OSError.
+    """Find the end of a log, by reading its files from the newest back to the first that holds a frame.
 
-    Frames up to `covered` are not needed.  `end` is below `covered` only if the log never reached it, and below
-    `durable` only if needed frames are missing."""
+    Frames up to `covered` are not needed.  `Tail.end` is below `covered` only if the log never had that frame, and
+    below `durable` only if needed frames are missing.  Raises OSError."""
     tail = Tail()
     for at in range(len(logs) - 1, -1, -1):
         log = logs[at]
@@ -283,7 +282,7 @@ def survey_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BY
         finally:
             file.close()
         made = log.header.blocks * LOG_BLOCK_BYTES
-        if log.size < made:  # nothing in a log shortens a file
+        if log.size < made:  # no code shortens a log file
             tail.missing_end = f"{log.path}: the end of this log file is missing: it has {log.size} bytes of {made}"
         elif reader.followed and log is logs[-1]:
             tail.missing_end = f"the newest file of the durable log is missing, the one after {log.path}"
@@ -292,15 +291,15 @@ def survey_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BY
             break
         tail.empty.append(log)
         tail.end = log.header.base
-        # The whole newest epoch has no frame.  Its base is the end: frames of earlier epochs above it are void.
+        # Stop at a newest epoch without a frame: frames of earlier epochs above its base are void.
         if at and logs[at - 1].header.epoch != log.header.epoch:
             break
     if tail.reached >= covered:
-        # What is missing up to there is not needed, and durable: the checkpoint holds it.
+        # Frames up to `covered` count as durable even if they are missing here, since the checkpoint has them.
         tail.end = max(tail.end, covered)
         tail.durable = max(tail.durable, covered)
         tail.carried = [record for record in tail.carried if record.number > tail.durable]
-    # From the newest file to the oldest: the last frame of each is one less than the first of the next.
+    # Set the last frame of each file, from the newest to the oldest: one less than the first frame of the next file.
     for log, following in zip(reversed(logs), [None, *reversed(logs)], strict=False):
         if following is None:
             log.last = tail.end
@@ -311,7 +310,7 @@ def survey_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BY
 
 def _read_tail(reader: RunReader, tail: Tail) -> int | None:
     while not reader.ended:
-        # `carried` is filtered at each window: it holds about one group then, not all frames of the file.
+        # Filter `carried` after each window, so that it holds about one group, not all frames of the file.
         records = reader.next_records()
         tail.durable = max(tail.durable, reader.durable)
         tail.carried = [
@@ -332,18 +331,18 @@ def _read_tail(reader: RunReader, tail: Tail) -> int | None:
 def replay(
     files: Files, logs: list[LogFile], after: int, end: int, read_bytes: int = LOG_READ_BYTES
 ) -> Iterator[list[Frame]]:
-    """Frames above `after` up to `end`, a window at a time.  Raises Corrupt, OSError."""
+    """Yield the frames above `after` up to `end`, a window at a time.  Raises Corrupt, OSError."""
     expected = after + 1
     for at, log in enumerate(logs):
         if expected > end:
             return
         following = next((later.first for later in logs[at + 1 :] if later.first is not None), None)
         if following is not None and following <= expected:
-            continue  # all its frames are at or below `after`
+            continue  # all frames of this file are at or below `after`
         valid_to = _valid_to(logs, at, end)
         file = files.open(log.path, "read")
         try:
-            # Damage above `after` is passed as well: the next frame then says which ones are missing.
+            # Let the reader skip all damage: the number of the next frame shows which frames are missing.
             reader = RunReader(file, log.header, read_bytes, valid_to)
             while not reader.ended and expected <= valid_to:
                 frames: list[Frame] = []
@@ -355,7 +354,7 @@ def replay(
                     expected += 1
                     frames.append(Frame(record.number, record.epoch, record.payload))
                 yield frames
-            # Without the preallocated blocks: `LocalLog.backlog_bytes` counts with this number from now on.
+            # Leave the preallocated blocks out of the size, which `LocalLog.backlog_bytes` uses from now on.
             log.size = reader.position
         finally:
             file.close()
@@ -364,9 +363,9 @@ def replay(
 
 
 def _valid_to(logs: list[LogFile], at: int, end: int) -> int:
-    """Return the last frame of a file that counts.
+    """Return the last valid frame of a file.
 
-    The base of every later epoch voids the frames above it; that epoch has copies of those which count."""
+    The base of every later epoch voids the frames above it; that epoch has copies of those that stay valid."""
     epoch = logs[at].header.epoch
     return min((later.header.base for later in logs[at + 1 :] if later.header.epoch > epoch), default=end)
 
@@ -378,8 +377,8 @@ def _valid_to(logs: list[LogFile], at: int, end: int) -> int:
 class LogDamage:
     """Damage in a log file, from byte `position` on.
 
-    `first` to `last` are the frames that cannot be read; None where that is not known, `last` < `first` when none is.
-    `needed`: a checkpoint does not cover them, so they are lost."""
+    `first` to `last`: the frames that cannot be read; None where that is not known, `last` < `first` without any.
+    `needed`: whether no checkpoint covers these frames, so that they are lost."""
 
     path: str
     position: int
@@ -398,7 +397,7 @@ class LogDamage:
 
 @dataclass(slots=True)
 class LogReport:
-    """The findings of an examination of a log.  `problem`: why it is not the log that the index knows, if it is not."""
+    """The findings of an examination of a log.  `problem`: why it is not the log that the index knows, or None."""
 
     identity: bytes | None
     epoch: int
@@ -407,7 +406,7 @@ class LogReport:
     damage: list[LogDamage] = field(default_factory=list)
 
     def add(self, path: str, position: int, first: int | None, last: int, covered: int) -> None:
-        """Add a range of missing frames; one that is covered in part becomes two."""
+        """Add a range of missing frames, in two parts if the checkpoint covers only a part of it."""
         if first is not None and first <= covered < last:
             self.damage.append(LogDamage(path, position, first, covered, needed=False))
             first = covered + 1
@@ -415,15 +414,15 @@ class LogReport:
 
     @property
     def first_lost(self) -> int | None:
-        """The first frame that is lost; None when none is."""
+        """The first lost frame; None when none is lost."""
         lost = [damage.first for damage in self.damage if damage.needed and damage.first is not None]
         return min(lost, default=None)
 
 
 def examine_log(files: Files, directory: str, container: int, history: LogHistory) -> LogReport:
-    """Read all of a log that nobody has opened; say what of it is damaged, and what of that is lost.
+    """Read all of a log that nobody has opened.  Returns what is damaged, and what is lost thereby.
 
-    Blocking; changes nothing, needs no lock.  Raises Invalid (another format version), OSError."""
+    Changes nothing, needs no lock.  Raises Invalid (another format version), OSError."""
     listing = list_files(files, directory, container)
     covered, logs = history.frame, listing.logs
     tail = survey_tail(files, logs, covered=covered)
@@ -445,7 +444,7 @@ def examine_log(files: Files, directory: str, container: int, history: LogHistor
 def _examine_file(
     files: Files, log: LogFile, valid_to: int, expected: int | None, report: LogReport, covered: int
 ) -> int | None:
-    """Read a file whose frames count up to `valid_to`; returns the next frame expected."""
+    """Examine a file whose frames are valid up to `valid_to`.  Returns the number of the next expected frame."""
     file = files.open(log.path, "read")
     try:
         reader = RunReader(file, log.header, covered=valid_to)
@@ -454,7 +453,7 @@ def _examine_file(
                 if record.kind != FRAME or record.number > valid_to:
                     continue
                 if expected is None:
-                    # Files below the checkpoint are recycled: the log may begin up to the first frame it does not hold.
+                    # The log may begin at any frame up to the first uncovered one, since older files are recycled.
                     expected = min(covered + 1, record.number)
                 if record.number > expected:
                     report.add(log.path, record.position, expected, record.number - 1, covered)
@@ -463,6 +462,6 @@ def _examine_file(
         file.close()
     for gap in reader.gaps:
         if gap.first is None or gap.last < gap.first:
-            # Nothing, or not known what: the frames that are missing are reported above.
+            # Report a gap without a frame, or with unknown frames; other missing frames are reported above.
             report.damage.append(LogDamage(log.path, gap.position, gap.first, gap.last, needed=False))
     return expected

@@ -1,7 +1,7 @@
-"""Whether a log is the one that the index knows.  Pure.
+"""Checks whether a log is the one that the index knows.
 
-The index holds the log's identity, the epoch of its last owner and the frame of the last checkpoint.  So a log that is
-missing, of another node, of another history, or an older copy is recognized before anything is written.
+The index holds the log's identity, the epoch of its last owner and the frame of the last checkpoint.  So a missing log,
+the log of another node, a log of another history, and an older copy are recognized before anything is written.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class UnreadableFile:
 
 @dataclass(slots=True)
 class Listing:
-    """A log's directory, sorted by sequence.
+    """The files of a log's directory, sorted by sequence.
 
-    `logs`: readable log files.  `foreign`: reasons why a file is not of this log."""
+    `logs`: the readable log files.  `foreign`: for each file of another log, the reason why it is one."""
 
     logs: list[LogFile] = field(default_factory=list)
     recycled: list[str] = field(default_factory=list)
@@ -37,12 +37,12 @@ class Listing:
 
     @property
     def last_epoch(self) -> int:
-        """The highest epoch of a readable file; 0 when there is none."""
+        """The highest epoch of a readable log file; 0 when there is none."""
         return max((log.header.epoch for log in self.logs), default=0)
 
     @property
     def identity(self) -> bytes | None:
-        """The identity of the log; None when there is no readable file."""
+        """The identity of the log; None when there is no readable log file."""
         return self.logs[-1].header.identity if self.logs else None
 
     @property
@@ -53,7 +53,7 @@ class Listing:
     def needed_unreadable(self, covered: int) -> list[UnreadableFile]:
         """Return the unreadable files that may hold frames above `covered`.
 
-        A file holds none of them when a later file begins with a frame up to the one after `covered`."""
+        A file holds no such frame when a later file begins with frame `covered` + 1 or an earlier one."""
         begins = [log.header.sequence for log in self.logs if log.first is not None and log.first <= covered + 1]
         below = max(begins, default=0)
         return [file for file in self.unreadable if file.sequence >= below]
@@ -65,7 +65,7 @@ def history_problem(directory: str, listing: Listing, reached: int, history: Log
     `reached`: the highest frame of which the log has a trace."""
     if history.identity is None:
         if reached == 0 and not listing.unreadable:
-            return None  # neither has ever held anything
+            return None  # log and index are both new
         return (
             f"{directory} holds a durable log, and the index has never seen one: the index is missing or another one; "
             "put it back"

@@ -8,7 +8,7 @@ from sarit.core.limits import KIB, MIB
 
 # -- container and durable log --------------------------------------------------------------
 MAX_FRAME_BYTES: Final = 32 * MIB
-LOG_FRAMES_IN_FLIGHT: Final = 2  # of a log on the local disk: one is written, the next one waits
+LOG_FRAMES_IN_FLIGHT: Final = 2  # frames in flight of a log on the local disk: one is written, the next one waits
 LOG_FILE_BYTES: Final = 64 * MIB
 # The first files of a log are short; later ones are longer by this factor while the log holds more than one.
 FIRST_LOG_FILE_BYTES: Final = 1 * MIB
@@ -19,16 +19,16 @@ LOG_WATERMARK_SECONDS: Final = 0.5
 LOG_SPACE_TIMEOUT_SECONDS: Final = 10.0
 LOG_SPACE_RETRY_SECONDS: Final = 0.25
 MAX_RECYCLED_LOG_FILES: Final = 16
-# A log that has needed no new file for that long keeps a few recycled ones.
+# A log that has needed no new file for so long keeps only a few recycled files.
 LOG_IDLE_SECONDS: Final = 600.0
 IDLE_RECYCLED_LOG_FILES: Final = 2
 
 # -- log, storage, index -----------------------------------------------------------------------
 # Formats on disk (docs/formats/durable-log.md): these numbers cannot change without a new version of the format.
-LOG_BLOCK_BYTES: Final = 4 * KIB  # groups of records begin at a multiple of it
-LOG_SALT_BYTES: Final = 12  # of a file's header: records of its former use do not match it
-LOG_TAG_BYTES: Final = 4  # of the salt, repeated in each record
-LOG_JOIN_BELOW_BYTES: Final = 4 * KIB  # parts of a frame are joined up to this size: a call per part costs more
+LOG_BLOCK_BYTES: Final = 4 * KIB  # each group of records begins at a multiple of this
+LOG_SALT_BYTES: Final = 12  # the salt in a file's header, which records of the file's former use do not match
+LOG_TAG_BYTES: Final = 4  # the part of the salt that each record repeats
+LOG_JOIN_BELOW_BYTES: Final = 4 * KIB  # parts of a frame are joined up to this size, since a call per part costs more
 # Up to this size a checksum holds the interpreter lock.  Taking the lock back takes longer (with a busy event loop, a
 # whole switch interval) than the checksum of a MiB: 50 us.
 LOG_CRC_HOLD_LOCK_BYTES: Final = 1024 * KIB

@@ -1,8 +1,8 @@
-"""The durable log on local files: who owns it, from the claim to the opening.
+"""The ownership of durable logs on local files, from the claim to the opening.
 
-A claim fences earlier owners.  An owner in this process is failed, its threads end and its descriptors close before the
-first byte is read.  Owners in other processes are excluded by the lock on the directory.  Between claim and opening the
-owner reads in the index what the log must hold (`claims.py`).  What an open log does is in `writer.py`.
+A claim fences earlier owners.  The log of an owner in this process fails, its threads end and its descriptors close
+before the first byte is read.  Owners in other processes are excluded by the lock on the directory.  Between claim and
+opening the new owner reads in the index what the log must hold (`claims.py`).  `writer.py` has the open log.
 
 Format and recovery: docs/formats/durable-log.md.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LocalLogProvider:
-    """Logs under one directory, a subdirectory each.  `file_bytes` is the length up to which log files grow."""
+    """The logs under one directory, a subdirectory each.  `file_bytes`: the length up to which log files grow."""
 
     def __init__(
         self, env: Env, directory: str, file_bytes: int = LOG_FILE_BYTES, statistics: LogStatistics | None = None
@@ -44,18 +44,17 @@ class LocalLogProvider:
         return f"<LocalLogProvider {self._directory}>"
 
     async def claim(self, container: int, confirm: Confirm = sole_owner) -> LocalClaim:
-        """Claim the log of a container, and lock its files; `confirm` is asked in between.  Raises Invalid (another
-        format version), Unavailable.
+        """Claim the log of a container: await `confirm`, fence an owner in this process, and lock the files.
 
-        The files are locked by an owner in another process as long as it has them."""
+        Raises Invalid (another format version), Unavailable (an owner in another process has locked the files)."""
         await confirm()
-        # One claim at a time: the second one finds the first one in `_owners` and fences it.
+        # Make one claim at a time, so that a second one finds the first in `_owners` and fences it.
         async with self._claiming.setdefault(container, asyncio.Lock()):
             before = self._owners.pop(container, None)
             if before is not None:
-                # Waits for calls in progress at most: the queue of a fenced log fails.  Its lock is free then.
+                # This waits only for calls in progress, since the queue of a fenced log fails, and frees the lock.
                 await before.fence()
-            # A cancellation must not interrupt the claim: its thread would finish it and hold the lock.
+            # Shield the claim from a cancellation, after which its thread would still finish it and hold the lock.
             claiming = asyncio.ensure_future(self._claim(container))
             try:
                 claim = await shielded(claiming)
@@ -75,8 +74,7 @@ class LocalLogProvider:
             raise
 
     async def create_after(self, container: int, history: LogHistory) -> LocalLog:
-        """Return a new log for a restored container, which continues after its checkpoint.  Raises Invalid,
-        Unavailable."""
+        """Create a log for a restored container, which continues after its checkpoint.  Raises Invalid, Unavailable."""
         claim = await self.claim(container)
         try:
             return await claim.create_after(history)
@@ -99,7 +97,7 @@ class LocalLogProvider:
 
 
 class LocalClaim:
-    """A claimed log: see `ClaimedLog`."""
+    """A claimed log on local files (a `ClaimedLog`)."""
 
     def __init__(
         self, env: Env, claimed: ClaimedFiles, worker: Worker, file_bytes: int, statistics: LogStatistics
@@ -118,10 +116,10 @@ class LocalClaim:
         return f"<LocalClaim of the log in {self._claimed.directory}>"
 
     async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> LocalLog:
-        """Open the claimed log; may be called again after a failure.  `history` None: the owner has no index."""
+        """Open the claimed log; may be called again after a failure.  `history`: None for an owner without an index."""
         if self._fenced or self._releasing is not None:
             raise Fenced(f"the log in {self._claimed.directory} was claimed by a later owner")
-        # A cancellation must not interrupt the opening: its thread would finish it.
+        # Shield the opening from a cancellation, after which its thread would still finish it.
         opening = self._opening = asyncio.ensure_future(self._open(history, accept_loss))
         try:
             self._log = await shielded(opening)
@@ -159,7 +157,7 @@ class LocalClaim:
             await self.release()
 
     async def release(self) -> None:
-        """Give the claim up.  Nothing to do once the log is open: it is closed instead."""
+        """Release the claim; do nothing once the log is open, which the owner closes instead."""
         if self._log is None:
             if self._releasing is None:
                 self._releasing = asyncio.ensure_future(self._release())
@@ -172,7 +170,7 @@ class LocalClaim:
                 await self._opening.result().close()
                 return
         await self._worker.close()
-        with suppress(OSError):  # the descriptor is gone all the same
+        with suppress(OSError):  # the descriptor is closed even if `close` reports an error
             self._claimed.lock.close()
 
 

@@ -1,6 +1,6 @@
 """A durable log in memory: acknowledged frames survive the log object, as they would on a disk.
 
-The fake of `log/local.py` for tests of the layers above the log.  Faults are switched on by the fields of the provider.
+This is the fake of `log/local.py` for tests of the layers above the log.  Fields of the provider switch faults on.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class StoredLog:
     frames: dict[int, Frame] = field(default_factory=dict)
 
     def truncate(self, below: int) -> None:
-        """Drop frames with a number less than `below`."""
+        """Drop the frames with a number less than `below`."""
         for number in [number for number in self.frames if number < below]:
             del self.frames[number]
 
     def backlog_bytes(self) -> int:
-        """Bytes of the frames that are not truncated."""
+        """Return the bytes of the frames that are not truncated."""
         return sum(len(frame.payload) for frame in self.frames.values())
 
 
 class MemoryLogProvider:
-    """Logs by container; `delay_seconds` is how long a frame takes to become durable."""
+    """The logs in memory, by container.  `delay_seconds`: how long a frame takes to become durable."""
 
     def __init__(self, delay_seconds: float = 0.0) -> None:
         self.stored: dict[int, StoredLog] = {}
@@ -50,7 +50,7 @@ class MemoryLogProvider:
         self.hold_appends = False
 
     async def claim(self, container: int, confirm: Confirm = sole_owner) -> MemoryClaim:
-        """Fence earlier owners, once it is confirmed."""
+        """Fence earlier owners, after `confirm`."""
         await confirm()
         stored = self.stored.get(container)
         if stored is not None:
@@ -63,14 +63,14 @@ class MemoryLogProvider:
 
 
 class MemoryClaim:
-    """A claimed log."""
+    """A claimed log in memory."""
 
     def __init__(self, provider: MemoryLogProvider, container: int) -> None:
         self._provider = provider
         self._container = container
 
     async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> DurableLog:
-        """Open the claimed log; of the problems it knows those of a log that is missing, or of another history."""
+        """Open the claimed log.  Raises Corrupt when the log is missing, or of another history."""
         logs, container = self._provider.stored, self._container
         stored = logs.get(container)
         problem = None if history is None else _problem(stored, history)
@@ -85,7 +85,7 @@ class MemoryClaim:
         return MemoryLog(self._provider, stored, stored.epoch)
 
     async def release(self) -> None:
-        """Give the claim up: nothing is held."""
+        """Do nothing: a claim holds nothing."""
 
 
 def _problem(stored: StoredLog | None, history: LogHistory) -> str | None:
@@ -97,7 +97,7 @@ def _problem(stored: StoredLog | None, history: LogHistory) -> str | None:
 
 
 class MemoryLog:
-    """An open log."""
+    """An open log in memory."""
 
     def __init__(self, provider: MemoryLogProvider, stored: StoredLog, epoch: int) -> None:
         self._provider = provider
@@ -116,16 +116,16 @@ class MemoryLog:
         return self._stored.identity
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
-        """Durable after the provider's delay, unless a fault is switched on."""
+        """Make a frame durable after the provider's delay, unless a fault is switched on."""
         frame = Frame(number, self._epoch, memoryview(b"".join(payload)))
         self._loop.call_later(self._provider.delay_seconds, self._finish, frame, done)
 
     def _finish(self, frame: Frame, done: FrameDone) -> None:
         if self._provider.hold_appends:
-            # Seconds.  Until the test releases the held frames.
+            # Poll every millisecond, until the test releases the held frames.
             self._loop.call_later(0.001, self._finish, frame, done)
             return
-        # Checked when the frame would reach the disk, not when it is queued: a later owner may have opened meanwhile.
+        # Check the owner when the frame would reach the disk, since a later owner may have opened the log meanwhile.
         if self._stored.epoch != self._epoch:
             self._dead = True
             done(Fenced(f"epoch {self._stored.epoch} owns the log"))
@@ -137,7 +137,7 @@ class MemoryLog:
             done(None)
 
     async def replay(self, after: int) -> AsyncIterator[Frame]:
-        """Frames above `after`, by number."""
+        """Yield the frames above `after`, by number."""
         for number in sorted(self._stored.frames):
             if number > after:
                 yield self._stored.frames[number]
@@ -151,7 +151,7 @@ class MemoryLog:
 
     @property
     def short_of_space(self) -> bool:
-        """Return False: memory has no bound here."""
+        """Return false, since the memory is not bounded."""
         return False
 
     def backlog_bytes(self) -> int:
@@ -161,5 +161,5 @@ class MemoryLog:
         """Do nothing: a log in memory has no files."""
 
     async def close(self) -> None:
-        """Later appends fail."""
+        """Let later appends fail."""
         self._dead = True

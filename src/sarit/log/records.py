@@ -1,6 +1,7 @@
-"""The format of the durable log: file names, file headers and records.  Pure.
+"""The format of the durable log: file names, file headers and records.
 
-Layout and reasons: docs/formats/durable-log.md.  The checksums are computed here, on the caller's thread: the log's.
+Layout and reasons: docs/formats/durable-log.md.  The checksums are computed on the thread of the caller, which is the
+log's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MAGIC: Final = b"SARITLOG"
 FRAME: Final = 1
 WATERMARK: Final = 2
 
-# What the name of a file ends in, by its state: in use, recycled, not finished, set aside by --accept-data-loss.
+# The ends of file names, by the state of the file: in use, recycled, not finished, set aside by --accept-data-loss.
 LOG: Final = "log"
 RECYCLED: Final = "spare"
 NEW: Final = "new"
@@ -39,7 +40,7 @@ ASIDE: Final = "aside"
 
 _HEADER = struct.Struct(">8sHHIQQQQ12s16sI")
 _RECORD = struct.Struct(">I4sBB2xIQQQQ")
-# Flag of a record: when it was written, the next log file had its name, durably.
+# The flag of a record that was written when the next log file durably had its name.
 _FOLLOWED: Final = 1
 HEADER_BYTES: Final = _HEADER.size
 MAX_HEADER_BLOCKS: Final = 0xFFFF
@@ -54,12 +55,12 @@ _ZEROS: Final = bytes(LOG_BLOCK_BYTES)
 
 
 def file_name(sequence: int, kind: str) -> str:
-    """Name of a file of the log's directory; `kind` is LOG, RECYCLED, NEW or ASIDE."""
+    """Return the name of a file of the log's directory; `kind` is LOG, RECYCLED, NEW or ASIDE."""
     return f"{sequence:012d}.{kind}"
 
 
 def parse_file_name(name: str) -> tuple[int, str] | None:
-    """(sequence, kind); None for a name that is none of ours."""
+    """Return (sequence, kind); None for a name that is no log file's."""
     stem, _, kind = name.partition(".")
     if kind not in (LOG, RECYCLED, NEW, ASIDE) or len(stem) < 12 or not (stem.isascii() and stem.isdigit()):
         return None
@@ -73,18 +74,18 @@ def aligned(position: int, alignment: int = RECORD_ALIGNMENT) -> int:
 
 def extend_crc(crc: int, part: Buffer) -> int:
     """Return the CRC-32C of the bytes that gave `crc`, followed by `part`."""
-    # Last argument: 0 holds the interpreter lock, 1 releases it.
+    # The last argument is 0 to hold the interpreter lock, 1 to release it.
     return crc32c(part, crc, 0 if len(part) <= LOG_CRC_HOLD_LOCK_BYTES else 1)
 
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """Whose file this is, and what was known when it was made.
+    """The header of a log file.
 
-    `base`: the last frame of the log before this epoch.  `durable`: every frame up to it was durable.  `salt`: random,
-    new each time the file is used, so that records of an earlier use are not valid in it.  `identity`: that of the
-    log, random, the same in all its files.  `blocks`: the length of the file when it was made, in blocks of
-    LOG_BLOCK_BYTES, at most MAX_HEADER_BLOCKS; 0 where it is not known."""
+    `base`: the last frame of the log before this epoch.  `durable`: all frames up to this one were durable when the
+    file was made.  `salt`: random bytes, new at each use of the file, so that records of an earlier use are invalid.
+    `identity`: the random identity of the log, the same in all its files.  `blocks`: the length of the file when it was
+    made, in blocks of LOG_BLOCK_BYTES, at most MAX_HEADER_BLOCKS; 0 when it is not known."""
 
     container: int
     sequence: int
@@ -101,24 +102,24 @@ class FileHeader:
         return self.salt[:LOG_TAG_BYTES]
 
     def pack(self) -> bytes:
-        """Return the 80 bytes of the header; `block` has the copy and the padding, too."""
+        """Return the 80 bytes of the header, without the copy and the padding of `block`."""
         assert len(self.identity) == LOG_IDENTITY_BYTES, self
         fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.salt, self.identity)
         body = _HEADER.pack(MAGIC, FORMAT_VERSION, self.blocks, *fields, 0)[:-4]
         return body + extend_crc(0, body).to_bytes(4, "big")
 
     def block(self) -> bytes:
-        """Return the first block of the file: the header twice."""
+        """Return the first block of the file, which has the header twice."""
         return (self.pack().ljust(HEADER_COPY_AT, b"\0") + self.pack()).ljust(LOG_BLOCK_BYTES, b"\0")
 
     @property
     def crc(self) -> int:
-        """The checksum of the header; those of the records are seeded with it."""
+        """The checksum of the header, with which the checksums of the records are seeded."""
         return int.from_bytes(self.pack()[-4:], "big")
 
     @staticmethod
     def parse(block: bytes, name: str) -> FileHeader:
-        """Parse a header, or its copy if it is damaged; `name` is for messages.
+        """Parse a header, or its copy if it is damaged.  `name`: the file's name, for error messages.
 
         Raises Corrupt (both are damaged), Invalid (another format version)."""
         for at in (0, HEADER_COPY_AT):
@@ -134,7 +135,7 @@ def _parse_header(data: bytes, name: str) -> FileHeader | None:
         return None
     *_, crc = fields = _HEADER.unpack_from(data)
     version = int(fields[1])
-    # Checksum before version: damage must not be taken for another format.
+    # Check the checksum before the version, so that damage does not look like another format.
     if crc != extend_crc(0, data[: HEADER_BYTES - 4]):
         old_crc = int.from_bytes(data[_FORMAT_1_LENGTH - 4 : _FORMAT_1_LENGTH], "big")
         if version != 1 or old_crc != extend_crc(0, data[: _FORMAT_1_LENGTH - 4]):
@@ -149,8 +150,8 @@ def _parse_header(data: bytes, name: str) -> FileHeader | None:
 class LogFile:
     """A file that may hold frames.
 
-    `size` is in bytes, without preallocated blocks where the end is known.  `first`: its first frame; None when it has
-    none, or when the first record is damaged.  `last` is the highest frame that may be in the file."""
+    `size`: its bytes, without preallocated blocks when the end is known.  `first`: its first frame; None without one,
+    or when the first record is damaged.  `last`: the highest frame that may be in the file."""
 
     path: str
     header: FileHeader
@@ -161,9 +162,9 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A valid record.  `payload` is a view of the window it was read from.
+    """A valid record.  `payload`: a view of the window from which the record was read.
 
-    `followed`: when it was written, the next log file existed."""
+    `followed`: whether the next log file existed when the record was written."""
 
     kind: int
     epoch: int
@@ -176,14 +177,14 @@ class Record:
 
 
 def record_bytes(payload_bytes: int) -> int:
-    """Bytes that a record takes in the file, with its header and padding."""
+    """Return the bytes that a record takes in the file, with its header and padding."""
     return aligned(RECORD_HEADER_BYTES + payload_bytes)
 
 
 class GroupEncoder:
-    """Encodes the records of one group as parts of one write; large payloads are not copied.
+    """The encoder of one group of records, as parts of one write; large payloads are not copied.
 
-    `followed`: the next log file has its name, durably."""
+    `followed`: whether the next log file durably has its name."""
 
     def __init__(self, header: FileHeader, position: int, *, followed: bool = False) -> None:
         assert position % LOG_BLOCK_BYTES == 0
@@ -200,14 +201,14 @@ class GroupEncoder:
         for part in payload:
             length += len(part)
         assert length <= MAX_FRAME_BYTES, f"frame {number} has {length} bytes"
-        # The CRC stands before the bytes it covers, so the header is packed once the payload was added.
+        # Pack the header after the payload was added: it begins with the CRC of all that follows.
         fields = (self._tag, kind, self._flags, length, epoch, number, durable, self._position)
         crc = extend_crc(self._seed, _RECORD.pack(0, *fields)[TAG_AT:])
         slot = len(self.parts)
         self.parts.append(b"")
         crc = self._add_payload(crc, payload)
         self.parts[slot] = _RECORD.pack(crc, *fields)
-        # Padding is not covered by the checksum.
+        # Add the padding, which the checksum does not cover.
         padding = -length % RECORD_ALIGNMENT
         if padding:
             self.parts.append(_ZEROS[:padding])
@@ -233,7 +234,7 @@ class GroupEncoder:
         return crc
 
     def finish(self) -> int:
-        """Pad to whole blocks; returns the group's length in bytes."""
+        """Pad the group to whole blocks.  Returns its length in bytes."""
         end = aligned(self._position, LOG_BLOCK_BYTES)
         if end > self._position:
             self.parts.append(_ZEROS[: end - self._position])
@@ -242,7 +243,7 @@ class GroupEncoder:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Bytes of a log file from `position` on, and what identifies its records."""
+    """The bytes of a log file from `position` on, with the tag, seed and epoch that identify its valid records."""
 
     data: bytes
     position: int
@@ -251,14 +252,14 @@ class Window:
     epoch: int
 
     def record(self, at: int) -> Record | int:
-        """Return the valid record at index `at`; else the number of bytes it would need (0: no record starts there)."""
+        """Return the valid record at index `at`; otherwise the number of bytes that it needs, 0 if there is none."""
         if len(self.data) - at < RECORD_HEADER_BYTES:
             return RECORD_HEADER_BYTES
         crc, tag, kind, flags, length, epoch, number, durable, position = _RECORD.unpack_from(self.data, at)
-        # The cheap tests first, on bytes that may be anything.  `position` exposes a write at a wrong place.
+        # Make the cheap tests first, since the bytes may be anything.  `position` exposes a write at a wrong place.
         if tag != self.tag or position != self.position + at or kind not in (FRAME, WATERMARK):
             return 0
-        # Bounds what a damaged length makes the caller read.
+        # Check the length, which may be damaged, before the caller reads so many bytes.
         if length > MAX_FRAME_BYTES or epoch > self.epoch or durable > number:
             return 0
         end: int = at + RECORD_HEADER_BYTES + length
@@ -273,9 +274,9 @@ class Window:
 
 
 def claimed_number(head: bytes, position: int) -> int:
-    """Return the number in the header of a damaged record at byte `position` of its file; 0 if it is none.
+    """Return the number in the header of a damaged record at byte `position` of its file; 0 if there is no header.
 
-    Not verified: a trace of a record, not a record."""
+    No checksum confirms the number."""
     if len(head) < RECORD_HEADER_BYTES:
         return 0
     _, _, kind, _, length, _, number, durable, claimed_position = _RECORD.unpack_from(head)

@@ -1,4 +1,4 @@
-"""What the logs of a process have counted since it started."""
+"""The counters of the logs of a process since it started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BookieCounts:
-    """Bookies that are registered as writable, all known ones, and how many an acknowledgement and a ledger need."""
+    """The numbers of bookies: registered as writable, known, needed for an acknowledgement, needed for a ledger."""
 
     writable: int
     known: int
@@ -22,12 +22,11 @@ class BookieCounts:
 
 
 class LogStatistics:
-    """Counters over all logs of a provider; times in seconds, sizes in bytes.
+    """The counters of all logs of a provider; times in seconds, sizes in bytes.
 
-    Local logs: `sync_seconds` is of one write with its sync, which makes a group of frames durable; `group_bytes` is
-    its size.  Logs on BookKeeper: `entry_seconds` is from the first attempt to send an entry until it is done;
-    `ledgers_recovered` are those that BookKeeper's own recovery closed while they were written;
-    `bookies()` counts those that are registered now, None for local logs."""
+    Local logs: `sync_seconds` is the time of one write with its sync, which makes a group of frames durable, and
+    `group_bytes` the size of the group.  Logs on BookKeeper: `entry_seconds` is the time from the first attempt to send
+    an entry until it is durable; `ledgers_recovered` counts open ledgers that BookKeeper's own recovery closed."""
 
     __slots__ = (
         "_count_bookies",
@@ -58,5 +57,5 @@ class LogStatistics:
         return None if self._count_bookies is None else self._count_bookies()
 
     def count_bookies_with(self, count: Callable[[], BookieCounts]) -> None:
-        """Take the numbers of bookies from `count`: the logs are on BookKeeper."""
+        """Let `bookies` call `count`, since the logs are on BookKeeper."""
         self._count_bookies = count

@@ -1,4 +1,4 @@
-"""The bookies of a cluster: the port `Bookies`.  Who is registered is in ZooKeeper; connections are made by need."""
+"""The bookies of a cluster over the network (`Bookies`), as registered in ZooKeeper; each is connected when used."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Registrations(Protocol):
         """Return the names directly below a node.  Raises Unavailable."""
 
     def watch_children(self, path: str, changed: Callable[[], None]) -> Watch:
-        """Have `changed` called after a child was created or deleted; a call may be lost with a connection."""
+        """Call `changed` after a child was created or deleted; a call may be lost with a connection."""
 
 
 class _Watch:
@@ -49,12 +49,12 @@ class _Watch:
         watches.add(self)
 
     def close(self) -> None:
-        """Close: no more calls are made."""
+        """End the calls of `changed`."""
         self._watches.discard(self)
 
 
 def address_of(bookie: str) -> tuple[str, int] | None:
-    """Host and port of a bookie id; None for an id of another form."""
+    """Return host and port of a bookie id; None for an id of another form."""
     host, _, port = bookie.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         return None
@@ -68,7 +68,7 @@ class NetworkBookies:
         self, env: Env, registrations: Registrations, root: str = LEDGERS_ROOT, *,
         digest: EntryDigest = OUR_DIGEST, key: bytes = OUR_MASTER_KEY,
     ) -> None:  # fmt: skip
-        """`digest`, `key`: of the ledgers that are read; others than ours for ledgers of other clients."""
+        """`digest`, `key`: the digest and master key of the ledgers to read, if other clients than Sarit wrote them."""
         self._env = env
         self._registrations = registrations
         self._available = f"{root}/available"
@@ -87,7 +87,7 @@ class NetworkBookies:
         return f"<NetworkBookies {len(self._writable)} writable, {len(self._read_only)} read-only>"
 
     async def start(self) -> None:
-        """Read who is registered, and follow it.  Raises Unavailable."""
+        """Read which bookies are registered, and follow the changes.  Raises Unavailable."""
         for path in (self._available, f"{self._available}/{_READ_ONLY}"):
             self._zookeeper_watches.append(self._registrations.watch_children(path, self._changed.set))
         try:
@@ -110,7 +110,7 @@ class NetworkBookies:
     # -- the port ---------------------------------------------------------------------------------
 
     def add(self, bookie: str, ledger: int, entry: int, packet: AddPacket, done: Callable[[Code], None]) -> None:
-        """Store an entry."""
+        """Store an entry on a bookie."""
         link = self._link(bookie)
         if link is None:
             asyncio.get_running_loop().call_soon(done, Code.LOST)
@@ -121,7 +121,7 @@ class NetworkBookies:
         )  # fmt: skip
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bool, done: Callable[[EntryReply], None]) -> None:
-        """Read an entry; -1: the last one that this bookie has."""
+        """Read an entry of a bookie; entry -1: the last one that this bookie has."""
         link = self._link(bookie)
         if link is None:
             asyncio.get_running_loop().call_soon(done, EntryReply(Code.LOST))
@@ -133,7 +133,7 @@ class NetworkBookies:
         )  # fmt: skip
 
     def queued_bytes(self, bookie: str) -> int:
-        """Bytes of requests that its socket has not taken yet."""
+        """Return the bytes of requests that the socket of a bookie has not taken yet."""
         link = self._links.get(bookie)
         return 0 if link is None else link.queued_bytes
 
@@ -146,7 +146,7 @@ class NetworkBookies:
         return self._read_only
 
     def watch(self, changed: Callable[[], None]) -> Watch:
-        """Have `changed` called on the event loop after `writable` has changed."""
+        """Call `changed` on the event loop after `writable` has changed."""
         return _Watch(self._watches, changed)
 
     # -- requests ---------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class NetworkBookies:
             try:
                 await self._refresh()
             except SaritError as error:
-                # The last snapshot stays: connections say who lives.
+                # Keep the last snapshot: connections show which bookies live.
                 log.info("the bookies that are registered cannot be read now: %s", error)
 
     async def _refresh(self) -> None:
@@ -201,7 +201,7 @@ class NetworkBookies:
         for watch in list(self._watches):
             try:
                 watch.changed()
-            except Exception:  # the others must be called all the same
+            except Exception:  # go on with the other watches
                 log.exception("a watch of the bookies failed")
 
     def _close_watches(self) -> None:

@@ -1,7 +1,7 @@
-"""The chain of a container: which ledgers hold its frames, in order, and whose they are.  Pure.
+"""The chain of a container: the ledgers that hold its frames, in order, and the epoch of their owner.
 
-The chain is one register.  An owner begins its epoch by a compare-and-set of it, so of two openers one fails.  From
-then on only this owner adds ledgers.  Format and reasons: docs/formats/bookkeeper.md.
+The chain is the value of one register.  An owner begins its epoch by a compare-and-set of the register, so of two
+openers one fails.  From then on only this owner adds ledgers.  Format and reasons: docs/formats/bookkeeper.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CRC = struct.Struct(">I")
 class ChainLedger:
     """A ledger with frames `first` to `last`, in `size` bytes.
 
-    `last` is OPEN while its owner writes it.  `first` of an open one is the lowest number it can begin with."""
+    `last` is OPEN while the owner writes the ledger; `first` is then the lowest frame with which it can begin."""
 
     ledger: int
     first: int
@@ -42,15 +42,15 @@ class ChainLedger:
 
     @property
     def closed(self) -> bool:
-        """Whether the chain knows its end."""
+        """Whether the chain knows the end of the ledger."""
         return self.last != OPEN
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """`reached`: the highest frame that any closed ledger of this log has had.
+    """The chain of a log.  `reached`: the highest frame that any closed ledger of the log has had.
 
-    `retired`: ledgers that no frame is needed of, with the time in ms since 1970; they are deleted after a pause."""
+    `retired`: ledgers without a needed frame, to be deleted after a pause, with the time in ms since 1970."""
 
     identity: bytes
     epoch: int = 0
@@ -65,7 +65,7 @@ class Chain:
 
 
 def begin_epoch(chain: Chain, epoch: int, ends: Mapping[int, tuple[int, int]], ledger: int) -> Chain:
-    """Return a new owner: it closed the open ledgers at `ends` (last frame, bytes), and writes `ledger` from now on.
+    """Begin the epoch of a new owner, which closed the open ledgers at `ends` (last frame, bytes) and writes `ledger`.
 
     A ledger whose last frame is below its first one is empty and is dropped."""
     assert epoch > chain.epoch, (epoch, chain)
@@ -76,9 +76,9 @@ def begin_epoch(chain: Chain, epoch: int, ends: Mapping[int, tuple[int, int]], l
 
 
 def reserve(chain: Chain, ledger: int, wall_ms: int) -> Chain:
-    """Note a ledger that is about to be made: it is deleted like a retired one, unless it becomes part of the chain.
+    """Note a ledger that is about to be created, to be deleted like a retired one unless it becomes part of the chain.
 
-    Not beyond MAX_RETIRED_LEDGERS: it is better to leave a ledger behind than never to open the log again."""
+    At MAX_RETIRED_LEDGERS it is not noted: a ledger that stays is better than a log that can never be opened."""
     if len(chain.retired) >= MAX_RETIRED_LEDGERS:
         return chain
     return replace(chain, retired=(*chain.retired, (ledger, wall_ms)))
@@ -94,7 +94,7 @@ def roll_over(chain: Chain, ledger: int, first: int) -> Chain:
 
 
 def close(chain: Chain, ledger: int, last: int, size: int, wall_ms: int = 0) -> Chain:
-    """Note the end of a ledger; an empty one is dropped, and deleted like one that is not needed any more.
+    """Note the end of a ledger; an empty one is retired.
 
     `wall_ms`: the time now; 0 when it is not known."""
     ledgers: list[ChainLedger] = []
@@ -110,7 +110,7 @@ def close(chain: Chain, ledger: int, last: int, size: int, wall_ms: int = 0) -> 
 
 
 def retire(chain: Chain, below: int, wall_ms: int) -> Chain:
-    """Take out the ledgers whose frames are all below `below`.  Their data stays until they are deleted."""
+    """Retire the ledgers whose frames are all below `below`.  Their data stays until they are deleted."""
     done = [each for each in chain.ledgers if each.closed and each.last < below]
     if not done:
         return chain
@@ -119,12 +119,12 @@ def retire(chain: Chain, below: int, wall_ms: int) -> Chain:
 
 
 def forget(chain: Chain, deleted: frozenset[int]) -> Chain:
-    """Retired ledgers whose metadata is deleted."""
+    """Remove retired ledgers whose metadata is deleted."""
     return replace(chain, retired=tuple(each for each in chain.retired if each[0] not in deleted))
 
 
 def encode(chain: Chain) -> bytes:
-    """Return the value of the register."""
+    """Return the value of the register for a chain."""
     head = _HEAD.pack(
         FORMAT_VERSION, chain.identity, chain.epoch, chain.reached, len(chain.ledgers), len(chain.retired)
     )
@@ -134,7 +134,7 @@ def encode(chain: Chain) -> bytes:
 
 
 def decode(data: bytes) -> Chain:
-    """Return the chain in a register.  Raises Corrupt, Invalid (a newer format)."""
+    """Return the chain in the value of a register.  Raises Corrupt, Invalid (a newer format)."""
     if data[:1] and data[0] > FORMAT_VERSION:
         raise Invalid(
             f"the chain of a log has format {data[0]}: this Sarit reads up to {FORMAT_VERSION}; install a newer"

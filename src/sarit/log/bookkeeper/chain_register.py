@@ -1,9 +1,9 @@
-"""The chain of an open log in its register: changed by compare-and-set, freed of ledgers that nobody needs.
+"""The chain of an open log in its register: changed by compare-and-set, with deletion of ledgers that nobody needs.
 
-Changes are made one after the other.  One that was refused because somebody else has changed the chain ends the log.
-Ledgers that no frame is needed of leave the chain at once (*retired*) and are deleted after a pause: as long as a
-ledger exists its fence holds, so an owner that does not know that it was replaced gets no acknowledgement from it.  The
-pause is measured on this owner's monotonic clock, from the moment at which it knows that the ledger is retired.
+Changes are made one after the other.  If a change is refused because somebody else has changed the chain, the log ends.
+Ledgers without a needed frame leave the chain at once (*retired*) and are deleted after a pause: as long as a ledger
+exists its fence holds, so an owner that does not know that it was replaced gets no acknowledgement from it.  The pause
+is measured on this owner's monotonic clock, from the moment at which it knows that the ledger is retired.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ChainRegister:
-    """The register of a log's chain of ledgers.  `died` is called with what ends the log."""
+    """The register of a log's chain of ledgers.  `died`: called with the error that ends the log."""
 
     def __init__(
         self, name: str, registers: Registers, store: LedgerStore, clock: Clock, chain: Chain, version: int,
@@ -50,10 +50,10 @@ class ChainRegister:
         self._below = 0
         self._tidying: asyncio.Task[None] | None = None
         self._closed = False
-        # Not to be deleted by this owner: they become part of the chain.
+        # Ledgers that this owner must not delete, since they become part of the chain.
         self._reserved: set[int] = set()
         now = clock.monotonic()
-        # An owner that never lives as long as the pause would delete nothing.
+        # Skip the pause for ledgers retired long ago, or owners that live shorter than it would never delete any.
         long_ago = clock.wall_ms() - LEDGER_LONG_RETIRED_SECONDS * 1000
         self._retired_at = {
             ledger: now - LEDGER_DELETION_SECONDS if 0 < at < long_ago else now for ledger, at in chain.retired
@@ -64,17 +64,17 @@ class ChainRegister:
 
     @property
     def full(self) -> bool:
-        """Whether there is no place for another ledger: it waits for a truncation."""
+        """Whether the chain has no place for another ledger, which waits for a truncation."""
         return len(self.chain.ledgers) >= MAX_CHAIN_LEDGERS
 
     async def wait_for_place(self) -> None:
-        """Until the chain is not full."""
+        """Wait until the chain is not full."""
         while self.full:
             self._changed.clear()
             await self._changed.wait()
 
     async def reserve(self) -> int:
-        """Return the id of a ledger to be made, which the chain knows already.  Raises Fenced, Unavailable.
+        """Note a ledger to be created in the chain, and return its id.  Raises Fenced, Unavailable.
 
         If this process ends before the ledger is part of the chain, a later owner deletes it."""
         ledger = await self._store.new_id()
@@ -87,7 +87,7 @@ class ChainRegister:
         await self.change(lambda chain: chains.close(chain, ledger, last, size, self._clock.wall_ms()))
 
     async def change(self, transition: Callable[[Chain], Chain]) -> None:
-        """Change the chain; it is tried until the outcome is known.
+        """Change the chain, in as many attempts as it takes until the outcome is known.
 
         Raises Fenced, and Unavailable once the log has ended."""
         async with self._lock:
@@ -110,13 +110,13 @@ class ChainRegister:
                 if self._closed:
                     raise
             except (Conflict, NotFound):
-                # It may be ours all the same: the answer to an earlier attempt was lost.
+                # Check whether an earlier attempt, whose answer was lost, has made the change.
                 if await self._holds(data):
                     return
             await asyncio.sleep(METADATA_RETRY_SECONDS)
 
     async def _holds(self, data: bytes) -> bool:
-        """Return whether the register holds `data`; False also when that is not known now.  Raises Fenced."""
+        """Return whether the register holds `data`; false also when it cannot be read now.  Raises Fenced."""
         try:
             found = await self._registers.get(self._name)
         except Unavailable:
@@ -129,7 +129,7 @@ class ChainRegister:
         raise error
 
     async def find_owner(self) -> float | None:
-        """Return a moment, on the monotonic clock, at or after which the log was ours; None when it has another owner.
+        """Return a moment on the monotonic clock, after which this owner still owned the log; None if another one does.
 
         Raises Unavailable after LEDGER_PROOF_TIMEOUT_SECONDS."""
         deadline = self._clock.monotonic() + LEDGER_PROOF_TIMEOUT_SECONDS
@@ -149,12 +149,14 @@ class ChainRegister:
     # -- truncation ------------------------------------------------------------------------------
 
     def truncate(self, below: int) -> None:
-        """Frames with a number less than `below` are not needed any more."""
+        """Release the frames with a number less than `below`."""
         self._below = max(self._below, below)
         self.tidy()
 
     def tidy(self) -> None:
-        """Retire and delete what is due.  To be called after changes, and from time to time."""
+        """Retire ledgers without a needed frame, and delete those whose pause is over, in the background.
+
+        To be called after changes, and from time to time."""
         if self._tidying is not None or self._closed:
             return
         if any(each.closed and each.last < self._below for each in self.chain.ledgers) or self._due():
@@ -173,13 +175,13 @@ class ChainRegister:
         self.tidy()
 
     def _due(self) -> frozenset[int]:
-        """Retired ledgers whose pause is over."""
+        """Return the retired ledgers whose pause is over."""
         now = self._clock.monotonic()
         due = (ledger for ledger, at in self._retired_at.items() if now - at >= LEDGER_DELETION_SECONDS)
         return frozenset(due) - self._reserved
 
     async def _tidy(self) -> None:
-        """At most one change of each kind in CHAIN_CHANGE_SECONDS."""
+        """Retire and delete ledgers, and wait CHAIN_CHANGE_SECONDS, the least time between two such changes."""
         await self.change(lambda chain: chains.retire(chain, self._below, self._clock.wall_ms()))
         deleted = frozenset([ledger for ledger in sorted(self._due()) if await self._delete(ledger)])
         if deleted:
@@ -187,17 +189,17 @@ class ChainRegister:
         await asyncio.sleep(CHAIN_CHANGE_SECONDS)
 
     async def _delete(self, ledger: int) -> bool:
-        """Return whether a ledger is gone for sure."""
+        """Delete a ledger.  Returns whether it is gone for sure."""
         try:
             await self._store.delete(ledger)
         except NotFound:
             return True
         except (Conflict, Unavailable):
-            return False  # tried again in time
+            return False  # a later `tidy` tries again
         return True
 
     async def close(self) -> None:
-        """Close: no more changes are made."""
+        """End the background deletion, and let a change that is retried raise Unavailable."""
         self._closed = True
         if self._tidying is not None:
             self._tidying.cancel()

@@ -1,19 +1,20 @@
-"""The connection to one bookie: made by need, and again after it was lost.
+"""The connection to one bookie: made when it is used, and after it was lost.
 
 *Answers.*  Every request is answered exactly once, in a later turn of the event loop: by the bookie's response, or by
-None when there is no connection, or it ended first.  Then the outcome is unknown.
+None when there is no connection, or it ended first.  After None the outcome is unknown.
 
-*One request of a name at a time.*  A response names operation, ledger and entry, and no more.  A bookie may answer a
-plain read before an earlier one that fences the same ledger.  If both were on the wire, the fence would seem done
-before it is.  So a request waits until the one of the same name before it is answered.
+*One request of a name at a time.*  A response names only operation, ledger and entry of its request.  A bookie may
+answer a plain read before an earlier one that fences the same ledger.  If both were on the wire, the fence would seem
+done before it is.  So a request waits until the earlier request of the same name is answered.
 
-*Time-outs* end the whole connection.  A response that comes later than its time-out must not be taken for that to a
-newer request of the same name; and a stopped bookie holds up all requests alike.
+*Time-outs* end the whole connection: a response that comes after its time-out would be taken for that of a newer
+request of the same name, and a stopped bookie delays all requests alike.
 
-*Bounds.*  Bytes that the socket has not taken yet are bounded: more is answered by "too many requests", and not sent.
+*Bounds.*  Bytes that the socket has not taken yet are bounded: above the bound a request is not sent, but answered by
+"too many requests".
 
 *Back-off.*  After a failure nothing is sent for a while, and requests are answered at once: the log has other bookies.
-It is reset by the first response: a bookie that starts accepts connections, and closes them, before it serves.
+The first response resets the back-off: a bookie that starts accepts connections, and closes them, before it serves.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# None: the outcome is unknown.
+# A function that receives the response to a request; None: the outcome is unknown.
 Answered = Callable[[Response | None], None]
 _NO_PARTS: Final[tuple[Buffer, ...]] = ()
 
@@ -72,21 +73,21 @@ class Request:
 
 
 class PendingRequests:
-    """The requests of one connection that are not answered (pure)."""
+    """The requests of one connection that are not answered."""
 
     __slots__ = ("_by_name", "_in_order", "waiting_bytes")
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[int, int, int], deque[Request]] = {}
-        # With answered ones that are not the oldest.
+        # All requests in order; an answered one stays until it is the oldest.
         self._in_order: deque[Request] = deque()
-        self.waiting_bytes = 0  # of those that wait for one of the same name
+        self.waiting_bytes = 0  # the bytes of requests that wait for an earlier one of the same name
 
     def __len__(self) -> int:
         return sum(map(len, self._by_name.values()))
 
     def add(self, request: Request) -> bool:
-        """Take a request; whether it may be sent now."""
+        """Add a request.  Returns whether it may be sent now."""
         self._in_order.append(request)
         queue = self._by_name.get(request.name)
         if queue is None:
@@ -97,7 +98,9 @@ class PendingRequests:
         return False
 
     def answer(self, name: tuple[int, int, int]) -> tuple[Request, Request | None]:
-        """Return the request that a response of this name answers, and the one to send now.  Raises ProtocolError."""
+        """Remove the request of this name, which is answered.  Returns it, and the request to send now, if any.
+
+        Raises ProtocolError when there is no such request."""
         queue = self._by_name.get(name)
         if queue is None:
             operation, ledger, entry = name
@@ -113,11 +116,11 @@ class PendingRequests:
         return request, queue[0]
 
     def oldest_since(self) -> float | None:
-        """When the oldest one was made; None when all are answered."""
+        """Return when the oldest request was made; None when all are answered."""
         return self._in_order[0].since if self._in_order else None
 
     def clear(self) -> list[Request]:
-        """Return all of them, in order; they are no longer here."""
+        """Remove and return all requests, in order."""
         found = [request for request in self._in_order if not request.answered]
         self._in_order.clear()
         self._by_name.clear()
@@ -128,15 +131,15 @@ class PendingRequests:
 def _call(done: Answered, response: Response | None) -> None:
     try:
         done(response)
-    except Exception:  # the others must be answered all the same
+    except Exception:  # go on with the other requests
         log.exception("the answer of a bookie could not be handled")
 
 
 class BookieConnection(asyncio.BufferedProtocol):
-    """One TCP connection; ends for ever with its first error."""
+    """One TCP connection to a bookie, which ends with its first error."""
 
     def __init__(self, name: str, clock: Clock, window: Window, ended: Callable[[], None]) -> None:
-        """`ended`: called once, before the requests that are left are answered."""
+        """`ended`: called once at the end, before the pending requests are answered."""
         self._name = name
         self._clock = clock
         self._ended = ended
@@ -145,9 +148,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._received_at = clock.monotonic()
-        self._received = False  # since the last tick
+        self._received = False  # whether anything came since the last tick
         self._reason: str | None = None
-        self.proven = False  # a response has come
+        self.proven = False  # whether a response has come
         self.closed = False
 
     def __repr__(self) -> str:
@@ -156,7 +159,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     # -- asyncio calls these --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected."""
+        """Note the transport of the connected socket."""
         self._transport = transport  # type: ignore[assignment]
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -164,7 +167,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes were received."""
+        """Answer the requests whose responses were received."""
         self._received = True
         try:
             responses = self._reader.received(nbytes)
@@ -175,16 +178,16 @@ class BookieConnection(asyncio.BufferedProtocol):
                     self._write(following)
                 _call(request.done, response)
         except SaritError as error:
-            # Nothing after a wrong frame can be trusted.
+            # End the connection: no byte after a wrong frame can be trusted.
             self.abort(str(error))
 
     def eof_received(self) -> bool:
-        """Let the transport close, since the bookie closed its side: what is not answered will not be."""
+        """Let the transport close, since the bookie closed its side, and answers no more requests."""
         self.abort("closed by the bookie")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection ended."""
+        """Answer the pending requests with None, since the connection ended."""
         self.closed = True
         if self._tick is not None:
             self._tick.cancel()
@@ -201,12 +204,12 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that the socket has not taken."""
+        """The bytes of requests that the socket has not taken."""
         unsent = 0 if self._transport is None or self.closed else self._transport.get_write_buffer_size()
         return unsent + self._pending.waiting_bytes
 
     def send(self, request: Request) -> None:
-        """Send a request, at once or after the one of the same name before it.  The connection is not closed."""
+        """Send a request over the open connection, at once or after the earlier one of the same name."""
         if self._pending.add(request):
             self._write(request)
         if self._tick is None:
@@ -223,7 +226,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def _write(self, request: Request) -> None:
         parts, request.parts = request.parts, _NO_PARTS
-        # A broken transport is closing first; `connection_lost` follows.
+        # Write nothing to a broken transport, which is closing: `connection_lost` follows.
         if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(parts)
 
@@ -249,11 +252,11 @@ class BookieConnection(asyncio.BufferedProtocol):
 
 
 class BookieLink:
-    """The link of the process to one bookie: at most one connection, and the back-off."""
+    """The link of the process to one bookie: at most one connection, with back-off."""
 
     def __init__(self, name: str, address: tuple[str, int], network: Network, clock: Clock, random: Random,
                  window: Window) -> None:  # fmt: skip
-        """`window`: shared by the connections of one event loop."""
+        """`window`: the receive buffer that all connections of one event loop share."""
         self._name = name
         self._address = address
         self._network = network
@@ -262,8 +265,8 @@ class BookieLink:
         self._window = window
         self._connection: BookieConnection | None = None
         self._connecting: asyncio.Task[BookieConnection | None] | None = None
-        self._gone = asyncio.Event()  # the connection, after it was there
-        self._waiting: list[Request] = []  # for the connection
+        self._gone = asyncio.Event()  # set when the connection has ended
+        self._waiting: list[Request] = []  # the requests that wait for the connection
         self._waiting_bytes = 0
         self._retry_seconds = BOOKIE_RETRY_SECONDS
         self._not_before = clock.monotonic()
@@ -275,7 +278,7 @@ class BookieLink:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of requests that its socket has not taken."""
+        """The bytes of requests that the socket has not taken."""
         return self._waiting_bytes + (self._connection.queued_bytes if self._connection is not None else 0)
 
     def request(
@@ -297,7 +300,7 @@ class BookieLink:
         else:
             self._wait(request)
             self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"connect {self._name}")
-            # Called for a task, too, that is cancelled before it has begun.
+            # Use a callback, which is called even if the task is cancelled before it has begun.
             self._connecting.add_done_callback(self._on_connected)
 
     async def close(self) -> None:
@@ -327,7 +330,7 @@ class BookieLink:
                 _, connection = await self._network.connect(
                     lambda: BookieConnection(self._name, self._clock, self._window, self._on_end), *self._address
                 )
-        except (OSError, TimeoutError, ValueError) as error:  # ValueError: a host that is none
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: the host is no valid name
             self._refused.info("", f"{self._name}: no connection ({error or 'time-out'})")
             self._back_off()
             return None
@@ -358,6 +361,6 @@ class BookieLink:
         self._back_off()
 
     def _back_off(self) -> None:
-        # Half of it is random, so that many processes do not come back at one time.
+        # Choose half of the pause at random, so that many processes do not reconnect at the same time.
         self._not_before = self._clock.monotonic() + self._retry_seconds * (0.5 + self._random.random() / 2)
         self._retry_seconds = min(2 * self._retry_seconds, BOOKIE_MAX_RETRY_SECONDS)

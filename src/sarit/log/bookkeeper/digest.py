@@ -1,6 +1,6 @@
-"""What protects an entry and a ledger: digests of entries, and the master key.  Pure.
+"""The protection of ledgers: digests of entries, and the master key.
 
-Sarit writes CRC-32C and an empty password.  The other kinds are there to read ledgers of other clients.
+Sarit writes CRC-32C and an empty password.  The other kinds serve to read ledgers of other clients.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _LENGTHS: Final = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 
 
 
 def master_key(password: bytes) -> bytes:
-    """Return the 20 bytes with which a bookie lets a client write to a ledger, or fence it; the digest does not
-    matter."""
+    """Return the 20 bytes that a bookie requires of a client to write to a ledger or fence it, for any digest."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
@@ -41,7 +40,7 @@ class EntryDigest:
         return f"EntryDigest({self.kind.name})"
 
     def of(self, parts: Iterable[Buffer]) -> bytes:
-        """Return the digest of the parts one after the other: the header of the entry, then its payload."""
+        """Return the digest of an entry, in parts: its header, then its payload."""
         if self.kind is DigestType.DUMMY:
             return b""
         if self.kind is DigestType.HMAC:
@@ -60,6 +59,6 @@ def _extend_crc32(crc: int, part: Buffer) -> int:
     return zlib.crc32(part, crc)
 
 
-# Of the ledgers that Sarit writes.
+# The digest and the master key of the ledgers that Sarit writes.
 OUR_DIGEST: Final = EntryDigest(DigestType.CRC32C)
 OUR_MASTER_KEY: Final = master_key(b"")

@@ -1,7 +1,7 @@
-"""Frames as entries of a ledger: a large frame is several of them.  Pure.
+"""Frames as entries of a ledger: a large frame takes several entries.
 
-Each payload begins with what says which part of which frame it is.  An entry without a frame (`parts` 0) tells bookies
-what is confirmed, and proves that its writer still owns the ledger; its number is that of the last frame before it.
+Each payload begins with a header that says which part of which frame it is.  An entry without a frame (`parts` 0) tells
+bookies what is confirmed, and proves that its writer still owns the ledger; its number is that of the frame before it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEADER_BYTES: Final = _HEADER.size
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry as it was read."""
+    """One entry that was read from a ledger."""
 
     part: int
     parts: int
@@ -60,7 +60,7 @@ def without_frame(container: int, epoch: int, last: int) -> list[Buffer]:
 
 
 def parse(payload: memoryview, container: int) -> Entry:
-    """Return the entry in a payload.  Raises Corrupt (of another container, or not ours), Invalid (a newer format)."""
+    """Return the entry in a payload.  Raises Corrupt (of another container or program), Invalid (a newer format)."""
     if len(payload) < HEADER_BYTES:
         raise Corrupt("an entry of the log is too short: another program wrote it")
     version, _, part, parts, owner, epoch, frame = _HEADER.unpack_from(payload)
@@ -72,14 +72,14 @@ def parse(payload: memoryview, container: int) -> Entry:
 
 
 class FrameJoiner:
-    """Puts the entries of one ledger together; what is incomplete at its end was never acknowledged."""
+    """A joiner of the entries of one ledger into frames; an incomplete frame at the end was never acknowledged."""
 
     def __init__(self) -> None:
         self._parts: list[memoryview] = []
         self._frame = 0
 
     def add(self, entry: Entry) -> memoryview | None:
-        """Return the payload of the frame that is complete with this entry.  Raises Corrupt."""
+        """Add an entry.  Returns the payload of the frame that the entry completes, if it does.  Raises Corrupt."""
         if not entry.parts:
             return None
         if entry.part == 0:
@@ -95,7 +95,7 @@ class FrameJoiner:
 
 
 def _pieces(payload: Sequence[Buffer], space: int) -> Iterator[list[Buffer]]:
-    """`payload` in runs of `space` bytes; the last one may be shorter."""
+    """Yield the bytes of `payload` in runs of `space` bytes; the last one may be shorter."""
     run: list[Buffer] = []
     free = space
     for part in payload:

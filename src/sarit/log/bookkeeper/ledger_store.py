@@ -1,8 +1,8 @@
-"""Metadata of ledgers in ZooKeeper: the port `LedgerStore`.
+"""The metadata of ledgers in ZooKeeper (a `LedgerStore`).
 
 The layout is `longhierarchical`, and ids are drawn as the Java client draws them: from the numbers that ZooKeeper gives
-to sequential nodes.  Those have 31 bits.  Once they are used up, the nodes are made below `idgen-long/HOB-n`, and n is
-the upper half of the id.  Nobody goes back from there.
+to sequential nodes.  These have 31 bits.  Once they are used up, all clients for ever make the nodes below
+`idgen-long/HOB-n`, and n is the upper half of the id.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from sarit.coordination.port import Versioned
 
 _LAYOUT: Final = "org.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory"
-# The layout's own format, and that of the layout `longhierarchical`.
+# The content of the layout node: the format of the node, and that of the layout `longhierarchical`.
 _LAYOUT_NODE: Final = f"2\n{_LAYOUT}:1"
 _FIRST_UPPER_HALF: Final = 1
-# ZooKeeper's numbers turn negative after the largest.
+# The largest number that ZooKeeper gives; the next ones are negative.
 _END_OF_NUMBERS: Final = (1 << 31) - 1
 _UPPER_PREFIX: Final = "HOB-"
 
@@ -35,10 +35,12 @@ class LedgerNodes(Protocol):
         self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False,
         shared: bool = False,
     ) -> str:  # fmt: skip
-        """Create a node; its path.  `shared`: with bookies and other clients of them.  Raises Exists, Unavailable."""
+        """Create a node.  Returns its path.  `shared`: whether bookies and their other clients may use the node.
+
+        Raises Exists, Unavailable."""
 
     async def set(self, path: str, value: bytes, expected: int | None) -> int:
-        """Replace a value; its new version.  Raises Conflict, NotFound, Unavailable."""
+        """Replace the value of a node.  Returns its new version.  Raises Conflict, NotFound, Unavailable."""
 
     async def delete(self, path: str, expected: int | None = None) -> None:
         """Delete a node.  Raises Conflict, NotFound, Unavailable."""
@@ -48,7 +50,7 @@ class LedgerNodes(Protocol):
 
 
 class ZooKeeperLedgers:
-    """The metadata of ledgers below `root`.  All calls raise Unavailable, and a change's outcome is then unknown."""
+    """The metadata of ledgers below `root`.  All calls may raise Unavailable, a change with an unknown outcome."""
 
     def __init__(self, nodes: LedgerNodes, root: str = LEDGERS_ROOT) -> None:
         self._nodes = nodes
@@ -58,7 +60,7 @@ class ZooKeeperLedgers:
         return f"ZooKeeperLedgers({self._root})"
 
     async def check_layout(self) -> None:
-        """Raises Invalid, with the reason: there is no BookKeeper, or it is set up in another way."""
+        """Check that BookKeeper is set up with the layout that Sarit reads.  Raises Invalid (with the reason)."""
         found = await self._nodes.get(f"{self._root}/LAYOUT")
         if found is None:
             raise Invalid(
@@ -73,17 +75,17 @@ class ZooKeeperLedgers:
             )
 
     async def create(self, metadata: LedgerMetadata, ledger: int | None = None) -> tuple[int, int]:
-        """Store a new ledger; its id, and the version of its metadata.  Raises Invalid, Exists, Unavailable.
+        """Store the metadata of a new ledger.  Returns its id, and the version of the metadata.
 
-        `ledger`: of `new_id`; None for a fresh one.  After Unavailable a ledger of that token may be there; with the
-        same id and token the call may be made again."""
+        `ledger`: an id from `new_id`; None for another one.  After Unavailable the ledger may have been created; the
+        call may be repeated with the same id and `ctoken`.  Raises Invalid, Exists, Unavailable."""
         value = encode(metadata)
         if ledger is None:
             ledger = await self.new_id()
         try:
             await self._nodes.create(path_of(ledger, self._root), value, parents=True, shared=True)
         except (Exists, Unavailable):
-            # The answer to a create that was done may be lost.
+            # Check whether an earlier attempt, whose answer was lost, has created the ledger.
             if not await self._is_ours(ledger, metadata.ctoken):
                 raise
         return ledger, 0
@@ -97,21 +99,20 @@ class ZooKeeperLedgers:
         return decode(found.value, f"the metadata of ledger {ledger}"), found.version
 
     async def set(self, ledger: int, metadata: LedgerMetadata, expected: int) -> int:
-        """Replace the metadata at the version `expected`; the new version.
+        """Replace the metadata of the version `expected`.  Returns the new version.
 
         Raises Conflict, NotFound, Invalid, Unavailable."""
         return await self._nodes.set(path_of(ledger, self._root), encode(metadata), expected)
 
     async def delete(self, ledger: int, expected: int | None = None) -> None:
-        """Delete the metadata of a ledger; the bookies collect the entries in time.  Raises Conflict, NotFound,
-        Unavailable."""
+        """Delete a ledger's metadata; bookies delete its entries later.  Raises Conflict, NotFound, Unavailable."""
         await self._nodes.delete(path_of(ledger, self._root), expected)
 
     async def _is_ours(self, ledger: int, token: int) -> bool:
         try:
             found, version = await self.get(ledger)
         except NotFound:
-            return False  # it was not done
+            return False  # no attempt has created the ledger
         return version == 0 and token != 0 and found.ctoken == token
 
     # -- ids --------------------------------------------------------------------------------------
@@ -143,11 +144,11 @@ class ZooKeeperLedgers:
         return upper << 32 | number
 
     async def _number_below(self, path: str) -> int | None:
-        """Return the next number that ZooKeeper gives below `path`; None when they are used up."""
+        """Return the next number that ZooKeeper gives below `path`; None when the numbers are used up."""
         prefix = f"{path}/ID-"
         made = await self._nodes.create(prefix, b"", ephemeral=True, sequence=True, parents=True, shared=True)
         number = int(made.removeprefix(prefix))
-        # Its number is used, whether it is there or not.  It goes with our session at the latest.
+        # Delete the node, whose number is used anyway; it disappears with the session at the latest.
         with suppress(SaritError):
             await self._nodes.delete(made)
         return number if 0 <= number < _END_OF_NUMBERS else None

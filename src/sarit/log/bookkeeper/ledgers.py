@@ -1,7 +1,7 @@
-"""Ledgers on bookies: what the pure machines decide is carried out here.
+"""Writes, recovers and reads ledgers on bookies, all on the event loop.
 
-`LedgerWriter` carries out `write_decisions.py`, `recover_ledger` carries out `recovery_decisions.py`, and
-`read_entries` reads a closed ledger with many reads ahead.  All on the event loop.
+`LedgerWriter` carries out the decisions of `write_decisions.py`, `recover_ledger` those of `recovery_decisions.py`, and
+`LedgerReader` reads a closed ledger with many reads ahead.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _log = logging.getLogger("sarit.log")
 
 @dataclass(frozen=True, slots=True)
 class WriterCalls:
-    """The events that a writer reports.
+    """The callbacks of a ledger's writer.
 
-    `done`: all entries up to this one are durable.  `ended`: nothing more becomes durable; see `LedgerWriter.state`.
-    `ask_owner`: somebody must find out who owns the log, and call `LedgerWriter.owner_confirmed` or `fence`."""
+    `done`: all entries up to this one are durable.  `ended`: no more entries become durable (`LedgerWriter.state`).
+    `ask_owner`: find out who owns the log, then call `LedgerWriter.owner_confirmed` or `fence`."""
 
     done: Callable[[int], None]
     ended: Callable[[str], None]
@@ -58,7 +58,7 @@ class WriterCalls:
 
 
 class LedgerWriter:
-    """One ledger, from its creation to its end.  `now`: a time before which its owner was the owner."""
+    """The writer of one ledger, from its creation to its end.  `now`: a time at which its owner still owned the log."""
 
     def __init__(
         self, clock: Clock, bookies: Bookies, store: LedgerStore, ledger: int, metadata: LedgerMetadata, version: int,
@@ -78,9 +78,9 @@ class LedgerWriter:
         self._machine = LedgerWriting(metadata, now)
         self._standstill = Standstill(clock, LEDGER_CLOCK_STEP_SECONDS)
         self._machine.spares(sorted(bookies.writable()))
-        # Of the entries that are not done: they may have to be sent again, to another bookie.
+        # The packets of the entries that are not done, which may have to be sent again, to another bookie.
         self._packets: dict[int, AddPacket] = {}
-        self._forgotten = 0  # packets below are gone
+        self._forgotten = 0  # the first entry whose packet is not forgotten
         self._storing: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._abandoned = False
@@ -95,7 +95,7 @@ class LedgerWriter:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata as it is stored, as far as it is known."""
+        """The newest metadata that is known to be stored."""
         return self._machine.metadata
 
     @property
@@ -105,16 +105,16 @@ class LedgerWriter:
 
     @property
     def confirmed(self) -> tuple[int, int]:
-        """The last entry that is done, and the bytes up to it."""
+        """The last durable entry, and the bytes of all entries up to it."""
         return self._machine.last_add_confirmed, self._machine.confirmed_length
 
     @property
     def changes(self) -> int:
-        """Changes of the ensemble."""
+        """The number of changes of the ensemble."""
         return self._machine.changes
 
     def add(self, payload: Sequence[Buffer]) -> int:
-        """Send an entry; its number.  `calls.done` is called later, never from within."""
+        """Send an entry to its bookies.  Returns its number.  `calls.done` is called later, never within this call."""
         size, now = sum(map(len, payload)), self._clock.monotonic()
         entry, effects = self._machine.add(size, now)
         self._sent_at[entry] = now
@@ -127,7 +127,7 @@ class LedgerWriter:
         return entry
 
     def tick(self) -> None:
-        """To be called a few times a second."""
+        """Find slow bookies and time-outs.  To be called a few times a second."""
         now = self._now()
         self._machine.spares(sorted(self._bookies.writable()))
         effects = self._machine.tick(now)
@@ -137,7 +137,7 @@ class LedgerWriter:
         self._execute(effects)
 
     def owner_confirmed(self, asked_at: float) -> None:
-        """The log was ours at a moment not before `asked_at`."""
+        """Note that this owner still owned the log at a moment not before `asked_at`."""
         self._execute(self._machine.owner_confirmed(asked_at, self._now()))
 
     def fence(self, reason: str) -> None:
@@ -145,18 +145,18 @@ class LedgerWriter:
         self._execute(self._machine.fenced(reason))
 
     def give_up(self, reason: str) -> None:
-        """Nothing more becomes done."""
+        """Fail the ledger: no more entries become durable."""
         self._execute(self._machine.give_up(reason))
 
     async def close(self) -> None:
-        """End the ledger after the last entry that is done.  `state` is CLOSED then, or FENCED."""
+        """Close the ledger after its last durable entry.  Afterwards `state` is CLOSED or FENCED."""
         if self.state in (State.OPEN, State.FAILED):
             self._closing = self._loop.create_future()
             self._execute(self._machine.close())
             await self._closing
 
     def abandon(self) -> None:
-        """Report nothing any more."""
+        """Stop without a close: call none of the callbacks any more."""
         self._abandoned = True
         self._packets.clear()
         if self._storing is not None:
@@ -198,28 +198,28 @@ class LedgerWriter:
 
     def _send(self, bookie: str, entry: int) -> None:
         packet = self._packets.get(entry)
-        if packet is not None:  # it may be done meanwhile, when it was to be sent again
+        if packet is not None:  # the entry of a delayed send may be done meanwhile
             self._bookies.add(bookie, self.ledger, entry, packet, lambda code: self._answered(bookie, entry, code))
 
     def _answered(self, bookie: str, entry: int, code: Code) -> None:
         self._execute(self._machine.answered(bookie, entry, code, self._now()))
 
     def _now(self) -> float:
-        """Return the time of an event that may acknowledge something."""
+        """Return the time now, after a check whether the machine was suspended (`stood_still`)."""
         now = self._standstill.now()
         if self._standstill.ended_at == now:
             self._machine.stood_still(now)
         return now
 
     async def _store_metadata(self, metadata: LedgerMetadata) -> None:
-        """Replace the metadata, until it is known whether it is.  An unknown outcome is tried again."""
+        """Replace the metadata, in as many attempts as it takes until the outcome is known."""
         before = self._machine.metadata
         while True:
             try:
                 refused = await self._try_store(metadata, before)
                 break
             except SaritError as error:
-                # Also where a user must mend it, as missing rights: without an answer nothing may be taken for done.
+                # Retry also errors that a user must fix, such as missing permissions: the outcome must be known.
                 if not isinstance(error, Unavailable):
                     self._repeated.error("", f"the metadata of ledger {self.ledger} cannot be stored: {error}")
                 await asyncio.sleep(METADATA_RETRY_SECONDS)
@@ -235,8 +235,9 @@ class LedgerWriter:
                 self._resolve_closing()
 
     async def _try_store(self, metadata: LedgerMetadata, before: LedgerMetadata) -> str:
-        """Store the metadata of the ledger once, and return why it was refused; empty when it is stored.  Raises
-        Unavailable."""
+        """Store the metadata of the ledger once.  Returns why it was refused; empty when it is stored.
+
+        Raises Unavailable."""
         try:
             self._version = await self._store.set(self.ledger, metadata, self._version)
         except NotFound:
@@ -246,7 +247,7 @@ class LedgerWriter:
                 found, version = await self._store.get(self.ledger)
             except NotFound:
                 return "its metadata is gone"
-            # The answer to an earlier attempt was lost.
+            # An earlier attempt, whose answer was lost, has stored it.
             if found == metadata:
                 self._version = version
                 return ""
@@ -265,9 +266,9 @@ class LedgerWriter:
 
 
 async def recover_ledger(bookies: Bookies, store: LedgerStore, ledger: int) -> LedgerMetadata:
-    """Fence the writer of a ledger, and close it; its metadata, which is closed.
+    """Fence the writer of a ledger, and close the ledger.  Returns the metadata of the closed ledger.
 
-    Raises NotFound, Unavailable (also: too few bookies answer to know its end)."""
+    Raises NotFound, Unavailable (also when too few bookies answer to find its end)."""
     while True:
         metadata, version = await store.get(ledger)
         if metadata.state is LedgerState.CLOSED:
@@ -284,12 +285,12 @@ async def recover_ledger(bookies: Bookies, store: LedgerStore, ledger: int) -> L
             )  # fmt: skip
             await store.set(ledger, closed, version)
         except Conflict:
-            continue  # its writer, or another recovery, has changed it: begin with what there is now
+            continue  # the writer, or another recovery, has changed the metadata: begin again
         return closed
 
 
 class _Recovery:
-    """Carries out one `LedgerRecovering`."""
+    """A recovery of one ledger, which carries out the decisions of `LedgerRecovering`."""
 
     def __init__(self, bookies: Bookies, ledger: int, metadata: LedgerMetadata) -> None:
         self._bookies = bookies
@@ -299,7 +300,7 @@ class _Recovery:
         self._outcome: asyncio.Future[Close | Inconclusive] = self._loop.create_future()
 
     async def run(self) -> Close | Inconclusive:
-        """Return the end, or why it is not known."""
+        """Find the end of the ledger.  Returns it, or why it is not known."""
         self._execute(self._machine.start())
         try:
             async with asyncio.timeout(LEDGER_RECOVERY_TIMEOUT_SECONDS):
@@ -350,7 +351,7 @@ class _Recovery:
 async def read_entry(bookies: Bookies, ledger: int, metadata: LedgerMetadata, entry: int) -> memoryview:
     """Return the payload of an entry that its ledger must have.
 
-    Another bookie is asked after an error, and when one takes long.  Raises Corrupt, Unavailable."""
+    Another bookie is asked after an error, and when a bookie takes long.  Raises Corrupt, Unavailable."""
     answers: asyncio.Queue[tuple[str, EntryReply]] = asyncio.Queue()
     waiting = deque(write_set(metadata, metadata.ensemble_at(entry), entry))
     outstanding: list[str] = []
@@ -389,10 +390,10 @@ async def read_entry(bookies: Bookies, ledger: int, metadata: LedgerMetadata, en
 
 
 class LedgerReader:
-    """The entries of a closed ledger.
+    """A reader of the entries of a closed ledger.
 
-    BookKeeper's own recovery moves copies to other bookies.  So before an entry is called lost, the metadata is read
-    again: it may name bookies that have it."""
+    BookKeeper's own recovery moves copies to other bookies.  So before an entry counts as lost, the metadata is read
+    again: it may name other bookies that have the entry."""
 
     def __init__(self, bookies: Bookies, store: LedgerStore, ledger: int, metadata: LedgerMetadata) -> None:
         assert metadata.state is LedgerState.CLOSED, metadata
@@ -405,7 +406,7 @@ class LedgerReader:
         return f"<LedgerReader of {self.ledger}>"
 
     async def entry(self, entry: int) -> memoryview:
-        """Return the payload of an entry.  Raises Corrupt, Unavailable (also: the ledger was deleted meanwhile)."""
+        """Return the payload of an entry.  Raises Corrupt, Unavailable (also when the ledger was deleted meanwhile)."""
         while True:
             asked = self.metadata
             try:
@@ -440,7 +441,7 @@ class LedgerReader:
         try:
             self.metadata, _ = await self._store.get(self.ledger)
         except NotFound as error:
-            # By a newer owner of the log; if not, the next claim says what is missing.
+            # Most likely a newer owner of the log deleted the ledger; otherwise the next claim reports the loss.
             raise Unavailable(f"ledger {self.ledger} was deleted while it was read") from error
 
 

@@ -1,12 +1,11 @@
-"""The durable log of a container on BookKeeper: who owns it, from the claim to the opening.
+"""The ownership of durable logs on BookKeeper, from the claim to the opening.
 
-A claim fences: every ledger of the chain that is not closed is recovered, so its writer gets no acknowledgement any
-more.  The opening creates a ledger and begins the epoch by a compare-and-set of the chain.  From then on no other owner
-can add a ledger, so what the chain names is all there is.  Only then is anything replayed.  What an open log does is in
-`open_log.py`.
+A claim fences earlier owners: it recovers every ledger of the chain that is not closed, so that its writer gets no
+acknowledgement any more.  The opening creates a ledger and begins the epoch by a compare-and-set of the chain.  From
+then on no other owner can add a ledger, so the chain is complete, and is replayed.  `open_log.py` has the open log.
 
-A chain that an earlier owner changed between claim and opening (it rolled over, or freed a ledger) is fenced once more.
-One that another opener changed ends in Fenced.
+If the earlier owner has changed the chain between claim and opening (it rolled over, or freed a ledger), the chain is
+fenced again.  If another opener has changed it, the opening ends in Fenced.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.log")
 
-# How many times the chain may change between claim and opening.
+# How often an opening fences the chain again after its owner has changed it.
 _MAX_ATTEMPTS: Final = 8
 
 
@@ -64,20 +63,20 @@ class BookKeeperLogs:
         self.statistics = statistics or LogStatistics()
         self.statistics.count_bookies_with(self._count_bookies)
         self.settings = settings if settings is not None else LedgerSettings()
-        # Bookies seen in ledgers: where too few are registered, one that is away takes a place.
+        # The bookies seen in ledgers: when too few are registered, an absent one takes a place in a new ensemble.
         self.known: set[str] = set()
-        # By container: the epoch and the ledger that was fenced while no other owner was known.
+        # The epoch and the ledger that were fenced while no other owner was known, by container.
         self._fences: dict[int, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
         return f"<BookKeeperLogs {self.settings}>"
 
     async def claim(self, container: int, confirm: Confirm = sole_owner) -> BookKeeperClaim:
-        """Claim the log of a container, and fence its earlier owner; `confirm` is asked in between.  Raises Corrupt (a
-        ledger is missing, or the chain damaged), Unavailable.
+        """Claim the log of a container: read its chain, await `confirm`, and fence the earlier owner.
 
-        An owner that comes after the chain was read changes it.  So a claim that was confirmed and then held up fences
-        nothing of that owner, and fails."""
+        An owner that comes after the chain was read changes the chain.  So a claim that was delayed after `confirm`
+        fences nothing of that owner, and fails.  Raises Corrupt (a ledger is missing, or the chain is damaged),
+        Unavailable."""
         claim = BookKeeperClaim(self, container)
         found = await self.registers.get(register_of(container))
         await confirm()
@@ -85,7 +84,7 @@ class BookKeeperLogs:
         return claim
 
     async def create_after(self, container: int, history: LogHistory) -> BookKeeperLog:
-        """Create an empty log that continues a history, as `BookKeeperClaim.create_after` does."""
+        """Claim and create the log of a restored container, as `BookKeeperClaim.create_after` does."""
         return await (await self.claim(container)).create_after(history)
 
     async def open(self, container: int) -> BookKeeperLog:
@@ -93,7 +92,7 @@ class BookKeeperLogs:
         return await (await self.claim(container)).open(None)
 
     def new_metadata(self, container: int, epoch: int) -> LedgerMetadata:
-        """That of a new ledger.  Raises Unavailable: too few bookies."""
+        """Return the metadata of a new ledger.  Raises Unavailable (too few bookies)."""
         settings = self.settings
         return LedgerMetadata(
             settings.ensemble_size, settings.write_quorum, settings.ack_quorum, LedgerState.OPEN,
@@ -111,9 +110,9 @@ class BookKeeperLogs:
         self._fences[container] = (epoch, ledger)
 
     def epoch_begun(self, container: int, before: int) -> None:
-        """Count and log a fence after which nobody else has owned the log: `before` is the last epoch of its chain.
+        """Count and log a fence that came from no other owner.  `before`: the epoch of the chain before this one.
 
-        The chain was changed from that one to ours by one compare-and-set, so no other owner can lie between."""
+        One compare-and-set changed the chain from that epoch to this one, so there was no other owner in between."""
         epoch, ledger = self._fences.pop(container, (0, 0))
         if epoch and epoch == before:
             self.statistics.ledgers_recovered += 1
@@ -128,7 +127,7 @@ class BookKeeperLogs:
         settings = self.settings
         writable = sorted(self.bookies.writable())
         self.known.update(writable)
-        # One that is away may come back, and the quorum needs fewer than all.
+        # Fill up with absent bookies, which may come back, since a quorum needs fewer than all.
         away = sorted(self.known.difference(writable))
         chosen = self._shuffled(writable)[: settings.ensemble_size]
         if len(chosen) < settings.ack_quorum or len(chosen) + len(away) < settings.ensemble_size:
@@ -143,7 +142,7 @@ class BookKeeperLogs:
 
 
 class BookKeeperClaim:
-    """A claimed log on BookKeeper, not open yet."""
+    """A claimed log on BookKeeper (a `ClaimedLog`)."""
 
     def __init__(self, logs: BookKeeperLogs, container: int) -> None:
         self._logs = logs
@@ -151,7 +150,7 @@ class BookKeeperClaim:
         self._register = register_of(container)
         self._chain: Chain | None = None
         self._version = 0
-        # The ledgers that this claim closed: the last frame, and the bytes.
+        # The last frame and the bytes of each ledger that this claim closed.
         self._ends: dict[int, tuple[int, int]] = {}
         self._metadata: dict[int, LedgerMetadata] = {}
 
@@ -159,13 +158,13 @@ class BookKeeperClaim:
         return f"<BookKeeperClaim of {self._container} {self._chain}>"
 
     async def fence(self, found: Versioned | None) -> None:
-        """Close every ledger that is not closed of the chain that was read from its register."""
+        """Recover and close every open ledger of the chain `found` in the register."""
         self._ends.clear()
         self._chain = None
         if found is None:
             return
         self._chain, self._version = chains.decode(found.value), found.version
-        # All of them: an owner that rolls over has two.
+        # Close all open ledgers, since an owner that rolls over has two.
         tasks = [asyncio.ensure_future(self._close(each)) for each in self._chain.ledgers]
         try:
             await gather(*tasks)
@@ -190,19 +189,21 @@ class BookKeeperClaim:
             self._ends[ledger.ledger] = (last, metadata.length)
 
     async def _last_frame(self, ledger: chains.ChainLedger, metadata: LedgerMetadata) -> int:
-        """Return the last frame that is complete in a ledger; the one before its first when there is none."""
+        """Return the last complete frame of a ledger; the one before its first when it has none."""
         at = metadata.last_entry
         reader = LedgerReader(self._logs.bookies, self._logs.store, ledger.ledger, metadata)
         while at >= 0:
             entry = parse(await reader.entry(at), self._container)
             if entry.ends_frame:
                 return entry.frame
-            # Entries without a frame follow one that is whole; parts of a frame follow each other.
+            # Go back over an entry without a frame, or over all parts of an incomplete frame.
             at -= entry.part + 1
         return ledger.first - 1
 
     async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> BookKeeperLog:
-        """Open the claimed log; `history` None: the owner has no index.  Raises Corrupt, Fenced, Unavailable."""
+        """Open the claimed log.  `history`: None for an owner without an index.
+
+        Raises Corrupt, Fenced, Unavailable."""
         before = self._chain
         for _ in range(_MAX_ATTEMPTS):
             problem: Corrupt | None = None
@@ -214,10 +215,10 @@ class BookKeeperClaim:
                 opened = await self._begin(base, history)
                 if opened is not None:
                     return BookKeeperLog(self._logs, self._container, opened)
-            # Before anything is fenced again: it would be the ledger of the opener that was faster.
+            # Check the owner before fencing again, which would fence the ledger of an opener that was faster.
             found = await self._logs.registers.get(self._register)
             now = None if found is None else chains.decode(found.value)
-            # The index was opened after the claim: it may know of an owner that the chain did not know then.
+            # Raise the problem only for the newest chain: the index, opened later, may know of a newer owner.
             if problem is not None and now == self._chain:
                 raise problem
             if now is None or before is None or (now.identity, now.epoch) != (before.identity, before.epoch):
@@ -226,9 +227,9 @@ class BookKeeperClaim:
         raise Unavailable(f"the log of container {self._container} is changed all the time by its owner")
 
     async def create_after(self, history: LogHistory) -> BookKeeperLog:
-        """Return a new log for a restored container, which continues after its checkpoint, in a later epoch.
+        """Create a log for a restored container, which continues after its checkpoint, in a later epoch.
 
-        One that an earlier attempt made is taken, as long as it never had a frame.  Raises Invalid (it has some),
+        The log of an earlier attempt is opened instead, if it never had a frame.  Raises Invalid (it has frames),
         Fenced, Unavailable."""
         base = Chain(self._logs.env.random.bytes(LOG_IDENTITY_BYTES), history.epoch, history.frame)
         if self._chain is not None:
@@ -241,12 +242,12 @@ class BookKeeperClaim:
         return BookKeeperLog(self._logs, self._container, opened)
 
     async def release(self) -> None:
-        """Give the claim up: what was fenced stays so, and nothing is held."""
+        """Do nothing: a claim holds nothing, and the ledgers that it fenced stay fenced."""
 
     # -- the new epoch ---------------------------------------------------------------------------
 
     def _base(self, history: LogHistory | None, *, accept_loss: bool) -> Chain:
-        """Return the chain as the new epoch finds it, with its open ledgers closed.  Raises Corrupt."""
+        """Return the chain on which the new epoch begins, with its open ledgers closed.  Raises Corrupt."""
         chain = self._chain
         if chain is not None:
             for ledger, (last, size) in self._ends.items():
@@ -259,12 +260,12 @@ class BookKeeperClaim:
         return Chain(self._logs.env.random.bytes(LOG_IDENTITY_BYTES))
 
     async def _begin(self, base: Chain, history: LogHistory | None) -> Opened | None:
-        """Create a ledger and store the chain; None when the chain is another one by now."""
+        """Create a ledger and store the chain of the new epoch.  Returns None if the chain has changed meanwhile."""
         logs = self._logs
         epoch = max(base.epoch, 0 if history is None else history.epoch) + 1
         metadata = logs.new_metadata(self._container, epoch)
         ledger = await logs.store.new_id()
-        # The chain knows of the ledger before it is there: if this process ends now, a later owner deletes it.
+        # Note the ledger in the chain before it is created: if this process ends now, a later owner deletes it.
         reserved = chains.reserve(base if self._chain is None else self._chain, ledger, logs.env.clock.wall_ms())
         stored = await self._store(reserved)
         if stored is None:
@@ -275,7 +276,7 @@ class BookKeeperClaim:
         chain = chains.begin_epoch(base, epoch, {}, ledger)
         stored = await self._store(chain)
         if stored is None:
-            with suppress(SaritError):  # else the owner that was faster deletes it
+            with suppress(SaritError):  # otherwise the owner that was faster deletes the ledger
                 await logs.store.delete(ledger, version)
             return None
         logs.epoch_begun(self._container, base.epoch)
@@ -283,9 +284,9 @@ class BookKeeperClaim:
         return Opened(chain, stored, old, ledger, metadata, version, asked_at)
 
     async def _store(self, chain: Chain) -> int | None:
-        """Return the version of the chain in its register; None when somebody else has changed it.
+        """Store the chain in its register.  Returns the new version; None when somebody else has changed the chain.
 
-        Raises Unavailable, and the outcome is unknown."""
+        Raises Unavailable (the outcome is unknown)."""
         registers, name, data = self._logs.registers, self._register, chains.encode(chain)
         deadline = self._logs.env.clock.monotonic() + LEDGER_PROOF_TIMEOUT_SECONDS
         while True:
@@ -294,7 +295,7 @@ class BookKeeperClaim:
                     return await registers.create(name, data)
                 return await registers.set(name, data, self._version)
             except (Conflict, NotFound, Exists):
-                # It may be ours all the same: the answer to an earlier attempt was lost.
+                # Check whether an earlier attempt, whose answer was lost, has stored the chain.
                 found = await registers.get(name)
                 return found.version if found is not None and found.value == data else None
             except Unavailable:
@@ -307,7 +308,7 @@ def history_problem(container: int, chain: Chain | None, history: LogHistory) ->
     """Return why the log is not the one that the index knows; None when it is."""
     if history.identity is None:
         if chain is None or chain.reached == 0:
-            return None  # neither has ever held anything
+            return None  # log and index are both new
         return (
             f"the log of container {container} on BookKeeper has {chain.reached} frames, and the index has never seen "
             "one: the index is missing or another one; put it back"

@@ -1,7 +1,8 @@
-"""Metadata of a ledger, as BookKeeper keeps it in ZooKeeper.  Pure.
+"""The metadata of a ledger, in the format in which BookKeeper stores it in ZooKeeper.
 
-Format 3 of BookKeeper: a line of text, then one protobuf message with its length before it.  Read and written by hand:
-it has twelve fields, and every bound is ours.  Bytes and reasons: docs/formats/bookkeeper.md.
+BookKeeper's format 3 is a line of text, then one protobuf message with its length before it.  The code here reads and
+writes it without a protobuf library, since it has twelve fields, and bounds all of them.  Bytes and reasons:
+docs/formats/bookkeeper.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION: Final = 3
 MAGIC: Final = b"BookieMetadataFormatVersion\t"
 LEDGERS_ROOT: Final = "/ledgers"
-# Entry ids of a ledger begin with 0: the last entry of a ledger without entries, and of an open one.
+# The last entry of a ledger without entries, and of an open one: entry ids begin with 0.
 NO_ENTRY: Final = -1
 MAX_LEDGER_ID: Final = (1 << 63) - 1
 
@@ -32,13 +33,13 @@ _HEADER: Final = MAGIC + b"%d\n" % FORMAT_VERSION
 _MASK: Final = (1 << 64) - 1
 _SIGN: Final = 1 << 63
 _MAX_VARINT_LENGTH: Final = 10
-# Wire types of protobuf.
+# The wire types of protobuf.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 
 
 class LedgerState(Enum):
-    """The life of a ledger: it only goes down this list, or straight from OPEN to CLOSED."""
+    """The state of a ledger, which changes only in this order, or from OPEN to CLOSED."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -46,7 +47,7 @@ class LedgerState(Enum):
 
 
 class DigestType(Enum):
-    """The checksum that protects an entry."""
+    """The kind of digest that protects the entries of a ledger."""
 
     CRC32 = 1
     HMAC = 2
@@ -59,9 +60,9 @@ class LedgerMetadata:
     """The metadata of a ledger.
 
     `ensembles`: (first entry, bookie ids) of each ensemble, by first entry; the first one begins with entry 0.
-    `last_entry`: of a closed ledger; NO_ENTRY when it has none, and until it is closed.  `length`: bytes of all
-    payloads of a closed ledger.  `created_ms`: 0 where it is not known.  `custom`: what the creator says of it.
-    `ctoken`: random, of the creator: after a lost reply it says whether the ledger is ours."""
+    `last_entry`: the last entry of a closed ledger; NO_ENTRY without entries, and until it is closed.  `length`: the
+    bytes of all payloads of a closed ledger.  `created_ms`: 0 when it is not known.  `custom`: values that the creator
+    has chosen.  `ctoken`: a random number of the creator, which recognizes its ledger after a lost reply."""
 
     ensemble_size: int
     write_quorum: int
@@ -91,7 +92,7 @@ def path_of(ledger: int, root: str = LEDGERS_ROOT) -> str:
 
 
 def encode(metadata: LedgerMetadata) -> bytes:
-    """Return the bytes to store.  Raises Invalid: the metadata breaks a bound, or a rule that `decode` checks."""
+    """Return the bytes to store.  Raises Invalid (the metadata breaks a bound, or a rule that `decode` checks)."""
     wrong = _wrong(metadata)
     if wrong:
         raise Invalid(f"metadata of a ledger: {wrong}")
@@ -110,7 +111,7 @@ def encode(metadata: LedgerMetadata) -> bytes:
     _put_number(out, 7, metadata.digest.value)
     _put_bytes(out, 8, metadata.password)
     _put_number(out, 9, metadata.ack_quorum)
-    if metadata.created_ms:  # the Java client leaves it out where it is not known
+    if metadata.created_ms:  # the Java client leaves this field out when it is not known
         _put_number(out, 10, metadata.created_ms)
     for key, value in metadata.custom.items():
         pair = bytearray()
@@ -125,10 +126,10 @@ def encode(metadata: LedgerMetadata) -> bytes:
 
 
 def decode(data: bytes, name: str = "metadata of a ledger") -> LedgerMetadata:
-    """Metadata as any client of BookKeeper stored it; `name` is for messages.
+    """Return the metadata that any client of BookKeeper stored.  `name`: what the bytes are, for error messages.
 
-    Fields that are not known here are ignored, as the Java client does.
-    Raises Corrupt (damaged, or out of bounds), Invalid (another format version)."""
+    Unknown fields are ignored, as by the Java client.  Raises Corrupt (damaged, or out of bounds), Invalid (another
+    format version)."""
     if len(data) > BOOKKEEPER_MAX_METADATA_BYTES:
         raise Corrupt(f"{name} has {len(data)} bytes, the bound is {BOOKKEEPER_MAX_METADATA_BYTES}")
     if not data.startswith(_HEADER):
@@ -141,7 +142,7 @@ def decode(data: bytes, name: str = "metadata of a ledger") -> LedgerMetadata:
         if length != len(data) - start:
             raise ValueError(f"the message has {len(data) - start} bytes and claims {length}")
         metadata = _parse(data[start:])
-    except ValueError as error:  # UnicodeDecodeError is one
+    except ValueError as error:  # also UnicodeDecodeError
         raise Corrupt(f"{name} is damaged: {error}") from None
     wrong = _wrong(metadata)
     if wrong:
@@ -150,7 +151,7 @@ def decode(data: bytes, name: str = "metadata of a ledger") -> LedgerMetadata:
 
 
 def _wrong(metadata: LedgerMetadata) -> str | None:
-    """Return what is wrong with `metadata`; None when nothing is."""
+    """Return the rule that `metadata` breaks, as a text; None when it breaks none."""
     sizes = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     if not BOOKKEEPER_MAX_ENSEMBLE_SIZE >= sizes[0] >= sizes[1] >= sizes[2] >= 1:
         return f"ensemble, write quorum and ack quorum are {sizes}, each at least the next and at least 1"
@@ -171,7 +172,7 @@ def _wrong(metadata: LedgerMetadata) -> str | None:
 
 
 def _parse(data: bytes) -> LedgerMetadata:
-    """Return the message.  Raises ValueError."""
+    """Return the metadata in a protobuf message.  Raises ValueError."""
     numbers: dict[int, int] = {}
     password = b""
     ensembles: list[tuple[int, tuple[str, ...]]] = []
@@ -230,7 +231,7 @@ def _parse_pair(data: bytes) -> tuple[str, bytes]:
 
 
 def _varint(value: int) -> bytes:
-    """`value` as protobuf's int64: a negative one takes ten bytes."""
+    """Return `value` as protobuf's int64, of which a negative one takes ten bytes."""
     value &= _MASK
     out = bytearray()
     while value > 0x7F:
@@ -260,7 +261,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes | None]]:
-    """(number, value) of each field; None for the value of a kind that no field here has.  Raises ValueError."""
+    """Yield (number, value) of each field; the value is None for kinds that are not read.  Raises ValueError."""
     at = 0
     while at < len(data):
         key, at = _read_varint(data, at)

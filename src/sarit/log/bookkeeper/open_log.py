@@ -1,18 +1,18 @@
 """An open log on BookKeeper: one owner, one epoch, one ledger at a time.
 
-Theory of operation.  A frame becomes entries of the current ledger and is done when all of them are.  At most
-LEDGER_FRAMES_IN_FLIGHT frames are under way; others wait.  *Roll-over*: when a ledger is nearly full, the next one is
-created and added to the chain, empty.  Its first entry is sent only when the last frame of the ledger before is done.
-So no gap can lie between two ledgers: whatever a recovery finds in the second one, the first one is complete.
+Theory of operation.  A frame becomes entries of the current ledger and is durable when all of them are.  At most
+LEDGER_FRAMES_IN_FLIGHT frames are in flight; others wait.  *Roll-over*: when a ledger is nearly full, the next one is
+created and added to the chain, empty.  Its first entry is sent only when the last frame of the ledger before is
+durable.  So there is no gap between two ledgers: if a recovery finds frames in the second one, the first is complete.
 
-When too few bookies answer, the ledger is closed after its last entry that is done.  Then the frames that are not done
+When too few bookies answer, the ledger is closed after its last durable entry.  Then the frames that are not durable
 are sent again, to the next ledger, under the same numbers: nobody can read the first copies.
 
-All changes of the chain go through `chain_register.py`.  A chain that somebody else has changed ends the log with
+All changes of the chain go through `chain_register.py`.  If somebody else has changed the chain, the log ends with
 Fenced.
 
-Another owner fences a ledger, and so does BookKeeper's own recovery, when a bookie of the ledger is away.  Then the
-chain is still ours: the log ends as Unavailable, and its owner opens it again.  `BookKeeperClaim` says who it was.
+Another owner fences a ledger, and so does BookKeeper's own recovery, when a bookie of the ledger is away.  After the
+latter the chain is unchanged: the log ends with Unavailable, and its owner opens it again (`BookKeeperLogs.claim`).
 """
 
 from __future__ import annotations
@@ -72,18 +72,18 @@ class Ledgers(Protocol):
         """The settings of the log's ledgers."""
 
     def new_metadata(self, container: int, epoch: int) -> LedgerMetadata:
-        """That of a new ledger.  Raises Unavailable: too few bookies."""
+        """Return the metadata of a new ledger.  Raises Unavailable (too few bookies)."""
 
     def note_fence(self, container: int, epoch: int, ledger: int) -> None:
-        """Remember that a ledger of this epoch was fenced, and that no other owner was known."""
+        """Note that a ledger of this epoch was fenced while no other owner was known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A log whose epoch has begun.
 
-    `old`: the closed ledgers of the chain, with their metadata.  `ledger`: the new one.  `asked_at`: a moment after
-    which this owner was the owner, on its monotonic clock."""
+    `old`: the closed ledgers of the chain, with their metadata.  `ledger`: the new ledger.  `asked_at`: a moment on the
+    monotonic clock after which this owner still owned the log."""
 
     chain: Chain
     version: int
@@ -96,7 +96,7 @@ class Opened:
 
 @dataclass(slots=True, eq=False)
 class _Frame:
-    """A frame that is not done.  `last_entry`: of the current ledger; -1 while it waits."""
+    """A frame that is not durable.  `last_entry`: its last entry in the current ledger; -1 while it is not sent."""
 
     number: int
     payload: Sequence[Buffer]
@@ -123,7 +123,7 @@ class BookKeeperLog:
         self._queue: deque[_Frame] = deque()
         self._sent: deque[_Frame] = deque()
         self._bytes_in_flight = 0
-        self._last = opened.chain.reached  # queued
+        self._last = opened.chain.reached  # the last frame that was queued
         self._last_sent = opened.chain.reached
         self._last_done = opened.chain.reached
         self._any_appended = False
@@ -133,17 +133,17 @@ class BookKeeperLog:
         self._closing: asyncio.Future[None] | None = None
         self._progress = asyncio.Event()
         self._background = Background(self._task_failed)
-        # The next ledger, once it is in the chain; the task that makes it.
+        # `_prepared`: the next ledger, once it is in the chain.  `_preparing`: the task that creates it.
         self._prepared: LedgerWriter | None = None
         self._preparing: asyncio.Task[None] | None = None
         self._rolling_failed = False
-        # Ledgers that are left and not closed in the chain yet: the last frame, and the bytes.
+        # The last frame and the bytes of each full ledger that is not closed in the chain yet.
         self._leaving: dict[int, tuple[int, int]] = {}
         now = self._clock.monotonic()
         self._writer = self._new_writer(opened.ledger, opened.metadata, opened.metadata_version, opened.asked_at)
         self._began_at = now
         self._last_entry_at = now
-        self._reported = True  # whether bookies know what is confirmed
+        self._reported = True  # whether the bookies know the last confirmed entry
         self._ticking = self._loop.call_later(LEDGER_TICK_SECONDS, self._tick)
 
     def __repr__(self) -> str:
@@ -162,14 +162,14 @@ class BookKeeperLog:
     # -- reading ---------------------------------------------------------------------------------
 
     def replay(self, after: int) -> AsyncIterator[Frame]:
-        """Durable frames above `after`, in order.  Raises Corrupt, Unavailable."""
+        """Yield the durable frames above `after`, in order.  Raises Corrupt, Unavailable."""
         opened, logs = self._opened, self._logs
         return _replay(self._name, self._container, logs.bookies, logs.store, opened.chain, opened.old, after)
 
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
-        """Queue a frame; `done` is called on the event loop once it is durable, in order of number."""
+        """Queue a frame.  `done` is called on the event loop once it is durable, in order of number."""
         error = self._error
         if error is None and self._closed:
             error = Unavailable(f"{self._name} is closed")
@@ -177,7 +177,7 @@ class BookKeeperLog:
             self._loop.call_soon(done, error)
             return
         if number != self._last + 1:
-            # Only the first frame may skip numbers: a log restored without its ledgers continues after the checkpoint.
+            # Only the first frame may skip numbers: the log of a restored container continues after the checkpoint.
             assert number > self._last, f"frame {number} after {self._last}"
             assert not self._any_appended, f"frame {number} after {self._last}"
         self._any_appended = True
@@ -186,7 +186,7 @@ class BookKeeperLog:
         self._dispatch()
 
     def _dispatch(self) -> None:
-        """Send what may be sent."""
+        """Send queued frames as far as the bounds of frames in flight and of the ledger allow."""
         settings = self._logs.settings
         while self._queue and self._error is None and not self._rolling_failed:
             if self._writer.state is not State.OPEN:
@@ -215,13 +215,13 @@ class BookKeeperLog:
     def _is_full(self) -> bool:
         settings = self._logs.settings
         old = self._clock.monotonic() - self._began_at >= settings.ledger_seconds
-        # One that has no frame is never full: a frame larger than a ledger has one for itself.
+        # A ledger without a frame is never full, so that a frame larger than a ledger gets a ledger for itself.
         return self._writer.size > 0 and (
             old or self._writer.size >= settings.ledger_bytes or self._writer.changes >= LEDGER_ENSEMBLE_CHANGES
         )
 
     def _done(self, entry: int) -> None:
-        """All entries of the current ledger up to this one are durable."""
+        """Report the frames that are durable, as all entries of the current ledger up to `entry` are."""
         finished: list[_Frame] = []
         while self._sent and self._sent[0].last_entry <= entry:
             frame = self._sent.popleft()
@@ -257,14 +257,14 @@ class BookKeeperLog:
             metadata, ledger = None, -1
             while True:
                 try:
-                    # What may be stored already stays as it is: only so it is known to be ours.
+                    # Retry with the same metadata and id, by which an earlier attempt's ledger is recognized.
                     metadata = metadata or self._logs.new_metadata(self._container, self.epoch)
                     if ledger < 0:
                         ledger = await self._chain.reserve()
                     _, version = await self._logs.store.create(metadata, ledger)
                     break
                 except Unavailable as error:
-                    # The ledger at hand still takes frames, unless these wait for the next one.
+                    # Give up only if frames wait for the next ledger; otherwise the current one still accepts them.
                     if self._clock.monotonic() >= deadline and (self._is_full() or self._rolling_failed):
                         self._die(Unavailable(f"{self._name} needs a new ledger: {error}"))
                         return
@@ -277,7 +277,7 @@ class BookKeeperLog:
         self._dispatch()
 
     def _switch(self) -> None:
-        """Go on with the ledger that was prepared; the one before gets its end in its metadata and in the chain."""
+        """Switch to the prepared ledger, and close the full one in its metadata and in the chain."""
         assert self._prepared is not None
         assert not self._sent, "the next ledger would get frames before those of this one are done"
         coverage_probe("ledger_rolled")
@@ -295,10 +295,10 @@ class BookKeeperLog:
             self._chain.tidy()
 
     def _ended(self, ledger: int, reason: str) -> None:
-        """A writer ended by itself."""
+        """Handle the end of a ledger's writer: end the log after a fence, or leave a ledger without a quorum."""
         writer = self._writer if self._writer.ledger == ledger else None
         if writer is None or writer.state is State.FENCED:
-            # Also of the ledger before, or of the next one.
+            # A fence of the ledger before or of the next one counts as well.
             if self._error is None:
                 self._background.spawn(self._fenced(ledger, reason))
         elif not self._rolling_failed:
@@ -306,7 +306,7 @@ class BookKeeperLog:
             self._background.spawn(self._leave_failed(writer, reason))
 
     async def _fenced(self, ledger: int, reason: str) -> None:
-        """End the log after a fence: as Fenced when the chain has another owner."""
+        """End the log after a fence: with Fenced when the chain has another owner, else with Unavailable."""
         if await self._chain.find_owner() is None:
             self._die(Fenced(f"{self._name} has another owner: {reason}"))
             return
@@ -320,7 +320,7 @@ class BookKeeperLog:
         )
 
     async def _leave_failed(self, writer: LedgerWriter, reason: str) -> None:
-        """Close a ledger that gets no quorum, and send what is not done to the next one."""
+        """Close a ledger that gets no quorum, and send the frames that are not durable to the next one."""
         coverage_probe("ledger_left_without_quorum")
         _log.warning("%s leaves ledger %d: %s", self._name, writer.ledger, reason)
         try:
@@ -330,7 +330,7 @@ class BookKeeperLog:
             self._die(Unavailable(f"{self._name} cannot close ledger {writer.ledger}: {reason}"))
             return
         if writer.state is not State.CLOSED:
-            return  # fenced: `_ended` was called
+            return  # after a fence `_ended` was called again
         await self._chain.close_ledger(writer.ledger, self._last_done, writer.confirmed[1])
         self._prepare()
         while self._prepared is None and self._preparing is not None:
@@ -351,17 +351,17 @@ class BookKeeperLog:
     # -- space -----------------------------------------------------------------------------------
 
     def truncate(self, below: int) -> None:
-        """Frames with a number less than `below` are not needed any more: their ledgers leave the chain."""
+        """Release the frames with a number less than `below`: their ledgers leave the chain."""
         self._below = max(self._below, below)
         self._chain.truncate(below)
 
     @property
     def short_of_space(self) -> bool:
-        """Return whether the chain is full."""
+        """Whether the chain has no place for another ledger."""
         return self._chain.full
 
     def backlog_bytes(self) -> int:
-        """Bytes of the ledgers that hold frames not truncated."""
+        """Return the bytes of the ledgers that hold frames not truncated yet."""
         current = self._writer.size if self._last_done >= self._below else 0
         closed = [(each.last, each.size) for each in self._chain.chain.ledgers if each.closed]
         return current + sum(size for last, size in (*closed, *self._leaving.values()) if last >= self._below)
@@ -385,9 +385,10 @@ class BookKeeperLog:
         self._chain.tidy()
 
     async def _find_owner(self) -> None:
-        """Whether the chain is still ours: after a long pause an acknowledgement alone does not prove it."""
+        """Read from the chain whether this owner still owns the log, which acknowledgements after a long pause do not
+        prove, and notify the writer."""
         coverage_probe("owner_of_log_asked")
-        writer = self._writer  # only this one has entries under way
+        writer = self._writer  # the only one that has entries in flight
         asked_at = await self._chain.find_owner()
         if asked_at is None:
             writer.fence("its chain was changed")
@@ -397,7 +398,7 @@ class BookKeeperLog:
     # -- the end ---------------------------------------------------------------------------------
 
     def _die(self, error: SaritError) -> None:
-        """Fail what is under way and everything later."""
+        """Fail all frames in flight and all later ones."""
         if self._error is not None:
             return
         self._error = error
@@ -407,7 +408,7 @@ class BookKeeperLog:
         self._writer.abandon()
         if self._prepared is not None:
             self._prepared.abandon()
-        # Not from within an append.
+        # Report the frames in a later turn of the loop, since an append may call this.
         self._progress.set()
         self._loop.call_soon(_report, frames, error)
 
@@ -421,14 +422,14 @@ class BookKeeperLog:
             raise error  # a bug: the event loop reports it
 
     async def close(self) -> None:
-        """Write what is queued and close the ledger.  May be called again.
+        """Write the queued frames and close the ledger.  May be called again.
 
-        Frames end as Unavailable when none becomes durable for LEDGER_LAST_FRAMES_SECONDS: the chain may be full, or
-        the coordination service away when a next ledger is needed."""
+        Frames fail with Unavailable when none becomes durable for LEDGER_LAST_FRAMES_SECONDS: the chain may be full, or
+        the coordination service unavailable when a next ledger is needed."""
         if self._closing is None:
             self._closed = True
             self._closing = asyncio.ensure_future(self._close())
-        # A cancelled caller must not leave the tasks behind.
+        # Shield the close, since a cancelled caller must not leave the tasks behind.
         await shielded(self._closing)
 
     async def _close(self) -> None:
@@ -438,7 +439,7 @@ class BookKeeperLog:
                 async with asyncio.timeout(LEDGER_LAST_FRAMES_SECONDS):
                     await self._progress.wait()
             if self._error is None:
-                # Only to spare the next owner a recovery.
+                # Close the ledger, which saves the next owner a recovery.
                 async with asyncio.timeout(LEDGER_CLOSE_TIMEOUT_SECONDS):
                     await self._close_ledger(self._writer, self._last_done)
         except (TimeoutError, SaritError) as error:
@@ -453,7 +454,7 @@ class BookKeeperLog:
 
 
 def _report(frames: list[_Frame], error: SaritError | None) -> None:
-    """Call what waits for the frames."""
+    """Call the callbacks of some frames, also after one that raises."""
     bug: Exception | None = None
     for frame in frames:
         try:
@@ -471,9 +472,10 @@ async def _replay(
     name: str, container: int, bookies: Bookies, store: LedgerStore, chain: Chain,
     metadata: Mapping[int, LedgerMetadata], after: int,
 ) -> AsyncIterator[Frame]:  # fmt: skip
-    """Durable frames above `after`, in order.  Raises Corrupt, Unavailable.
+    """Yield the durable frames above `after`, in order.  Raises Corrupt, Unavailable.
 
-    `name`: of the log, for errors.  `metadata`: of the closed ledgers of the chain; others are not read."""
+    `name`: the log's name, for error messages.  `metadata`: the metadata of the closed ledgers of the chain, by ledger
+    id; ledgers that it lacks are skipped."""
     reached = after
     any_seen = False
     for each in chain.ledgers:
@@ -485,7 +487,7 @@ async def _replay(
         async for payload in ledger.entries(begin):
             entry = parse(payload, container)
             frame = joiner.add(entry)
-            # One that an earlier ledger has: its owner had sent it twice, with the same bytes.
+            # Skip a frame that an earlier ledger also has: its owner sent it twice, with the same bytes.
             if frame is None or entry.frame <= reached:
                 continue
             if any_seen and entry.frame != reached + 1:
@@ -497,7 +499,7 @@ async def _replay(
 
 
 async def _entry_after(ledger: LedgerReader, container: int, after: int) -> int:
-    """Return the first entry of a ledger that belongs to a frame above `after`: numbers never fall within a ledger."""
+    """Return the first entry of a frame above `after`, by a binary search, as frame numbers rise within a ledger."""
     low, high = 0, ledger.metadata.last_entry + 1
     while low < high:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""The border between the wire of BookKeeper and what is built on it: bookies, and the metadata of ledgers.
+"""The ports of BookKeeper that the log is built on: bookies, and the metadata of ledgers.
 
 A *ledger* is an append-only sequence of entries, numbered 0, 1, 2 ..., that one writer fills.  A *bookie* is a server
-that stores entries.  The ledger's metadata says which bookies hold which of its entries, and how it ended.
+that stores entries.  The ledger's metadata says which bookies hold which of its entries, and where it ends.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Code(Enum):
-    """How a bookie answered; the value is for messages.
+    """The result code of a request to a bookie, with a text for messages.
 
-    FAILED: any other error code.  LOST: the connection is gone, or was never there; the outcome is unknown."""
+    FAILED: any other error code.  LOST: the connection ended, or could not be made; the outcome is unknown."""
 
     OK = "ok"
     NO_LEDGER = "no ledger"
@@ -42,7 +42,7 @@ class EntryReply:
     """The answer to a read.
 
     `payload`: verified against its digest; None unless the code is OK.  A wrong digest is FAILED, with a line in the
-    log.  `last_add_confirmed`: -1 when unknown.  `length`: of the payloads up to this entry, in bytes."""
+    log.  `last_add_confirmed`: -1 when unknown.  `length`: the bytes of the payloads up to this entry."""
 
     code: Code
     payload: memoryview | None = None
@@ -53,9 +53,9 @@ class EntryReply:
 
 @dataclass(frozen=True, slots=True)
 class AddPacket:
-    """The bytes of one ADD for one entry, built once for all bookies (`wire.add_packet`).
+    """The bytes of the ADD request of one entry, built once for all bookies (`wire.add_packet`).
 
-    `parts`: the frame with its length field, in pieces.  `size`: their bytes."""
+    `parts`: the frame with its length field, in pieces.  `size`: the number of bytes."""
 
     parts: tuple[Buffer, ...]
     size: int
@@ -63,7 +63,7 @@ class AddPacket:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """Where entries go, and how large ledgers are.  A ledger is left after `ledger_bytes` or `ledger_seconds`."""
+    """The quorums and sizes of ledgers.  A ledger is full after `ledger_bytes` or `ledger_seconds`."""
 
     ensemble_size: int = 3
     write_quorum: int = 3
@@ -73,7 +73,7 @@ class LedgerSettings:
     ledger_seconds: float = LEDGER_SECONDS
 
     def __post_init__(self) -> None:
-        """Raises Invalid."""
+        """Check the quorums.  Raises Invalid."""
         ensemble, write, ack = self.ensemble_size, self.write_quorum, self.ack_quorum
         if not 1 <= ack <= write <= ensemble:
             raise Invalid(f"e={ensemble}, w={write}, a={ack}: needed is 1 <= a <= w <= e")
@@ -88,21 +88,21 @@ class Bookies(Protocol):
     metadata of ledgers name them: "host:port"."""
 
     def add(self, bookie: str, ledger: int, entry: int, packet: AddPacket, done: Callable[[Code], None]) -> None:
-        """Store an entry."""
+        """Store an entry on a bookie."""
 
     def read(self, bookie: str, ledger: int, entry: int, *, fence: bool, done: Callable[[EntryReply], None]) -> None:
-        """Read an entry; entry -1: the last one that this bookie has.
+        """Read an entry of a bookie; entry -1: the last one that this bookie has.
 
-        `fence`: it refuses the adds of the writer from now on."""
+        `fence`: let the bookie refuse the adds of the ledger's writer from now on."""
 
     def queued_bytes(self, bookie: str) -> int:
-        """Bytes of adds that its socket has not taken yet."""
+        """Return the bytes of requests that the socket of a bookie has not taken yet."""
 
     def writable(self) -> frozenset[str]:
         """Return the bookies that are registered read-write, by the last snapshot."""
 
     def watch(self, changed: Callable[[], None]) -> Watch:
-        """Have `changed` called on the event loop after `writable` has changed."""
+        """Call `changed` on the event loop after `writable` has changed."""
 
 
 class LedgerStore(Protocol):
@@ -111,18 +111,18 @@ class LedgerStore(Protocol):
     Errors are those of `coordination.port.Registers`: Exists, Conflict, NotFound, Unavailable (unknown outcome)."""
 
     async def new_id(self) -> int:
-        """Return the id of a ledger that nobody else gets."""
+        """Return a ledger id that no other client gets."""
 
     async def create(self, metadata: LedgerMetadata, ledger: int | None = None) -> tuple[int, int]:
-        """Store a new ledger; its id, and the version of its metadata.
+        """Store the metadata of a new ledger.  Returns its id, and the version of the metadata.
 
-        `ledger`: of `new_id`; None for a fresh one.  After Unavailable the same call may be made again."""
+        `ledger`: an id from `new_id`; None for another one.  After Unavailable the same call may be repeated."""
 
     async def get(self, ledger: int) -> tuple[LedgerMetadata, int]:
         """Return the metadata, and its version.  Raises NotFound."""
 
     async def set(self, ledger: int, metadata: LedgerMetadata, expected: int) -> int:
-        """Replace the metadata at the version `expected`; the new version.  Raises Conflict, NotFound."""
+        """Replace the metadata of the version `expected`.  Returns the new version.  Raises Conflict, NotFound."""
 
     async def delete(self, ledger: int, expected: int | None = None) -> None:
-        """Delete the metadata; the bookies collect the entries in time.  Raises Conflict, NotFound."""
+        """Delete the metadata; the bookies delete the entries later.  Raises Conflict, NotFound."""

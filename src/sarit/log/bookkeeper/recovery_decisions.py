@@ -1,14 +1,14 @@
-"""The recovery of one ledger that its writer may still write: fence it, find its end, make its end durable.  Pure.
+"""The recovery of one ledger that its writer may still write: fence it, find its end, make its end durable.
 
-Theory of operation.  The machine gets answers and returns effects.  (1) Every bookie of the last ensemble is asked for
-its last entry, *with a fence*: from then on it refuses the writer.  When in every write set too few bookies are left
-to form an ack quorum, the writer cannot get another acknowledgement through them.  The highest "last add confirmed"
-that a bookie knows is where the search begins.  (2) Entries after it are read from their whole write set, with the
-fence again: an answer "no entry" must stay true.  An entry that any bookie has is written again to an ack quorum,
-since its writer may have acknowledged it.  The first entry that so many bookies lack that it never had an ack quorum is
-the end.  (3) The ledger is closed there.
+Theory of operation.  The machine does no I/O: it gets answers and returns effects.  (1) Every bookie of the last
+ensemble is asked for its last entry, *with a fence*: from then on it refuses the writer.  When every write set has too
+few other bookies for an ack quorum, the writer cannot get another acknowledgement.  The search begins at the highest
+"last add confirmed" that a bookie knows.  (2) Entries after that are read from their whole write set, with the fence
+again, because an answer "no entry" must stay true.  An entry that any bookie has is written again to an ack quorum,
+since its writer may have acknowledged it.  The end is before the first entry that so many bookies lack that it never
+had an ack quorum.  (3) The ledger is closed there.
 
-What cannot be decided ends in `Inconclusive`: the ledger is never closed on a guess.
+If too few bookies answer to decide, the outcome is `Inconclusive`: the ledger is never closed on a guess.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read an entry with a fence; -1: the last one that the bookie has.  Report `read`."""
+    """The effect: read an entry of a bookie with a fence (-1: its last entry), then call `LedgerRecovering.read`."""
 
     bookie: str
     entry: int
@@ -35,7 +35,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class AddAgain:
-    """Store an entry once more, as part of a recovery.  `length`: of all payloads up to it.  Report `added`."""
+    """The effect: store an entry again, as part of a recovery, then call `LedgerRecovering.added`.
+
+    `length`: the bytes of all payloads up to this entry."""
 
     bookie: str
     entry: int
@@ -46,7 +48,7 @@ class AddAgain:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The ledger ends with this entry (-1: it has none), and has that many bytes."""
+    """The outcome that the ledger ends with this entry (-1: it has none), and has `length` bytes."""
 
     last_entry: int
     length: int
@@ -54,7 +56,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Inconclusive:
-    """Too few bookies answer to know the end.  Nothing is closed."""
+    """The outcome that too few bookies answer to find the end, so that the ledger is not closed."""
 
     reason: str
 
@@ -75,18 +77,18 @@ class _Search:
 
 
 class LedgerRecovering:
-    """The recovery of one ledger, decided purely."""
+    """The decisions of the recovery of one ledger."""
 
     def __init__(self, metadata: LedgerMetadata) -> None:
         self._metadata = metadata
         self._fencing = set(metadata.ensembles[-1][1])
         self._fenced: set[str] = set()
         self._refused: set[str] = set()
-        # None while fencing.
+        # None until enough bookies are fenced.
         self.last_add_confirmed: int | None = None
         self._highest = metadata.ensembles[-1][0] - 1
         self._searches: dict[int, _Search] = {}
-        self._next = 0  # the first entry that is not asked for yet
+        self._next = 0  # the first entry that is not requested yet
         self._end: int | None = None  # the last entry, once it is known
         self.outcome: Close | Inconclusive | None = None
 
@@ -94,19 +96,19 @@ class LedgerRecovering:
         return f"<LedgerRecovering from {self.last_add_confirmed} to {self._end}, {self.outcome or 'under way'}>"
 
     def start(self) -> list[Effect]:
-        """Fence."""
+        """Return the effects that fence the bookies of the last ensemble."""
         return [Read(bookie, -1) for bookie in self._metadata.ensembles[-1][1]]
 
     # -- answers ---------------------------------------------------------------------------------
 
     def read(self, bookie: str, entry: int, reply: EntryReply) -> list[Effect]:
-        """Return a bookie's answer, or the loss of its connection."""
+        """Handle a bookie's answer to `Read`, or the loss of its connection.  Returns the next effects."""
         if self.outcome is not None:
             return []
         return self._fence_answered(bookie, reply) if entry == -1 else self._entry_answered(bookie, entry, reply)
 
     def added(self, bookie: str, entry: int, code: Code) -> list[Effect]:
-        """Return a bookie's answer to `AddAgain`."""
+        """Handle a bookie's answer to `AddAgain`.  Returns the next effects."""
         search = self._searches.get(entry)
         if self.outcome is not None or search is None or bookie not in search.adding:
             return []
@@ -133,7 +135,7 @@ class LedgerRecovering:
             return []
         if self._is_fenced(self._fenced):
             self.last_add_confirmed = self._highest
-            # The last confirmed entry is read, too: its length is that of all before it.
+            # Begin with the last confirmed entry itself, whose length includes all entries before it.
             self._next = max(self._highest, 0)
             return self._read_ahead()
         if not self._is_fenced(self._fenced | self._fencing):
@@ -141,7 +143,7 @@ class LedgerRecovering:
         return []
 
     def _is_fenced(self, fenced: set[str]) -> bool:
-        """Return whether no ack quorum is left among the others, in any write set."""
+        """Return whether in every write set too few bookies outside `fenced` are left for an ack quorum."""
         metadata, ensemble = self._metadata, self._metadata.ensembles[-1][1]
         return all(
             len(set(write_set(metadata, ensemble, entry)) - fenced) < metadata.ack_quorum
@@ -174,7 +176,7 @@ class LedgerRecovering:
         return self._decide()
 
     def _decide(self) -> list[Effect]:
-        """Look at the entries in order: what comes after an undecided one waits."""
+        """Decide the entries in order, up to the first that cannot be decided yet.  Returns the next effects."""
         metadata, confirmed = self._metadata, self.last_add_confirmed
         assert confirmed is not None
         effects: list[Effect] = []

@@ -1,7 +1,7 @@
-"""What a bookie says of itself in its registration with ZooKeeper.  Pure.
+"""The value that a bookie registers in ZooKeeper.
 
 The value of the node is one protobuf message (`BookieServiceInfoFormat`): endpoints, each with a protocol, a host and a
-port.  Bookies of earlier releases have an empty one.
+port.  Bookies of earlier releases register an empty value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_PORT: Final = (1 << 16) - 1
 
 
 def admin_address(data: bytes) -> tuple[str, int] | None:
-    """Host and port of its HTTP admin; None: it has none, or does not say."""
+    """Return host and port of the HTTP admin endpoint of a bookie; None when it registers none."""
     try:
         for number, value in fields(data):
             if number == _ENDPOINTS and isinstance(value, bytes):

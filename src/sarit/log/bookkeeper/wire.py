@@ -1,13 +1,13 @@
-"""What goes over a connection to a bookie: requests to bytes, bytes to responses.  Pure.
+"""The wire protocol of bookies: encodes requests, decodes responses.
 
-BookKeeper's protocol of version 2.  A connection is of version 3 until the first frame that is not, and of version 2
-from there on: so it never carries both.  Bytes: docs/formats/bookkeeper.md.
+This is version 2 of BookKeeper's protocol.  A bookie takes a connection for version 3 until the first frame of version
+2, and for version 2 from then on: so a connection never carries both.  Bytes: docs/formats/bookkeeper.md.
 
-A response names the operation, the ledger and the entry of its request, and nothing else: see `connection.py` for what
-follows from that.
+A response names only the operation, the ledger and the entry of its request; `connection.py` describes what follows
+from that.
 
-Frames that are received whole in the window are copied out of it.  A large one that is incomplete gets a buffer of its
-size, and the rest is received straight into it.  Bodies that were returned are never modified.
+Frames that are received whole in the window are copied out of it.  A large incomplete frame gets a buffer of its size,
+and the rest is received straight into that.  Bodies that were returned are never modified.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _CODES: Final = {
     TOO_MANY_REQUESTS_STATUS: Code.TOO_MANY_REQUESTS,
 }
 
-# Length of the rest, header, master key.
+# Fields: length of the rest, header, master key.
 _ADD_HEAD: Final = struct.Struct(">II20s")
-# Length of the rest, header, ledger, entry.
+# Fields: length of the rest, header, ledger, entry.
 _READ_HEAD: Final = struct.Struct(">IIqq")
-# Header, return code, ledger, entry.
+# Fields: header, return code, ledger, entry.
 _RESPONSE: Final = struct.Struct(">Iiqq")
-# Ledger, entry, last add confirmed, length of all payloads up to this one.
+# Fields: ledger, entry, last add confirmed, length of all payloads up to this one.
 _ENTRY: Final = struct.Struct(">qqqq")
 _LENGTH: Final = struct.Struct(">I")
 _NOTHING: Final = b""
@@ -75,8 +75,9 @@ def add_packet(
 ) -> AddPacket:  # fmt: skip
     """Return the request to store an entry, the same for all bookies.
 
-    `length`: bytes of all payloads of the ledger up to and with this one.  `recovery`: a fenced ledger takes it, too.
-    Large parts of the payload are not copied: they must not change.  Raises Invalid: too large for a bookie."""
+    `length`: the bytes of all payloads of the ledger up to and with this one.  `recovery`: whether a fenced ledger
+    accepts it.  Large parts of the payload are not copied, and must not change.  Raises Invalid (too large for a
+    bookie)."""
     header = _ENTRY.pack(ledger, entry, last_add_confirmed, length)
     entry_digest = digest.of((header, *payload))
     size = _ADD_HEAD.size + len(header) + len(entry_digest) + sum(map(len, payload))
@@ -108,7 +109,7 @@ def _joined(parts: list[Buffer]) -> list[Buffer]:
 def read_request(ledger: int, entry: int, *, fence: bool, key: bytes = OUR_MASTER_KEY) -> bytes:
     """Return the request to read an entry; NO_ENTRY: the last one that the bookie has.
 
-    `fence`: the bookie takes no more adds to the ledger, but those of a recovery."""
+    `fence`: let the bookie refuse all later adds to the ledger, except those of a recovery."""
     if not fence:
         return _READ_HEAD.pack(_READ_HEAD.size - _LENGTH.size, _header(READ, 0), ledger, entry)
     return _READ_HEAD.pack(_READ_HEAD.size - _LENGTH.size + len(key), _header(READ, FENCE), ledger, entry) + key
@@ -116,7 +117,7 @@ def read_request(ledger: int, entry: int, *, fence: bool, key: bytes = OUR_MASTE
 
 @dataclass(slots=True)
 class Response:
-    """`body`: of a read that found it, the entry as it is stored; else empty.  `status`: the bookie's own code."""
+    """The response of a bookie.  `body`: the entry that a read found, else empty.  `status`: the code of BookKeeper."""
 
     operation: int
     status: int
@@ -134,7 +135,7 @@ class Response:
 class Entry:
     """An entry whose digest is right.
 
-    `last_add_confirmed`: NO_ENTRY when the writer knew of none.  `length`: of all payloads up to this one, in bytes."""
+    `last_add_confirmed`: NO_ENTRY when the writer knew of none.  `length`: the bytes of all payloads up to this one."""
 
     entry: int
     last_add_confirmed: int
@@ -145,7 +146,7 @@ class Entry:
 def parse_entry(body: Buffer, ledger: int, entry: int, digest: EntryDigest = OUR_DIGEST) -> Entry:
     """Return the stored entry in the answer to a read of `entry` of `ledger`; the payload is a view of `body`.
 
-    Raises Corrupt: its digest is wrong, or it is another entry."""
+    Raises Corrupt (the digest is wrong, or it is another entry)."""
     view = memoryview(body).toreadonly()
     start = _ENTRY.size + digest.length
     if len(view) < start:
@@ -154,7 +155,7 @@ def parse_entry(body: Buffer, ledger: int, entry: int, digest: EntryDigest = OUR
     if digest.of((header, payload)) != view[_ENTRY.size : start]:
         raise Corrupt(f"entry {entry} of ledger {ledger}: its digest is wrong")
     found_ledger, found_entry, confirmed, length = _ENTRY.unpack(header)
-    # Without a digest these bytes may be anything.
+    # Check the fields, which may be anything if the ledger has no digest.
     if found_ledger != ledger or found_entry < 0 or (entry != NO_ENTRY and found_entry != entry):
         raise Corrupt(f"entry {entry} of ledger {ledger}: the bookie sent {found_entry} of {found_ledger}")
     if not NO_ENTRY <= confirmed < found_entry or length < len(payload):
@@ -163,16 +164,16 @@ def parse_entry(body: Buffer, ledger: int, entry: int, digest: EntryDigest = OUR
 
 
 class ResponseReader:
-    """From received bytes to responses.  Fill `get_buffer`, then pass the number of bytes to `received`."""
+    """A decoder of received bytes into responses: fill `get_buffer`, then pass the number of bytes to `received`."""
 
     __slots__ = ("_direct", "_failed", "_filled", "_partial", "_window")
 
     def __init__(self, window: Window | None = None) -> None:
-        """`window`: shared with other readers; None for a window of its own."""
+        """`window`: a receive buffer shared with other readers; None for a separate one."""
         self._window = Window() if window is None else window
         self._partial: bytes = _NOTHING  # the start of an incomplete frame that is not large
-        self._direct: memoryview | None = None  # a large frame, with its length
-        self._filled = 0  # bytes of it that are there
+        self._direct: memoryview | None = None  # the buffer of an incomplete large frame, with its length field
+        self._filled = 0  # how many bytes of `_direct` were received
         self._failed = False
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -185,9 +186,9 @@ class ResponseReader:
         return window[kept:]
 
     def received(self, count: int) -> list[Response]:
-        """Take `count` bytes that were written to the buffer; the responses that are whole.
+        """Decode `count` bytes that were written to the buffer.  Returns the complete responses.
 
-        Raises ProtocolError, and on every later call, too: close the connection."""
+        Raises ProtocolError, then also on every later call: close the connection."""
         if self._failed:
             raise ProtocolError("an earlier frame on this connection was wrong")
         self._failed = True

@@ -1,17 +1,17 @@
-"""One ledger being written: what was answered decides what is done.  Pure.
+"""The decisions of the writer of one ledger: answers of bookies in, effects out, without I/O.
 
 Theory of operation.  `LedgerWriting` gets events and returns effects.  An entry goes to all bookies of its write set,
-and is *done* when the ack quorum has it and every entry before it is done.  A bookie that fails gets nothing more
-(`down`).  It is replaced by a spare one, which is a compare-and-set of the metadata: from the first entry that is not
-done yet, the ensemble is another one.  Where there is none, it gets entries again once it is back: soon, since the
-next bookie that fails may leave too few.
+and is *done* when the ack quorum has it and every entry before it is done.  A bookie that fails gets no more entries
+(`down`), and is replaced by a spare one, by a compare-and-set of the metadata: the new ensemble begins with the first
+entry that is not done yet.  Without a spare bookie, the old one gets entries again as soon as it is back, since the
+next failure may leave too few.
 
-While such a change is under way nobody knows which of two ensembles holds.  So only bookies that are in both count.
-A fenced bookie ends the writing: one answer is enough, since somebody recovers the ledger.
+While such a change is in progress, nobody knows which of the two ensembles is in force.  So only bookies that are in
+both count.  A bookie that answers "fenced" ends the writing, since somebody recovers the ledger.
 
-An acknowledgement proves ownership only while the ledger cannot have been deleted: the entry done before it was sent
-less than LEDGER_PROOF_SECONDS ago.  After a longer pause the owner's record is read first (`AskOwner`), and also when
-the wall clock shows a pause that the monotonic clock has not seen (`stood_still`).
+An acknowledgement proves ownership only while the ledger cannot have been deleted: the last entry that is done must
+have been sent less than LEDGER_PROOF_SECONDS ago.  After a longer pause the owner's record is read first (`AskOwner`),
+and also when the wall clock shows a pause that the monotonic clock has not counted (`stood_still`).
 
 Times are seconds of the owner's monotonic clock.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send an entry to a bookie, after so many seconds."""
+    """The effect: send an entry to a bookie, `after` so many seconds."""
 
     bookie: str
     entry: int
@@ -52,28 +52,28 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Replace the metadata, until it is known whether it is: then report `stored` or `store_refused`.
+    """The effect: replace the metadata, and retry until the outcome is known, then call `stored` or `store_refused`.
 
-    At most one is under way."""
+    At most one `Store` is in progress."""
 
     metadata: LedgerMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All entries up to this one are durable."""
+    """The effect: report that all entries up to this one are durable."""
 
     entry: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskOwner:
-    """Read who owns the log, then report `owner_confirmed`, or `fenced`."""
+    """The effect: read who owns the log, then call `owner_confirmed` or `fenced`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Nothing more becomes done.  See `LedgerWriting.state`."""
+    """The effect: report that no more entries become durable (`LedgerWriting.state` says why)."""
 
     reason: str
 
@@ -82,8 +82,9 @@ Effect = Send | Store | Done | AskOwner | Ended
 
 
 class State(Enum):
-    """FENCED: somebody else recovers the ledger, or has closed it.  FAILED: too few bookies answer, and what is not
-    done may go to another ledger once this one is closed.  CLOSED: its metadata says where it ends."""
+    """The state of a ledger's writer.  FENCED: somebody else recovers the ledger, or has closed it.  FAILED: too few
+    bookies answer; entries that are not done may go to another ledger once this one is closed.  CLOSED: the metadata
+    has the end of the ledger."""
 
     OPEN = "open"
     FAILED = "failed"
@@ -98,13 +99,13 @@ NO_CHANGE: Final[list[Effect]] = []
 @dataclass(slots=True)
 class _Pending:
     sent_at: float
-    length: int  # of all payloads up to this entry
+    length: int  # the bytes of all payloads up to this entry
     acked: set[str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Down:
-    """A bookie that gets nothing.  `pause`: it gets entries again so much later, while there are enough others."""
+    """A bookie that gets no entries.  `pause`: the seconds until it gets entries again, if there are enough others."""
 
     since: float
     pause: float
@@ -117,7 +118,7 @@ def write_set(metadata: LedgerMetadata, ensemble: Sequence[str], entry: int) -> 
 
 
 class LedgerWriting:
-    """The writing of one ledger, decided purely.  `now`: a time before which the owner's record was read."""
+    """The decisions of the writer of one ledger.  `now`: a time at which its owner still owned the log."""
 
     def __init__(self, metadata: LedgerMetadata, now: float) -> None:
         self.metadata = metadata
@@ -128,12 +129,12 @@ class LedgerWriting:
         self.confirmed_length = 0
         self.changes = 0
         self._pending: dict[int, _Pending] = {}
-        # By bookie: entries without an answer, oldest first, and when they were sent.
+        # The entries without an answer of each bookie, oldest first, with the time when they were sent.
         self._unanswered: dict[str, dict[int, float]] = {}
         self._down: dict[str, _Down] = {}
         self._spares: tuple[str, ...] = ()
         self._proof = now
-        self._proof_from = now  # an earlier moment proves nothing
+        self._proof_from = now  # a proof from before this time is invalid
         self._asked = False
         self._storing: LedgerMetadata | None = None
         self._next_try = now
@@ -148,13 +149,13 @@ class LedgerWriting:
 
     @property
     def unfinished(self) -> int:
-        """Entries that are not done."""
+        """The number of entries that are not done."""
         return len(self._pending)
 
     # -- events ----------------------------------------------------------------------------------
 
     def add(self, size: int, now: float) -> tuple[int, list[Effect]]:
-        """Return a new entry with so many bytes of payload; its number."""
+        """Add an entry of `size` bytes.  Returns its number, and the effects that send it."""
         assert self.state is State.OPEN, self
         entry = self.next_entry
         self.next_entry += 1
@@ -163,7 +164,7 @@ class LedgerWriting:
         return entry, self._send(entry, write_set(self.metadata, self.ensemble, entry), now)
 
     def answered(self, bookie: str, entry: int, code: Code, now: float) -> list[Effect]:
-        """Return a bookie's answer to an entry, or the loss of its connection."""
+        """Handle a bookie's answer to an entry, or the loss of its connection.  Returns the effects."""
         unanswered = self._unanswered.get(bookie)
         if unanswered is not None and code is not Code.TOO_MANY_REQUESTS:
             unanswered.pop(entry, None)
@@ -184,25 +185,27 @@ class LedgerWriting:
         return self.bookie_failed(bookie, now)
 
     def bookie_failed(self, bookie: str, now: float, pause: float = LOST_BOOKIE_RETRY_SECONDS) -> list[Effect]:
-        """Send nothing more to a bookie, and replace it where there is a spare one."""
+        """Send no more entries to a bookie, and replace it if there is a spare one.  Returns the effects."""
         if bookie not in self.ensemble or self.state is not State.OPEN:
             return NO_CHANGE
         self._down[bookie] = _Down(now, pause)
         self._unanswered.pop(bookie, None)
         effects = self._change_ensemble(now)
-        # Everything waits from now on: another one that is back is not left out until the next tick.
+        # Below a quorum, let bookies that are back resume at once, not at the next tick.
         return effects if effects or self._has_enough_bookies() else self._resume(now)
 
     def spares(self, bookies: Iterable[str]) -> None:
-        """The bookies that may be used from now on, the best first."""
+        """Set the bookies that may be used from now on, the best first."""
         known, self._spares = self._spares, tuple(bookies)
         for bookie in set(self._spares).difference(known):
-            self._next_try = -math.inf  # there may be one for a place that waits
+            self._next_try = -math.inf  # try a replacement at once
             if bookie in self._down:
-                self._down[bookie] = _Down(-math.inf, 0.0)  # it has registered again
+                self._down[bookie] = _Down(-math.inf, 0.0)  # use a bookie again that has registered again
 
     def tick(self, now: float) -> list[Effect]:
-        """Time has passed: find slow bookies, and the end of hope.  To be called a few times a second."""
+        """Find slow bookies, and fail the ledger without a quorum for NO_QUORUM_SECONDS.  Returns the effects.
+
+        To be called a few times a second."""
         if self.state is not State.OPEN:
             return NO_CHANGE
         oldest = next(iter(self._pending.values()), None)
@@ -212,7 +215,7 @@ class LedgerWriting:
         effects: list[Effect] = []
         for bookie in self.ensemble:
             entry, sent = next(iter(self._unanswered.get(bookie, {}).items()), (0, now))
-            # A bookie is slow when others have served the entry: else the disk or the network of all of them is.
+            # Only a bookie whose entry others have stored is slow; otherwise the network, or all bookies, are.
             if now - sent >= SLOW_BOOKIE_SECONDS and entry <= self.last_add_confirmed:
                 effects += self.bookie_failed(bookie, now, SPARE_BOOKIE_RETRY_SECONDS)
         if self._down.keys() & set(self.ensemble):
@@ -223,7 +226,7 @@ class LedgerWriting:
         return effects
 
     def stored(self, metadata: LedgerMetadata, now: float) -> list[Effect]:
-        """Note that the metadata is what `Store` said."""
+        """Note that the metadata of `Store` is stored.  Returns the effects."""
         assert metadata == self._storing, (metadata, self._storing)
         before, self._storing, self.metadata = self.ensemble, None, metadata
         if metadata.state is LedgerState.CLOSED:
@@ -240,43 +243,43 @@ class LedgerWriting:
             effects += self._send(entry, coming, now)
         for bookie in new:
             self._down.pop(bookie, None)
-        # Another bookie may have failed meanwhile.
+        # Replace another bookie that has failed meanwhile.
         return effects + self._advance(now) + self._change_ensemble(now)
 
     def store_refused(self, reason: str) -> list[Effect]:
-        """Somebody else has changed the metadata: it recovers the ledger, or has closed it."""
+        """End the ledger as fenced: somebody else has changed the metadata, to recover or close the ledger."""
         self._storing = None
         return self.fenced(reason)
 
     def owner_confirmed(self, asked_at: float, now: float) -> list[Effect]:
-        """Return the record of the log named this owner at a moment not before `asked_at`."""
+        """Note that the record of the log named this owner at a moment not before `asked_at`.  Returns the effects."""
         self._asked = False
         self._proof = max(self._proof, asked_at)
         return self._advance(now) if self.state is State.OPEN else NO_CHANGE
 
     def stood_still(self, now: float) -> None:
-        """The machine may have stood still, and its monotonic clock with it: what was sent before proves nothing."""
+        """Invalidate all earlier proofs: the machine may have been suspended, and its monotonic clock with it."""
         self._proof_from = now
 
     def fenced(self, reason: str) -> list[Effect]:
-        """Somebody recovers the ledger: nothing more becomes done, and nothing may be written again elsewhere."""
+        """End the ledger, since somebody recovers it: no more entries become done, nor may they go elsewhere."""
         if self.state in (State.FENCED, State.CLOSED):
             return NO_CHANGE
         self.state = State.FENCED
         return [Ended(reason)]
 
     def give_up(self, reason: str) -> list[Effect]:
-        """End the writer: entries that are not acknowledged stay without an outcome."""
+        """Fail the ledger: entries that are not done stay without an outcome.  Returns the effects."""
         if self.state is not State.OPEN:
             return NO_CHANGE
         self.state = State.FAILED
         return [Ended(reason)]
 
     def close(self) -> list[Effect]:
-        """End the ledger after the last entry that is done."""
+        """Close the ledger after the last entry that is done.  Returns the effects."""
         assert self.state in (State.OPEN, State.FAILED), self
         if self._storing is not None:
-            return NO_CHANGE  # to be called again when it is decided
+            return NO_CHANGE  # the caller calls again after the change of the ensemble in progress
         self.state = State.CLOSING
         self._storing = replace(
             self.metadata, state=LedgerState.CLOSED, last_entry=self.last_add_confirmed, length=self.confirmed_length
@@ -319,9 +322,9 @@ class LedgerWriting:
         return effects
 
     def _resume(self, now: float) -> list[Effect]:
-        """Return a bookie that is back gets entries again.  It lacks those in between, which others have."""
+        """Send entries again to bookies that are back, without those done meanwhile.  Returns the effects."""
         effects: list[Effect] = []
-        # Without a quorum everything waits for it: one that came back a moment ago is needed when another one dies.
+        # Shorten the pause without a quorum, as no entry is done until a bookie is back.
         longest = math.inf if self._has_enough_bookies() else NEEDED_BOOKIE_RETRY_SECONDS
         for bookie in self.ensemble:
             down = self._down.get(bookie)
@@ -336,7 +339,7 @@ class LedgerWriting:
         return sum(bookie not in self._down for bookie in self.ensemble) >= self.metadata.ack_quorum
 
     def _change_ensemble(self, now: float) -> list[Effect]:
-        """Replace bookies that are down, as far as there are spare ones."""
+        """Replace bookies that are down, as far as there are spare ones.  Returns the effects."""
         down = [bookie for bookie in self.ensemble if bookie in self._down]
         if not down or self._storing is not None or self.state is not State.OPEN:
             return NO_CHANGE
