@@ -1,13 +1,14 @@
-"""Checksums of a chunk: a CRC-32C for each of its blocks.  Pure.
+"""Checksums of a chunk: a CRC-32C for each of its blocks.
 
-Theory of operation.  Whoever writes a chunk computes the checksums from the bytes in memory, on the thread that writes
-them.  They are kept in the index, in the record of each extent that names the chunk (`storage/layout.py`): a chunk
-that was exchanged for another one, or cut, is found out as well as a flipped bit.  Every read from long-term storage
-is of whole blocks, and verified before anybody sees a byte.
+Theory of operation.  The writer of a chunk computes the checksums from the bytes in memory, on the thread that writes
+them.  They are stored in the index, in the record of each extent that names the chunk (`storage/layout.py`): so they
+detect a chunk that was replaced or cut as well as a flipped bit.  Every read from long-term storage is of whole blocks,
+and verified before any byte is used.
 
 The size of a block is a compromise.  A read has to fetch whole blocks, so they must not be larger than what it fetches
-anyway: 2 MiB of a chunk at once, in pieces of 256 KiB.  Smaller ones cost memory and index: with 256 KiB, a chunk of
-32 MiB has 512 bytes of checksums.  The size is part of the record, so chunks of different sizes of blocks may coexist.
+anyway: 2 MiB of a chunk at once, in pieces of 256 KiB.  Smaller blocks cost memory and index: with 256 KiB, a chunk of
+32 MiB has 512 bytes of checksums.  The size is part of the record, so chunks with blocks of different sizes may
+coexist.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
-# The interpreter lock is kept: taking it back would last longer than the checksum of a block (10 us).
+# Hold the interpreter lock: taking it again would last longer than the checksum of a block (10 us).
 _HOLD_LOCK: Final = 0
 
 
@@ -53,8 +54,8 @@ def too_short(chunk: str, length: int, expected: int) -> DamagedChunk:
 class ChunkChecksums:
     """The length of a chunk, and the checksums of its blocks: 4 bytes each, big-endian.
 
-    Of a pack (`storage/packs.py`) it is one piece, which begins at offset `begin` of the object of `object_length`
-    bytes.  Other offsets are relative to it."""
+    In a pack (`storage/packs.py`) the chunk is one piece, which begins at offset `begin` of the object of
+    `object_length` bytes.  All other offsets are relative to the piece."""
 
     length: int
     block_bytes: int
@@ -88,12 +89,12 @@ class ChunkChecksums:
             at += CHECKSUM_BYTES
 
     def verifier(self, chunk: str, offset: int) -> Callable[[Buffer], None]:
-        """`verify` for what `ChunkStorage.read` reads from `offset` on."""
+        """Return a function that calls `verify` for bytes read from `offset` on."""
         return lambda data: self.verify(chunk, offset, data)
 
 
 class ChecksumBuilder:
-    """Computes the checksums of a chunk while its bytes go by, in order; nothing is copied but small parts."""
+    """A builder of a chunk's checksums from its bytes, in order; only small parts are copied."""
 
     def __init__(self, block_bytes: int = CHECKSUM_BLOCK_BYTES) -> None:
         self._block_bytes = block_bytes
@@ -105,11 +106,11 @@ class ChecksumBuilder:
         return f"<ChecksumBuilder of {self._length} bytes>"
 
     def add(self, parts: Sequence[Buffer]) -> None:
-        """The next bytes of the chunk.  Blocking."""
+        """Add the next bytes of the chunk.  Blocking."""
         small: list[Buffer] = []
         waiting = 0
         for part in parts:
-            # Small parts are joined: a call for each would take longer than their bytes.
+            # Join small parts, since a call for each would take longer than their checksum.
             if len(part) < CHECKSUM_JOIN_BYTES:
                 small.append(part)
                 waiting += len(part)

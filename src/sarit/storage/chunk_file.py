@@ -1,9 +1,10 @@
-"""A chunk's file while it is written: a temporary name, pieces that are synced one by one, then the final name.
+"""The file of a chunk while it is written: with a temporary name, in pieces that are each synced, then renamed.
 
 The file is written in whole blocks with O_DIRECT (docs/decisions/0304).  Small pieces go through the page cache and are
 dropped from it after their sync.  The last piece is padded, and the file then truncated to its length.
 
-The order matters: sync the content, then rename, then sync the folder.  A file with the final name is always complete.
+The order matters: sync the content, then rename, then sync the folder, so that a file with the final name is always
+complete.
 
 All calls of `ChunkFile` block and belong on a `Worker`; they raise OSError and Exists.
 """
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Pieces:
-    """Cuts `parts` into pieces without copying."""
+    """A sequence of `parts` that is cut into pieces without a copy."""
 
     def __init__(self, parts: Sequence[Buffer]) -> None:
         self._parts = iter(parts)
@@ -53,7 +54,7 @@ class Pieces:
 
 
 class ChunkFile:
-    """One new file: `begin`, `add` for each piece, `finish`; or `write` for all three; `abandon` at any point."""
+    """One new chunk file: call `begin`, `add` for each piece, `finish`; or only `write`; or `abandon` at any point."""
 
     def __init__(self, files: Files, temporary: str, folder: str, target: str, observe: Observe | None = None) -> None:
         self._files = files
@@ -63,13 +64,13 @@ class ChunkFile:
         self._target = target
         self._file: File | None = None
         self._written = 0
-        self.cancelled = False  # set by the event loop: the caller gave up before the thread began
+        self.cancelled = False  # set by the event loop when the caller has given up
 
     def __repr__(self) -> str:
         return f"<ChunkFile {self._target}, {self._written} bytes>"
 
     def write(self, piece: Sequence[Buffer]) -> None:
-        """Write a chunk of one piece; nothing if it is `cancelled`."""
+        """Write a chunk of one piece, unless it is `cancelled`."""
         if self.cancelled:
             return
         self.begin()
@@ -78,8 +79,8 @@ class ChunkFile:
         self.finish()
 
     def begin(self) -> None:
-        """Make the temporary file.  Raises Exists when the final name is taken."""
-        # Saves the writing only.  `finish` decides: another process may take the name meanwhile.
+        """Create the temporary file.  Raises Exists when the final name is taken."""
+        # This check only saves a useless write: `finish` decides, since another process may take the name meanwhile.
         if self._files.exists(self._target):
             raise Exists(f"{self._target} exists")
         self._files.open(self._temporary, "create").close()
@@ -98,7 +99,7 @@ class ChunkFile:
         self._file.pwrite([*piece, bytes(padding)] if padding else piece, at)
         self._written += size
         if padding:
-            # Before the sync, which makes the length durable, too.
+            # Truncate before the sync, which also makes the length durable.
             self._file.truncate(self._written)
         self._file.datasync()
         self._file.forget(at, size)
@@ -111,7 +112,7 @@ class ChunkFile:
         assert file is not None
         try:
             if not self._written:
-                # Only of an empty chunk: `add` has synced all others.
+                # Sync an empty chunk: `add` has synced all others.
                 file.datasync()
         finally:
             file.close()
@@ -120,7 +121,7 @@ class ChunkFile:
             self._files.rename_new(self._temporary, self._target)
         except FileExistsError:
             raise Exists(f"{self._target} exists") from None
-        # `.incoming/` is not synced: a temporary name that a crash brings back is swept by the next opening.
+        # `.incoming/` need not be synced: the next opening removes a temporary name that a crash brings back.
         self._files.sync_dir(self._folder)
 
     def abandon(self) -> None:

@@ -7,10 +7,10 @@ read does not queue after a write.  Reader threads cache open files.
 
 Warnings.  (1) A large write followed by one fdatasync delays every other fdatasync of the disk, above all the log's:
 measured 16 to 21 ms at p95 for 32 MiB.  So a chunk is written in pieces that are synced one by one; the caller's
-`limiter` decides when and how large (docs/internals/tuning.md).  (2) After a failed write or sync the file is closed,
-and removed, never retried: its content is undefined, and the caller writes another chunk.  (3) When the directory was
-unmounted, chunks are missing but not deleted.  So the claim in `.incoming/` is checked before NotFound is raised, and
-nothing is written without it.
+`limiter` decides when each is written, and its size (docs/internals/tuning.md).  (2) After a failed write or sync the
+file is closed and removed, and never retried: its content is undefined, and the caller writes another chunk.  (3) When
+the directory was unmounted, chunks are missing but not deleted.  So the claim in `.incoming/` is checked before
+NotFound is raised, and no chunk is written without it.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def _nothing() -> None:
 
 
 def unavailable(error: OSError, doing: str) -> Unavailable:
-    """Return an error of the operating system as the port's error."""
+    """Return the port's error for an error of the operating system."""
     return Unavailable(f"{doing}: {error}")
 
 
-# -- what runs on the threads: raises OSError and the kinds of core.errors -----------------------
+# -- calls on the threads, which raise OSError and the errors of core.errors ----------------------
 
 
 def entries_of(files: Files, root: str, folder: str) -> list[str]:
-    """Chunks and folders (with a final "/") in `folder`, in descending order of name."""
+    """Return the chunks and folders (with a final "/") in `folder`, in descending order of name."""
     found = []
     for entry in files.list(f"{root}/{folder}".rstrip("/")):
         if entry.startswith("."):
@@ -69,13 +69,13 @@ def entries_of(files: Files, root: str, folder: str) -> list[str]:
 
 
 def sizes_of(files: Files, root: str, names: Sequence[str]) -> list[tuple[str, int]]:
-    """Names and lengths of the chunks that exist."""
+    """Return the names and lengths of those of the chunks that exist."""
     found = []
     for name in names:
         try:
             file = files.open(f"{root}/{name}{SUFFIX}", "read")
         except FileNotFoundError:
-            continue  # deleted meanwhile
+            continue  # the chunk was deleted meanwhile
         try:
             found.append((name, file.size()))
         finally:
@@ -84,7 +84,7 @@ def sizes_of(files: Files, root: str, names: Sequence[str]) -> list[tuple[str, i
 
 
 class _Thread:
-    """A worker, and the number of calls that it has not finished."""
+    """A thread, and the number of its calls that have not ended."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -118,7 +118,7 @@ def _reader_load(reader: _Reader) -> int:
 
 
 class _Reader:
-    """A thread with files open for reading, the least recently used closed first."""
+    """A thread for reads with a cache of open files; the least recently used are closed first."""
 
     def __init__(self, worker: Worker, files: Files, limit: int) -> None:
         self.thread = _Thread(worker)
@@ -127,12 +127,12 @@ class _Reader:
         self._open: OrderedDict[str, File] = OrderedDict()
 
     def read(self, name: str, path: str, offset: int, length: int, check: Check | None) -> Buffer:
-        """Exactly `length` bytes, checked.  On the thread."""
+        """Return exactly `length` bytes, checked by `check`.  Runs on the thread."""
         file = self._open.get(path)
         cached = file is not None
         if file is None:
             file = self._files.open(path, "scan")
-            # The file is kept open: chunks never change, and `delete` closes it.
+            # Keep the file open, since chunks never change; `delete` closes it.
             self._open[path] = file
             if len(self._open) > self._limit:
                 self._open.popitem(last=False)[1].close()
@@ -146,21 +146,21 @@ class _Reader:
                 check(data)
             return data
         except (OSError, Corrupt) as error:
-            # The descriptor may be of a file that was restored meanwhile: the next read opens the file again.
+            # Let the next read open the file again, which may have been restored meanwhile.
             self.forget(path)
-            # A server of NFS was replaced, or another machine deleted the file: opened again, it is there or missing.
+            # Open the file again if the NFS server was replaced, or another machine deleted the file.
             if cached and isinstance(error, OSError) and error.errno == errno.ESTALE:
                 return self.read(name, path, offset, length, check)
             raise
 
     def forget(self, path: str) -> None:
-        """Close the file if it is open.  On the thread."""
+        """Close the file if it is open.  Runs on the thread."""
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
 
     def forget_all(self) -> None:
-        """Close every file.  On the thread."""
+        """Close every file.  Runs on the thread."""
         while self._open:
             self._open.popitem()[1].close()
 
@@ -169,7 +169,7 @@ class _Reader:
 
 
 class DirectoryChunks:
-    """Chunks under `root`; made by `open_directory`."""
+    """The chunks in the directory `root`; `open_directory` makes this object."""
 
     def __init__(self, root: str, env: Env, *, writers: int, readers: int, open_files: int) -> None:
         self._root = root
@@ -186,13 +186,13 @@ class DirectoryChunks:
         return f"<DirectoryChunks {self._root} {'open' if self._claim else 'closed'} loads {loads}>"
 
     async def start(self) -> None:
-        """Make the directory if it is missing, claim it, sweep dead claims.
+        """Create the directory if it is missing, claim it, and remove the files of dead claims.
 
-        Raises Invalid (it holds what is not Sarit's), Unavailable."""
+        Raises Invalid (it holds files that are not Sarit's), Unavailable."""
 
         def call() -> Claim:
             require_own_directory(self._files, self._root, self._is_own)
-            # Claimed first: `sweep` skips this claim, because its lock is taken.
+            # Claim before the sweep, which skips this claim because its lock is taken.
             ours = claim(self._files, self._root, self._random)
             sweep(self._files, self._root)
             return ours
@@ -206,13 +206,13 @@ class DirectoryChunks:
         """Return whether the root was opened before, or has chunks that were copied to it without `.incoming`."""
         if INCOMING in names:
             return True
-        # Whoever writes to an empty place writes its mark first: a chunk below a folder.
+        # Look for a chunk in a folder: a new storage gets its ownership token as the first chunk.
         return any(chunk.endswith(SUFFIX) for name in names for chunk in self._inside(name))
 
     def _inside(self, name: str) -> list[str]:
         try:
             return self._files.list(f"{self._root}/{name}")
-        except OSError:  # a file, or a folder of somebody else
+        except OSError:  # the name is of a file, or of a folder that cannot be read
             return [name]
 
     async def write(
@@ -224,17 +224,17 @@ class DirectoryChunks:
             raise Exists(f"chunk {name} is being written")
         self._being_written.add(name)
         pieces = Pieces(parts)
-        # All pieces go to one thread, in order.  The whole write counts as load, also while the limiter waits.
+        # Send all pieces to one thread, in order.  The whole write counts as load, also while the limiter waits.
         thread = min(self._writers, key=_load)
         thread.load += 1
         try:
             size = CHUNK_PIECE_BYTES if limiter is None or not pieces.left else await limiter(pieces.left)
             if size >= pieces.left:
-                # One call instead of three: a thousand slow segments make hundreds of small chunks a second.
+                # Use one call instead of three, since a thousand slow segments make hundreds of small chunks a second.
                 await thread.run(partial(chunk.write, pieces.take(size)))
             else:
                 await thread.run(chunk.begin)
-                # Cut here, on the event loop; the views refer to the caller's buffers until the piece is written.
+                # Cut the pieces on the event loop; the views refer to the caller's buffers until a piece is written.
                 while pieces.left:
                     await thread.run(partial(chunk.add, pieces.take(size)))
                     if limiter is not None and pieces.left:
@@ -242,11 +242,11 @@ class DirectoryChunks:
                 await thread.run(chunk.finish)
         except BaseException as error:
             chunk.cancelled = True
-            # Queued after what the thread still does for this cancelled caller; then the name is free again.
+            # Remove the file after the calls that the thread still has for this write; then the name is free again.
             abandoned = thread.run(chunk.abandon, partial(self._being_written.discard, name))
             if not isinstance(error, Exception):
                 raise
-            # After a cancellation nobody waits for the removal; after an error the name is free when this raises.
+            # Wait for the removal after an error, so that the name is free when this raises, not after a cancellation.
             await abandoned
             if isinstance(error, OSError):
                 raise unavailable(error, f"write chunk {name}") from error
@@ -258,7 +258,7 @@ class DirectoryChunks:
     async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
         _, path = self._paths(name)
         self._require()
-        # The least loaded reader.  So several may hold the same file open.
+        # Choose the least loaded reader: several may have the same file open.
         reader = min(self._readers, key=_reader_load)
         call = partial(reader.read, name, path, offset, length, check)
         return await self._on(reader.thread, call, f"read chunk {name}")
@@ -274,23 +274,23 @@ class DirectoryChunks:
         with suppress(NotFound):
             await self._on(min(self._writers, key=_load), call, f"delete chunk {name}")
         for reader in self._readers:
-            # An open descriptor would retain the blocks of the file, and serve the deleted chunk.
+            # Close the file, whose open descriptor would retain its blocks and serve the deleted chunk.
             await reader.thread.run(partial(reader.forget, path))
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
         check_prefix(prefix)
         self._require()
-        # A stack of entries still to be listed, the next one last; folders end with "/" ("" is the root).
+        # `pending` is a stack of entries to list, the next one last; folders end with "/" ("" is the root).
         pending = [f"{prefix}/" if prefix else ""]
         while pending:
             at = pending.pop()
             if not at or at.endswith("/"):
-                with suppress(NotFound):  # an empty folder, or a file that is no chunk
+                with suppress(NotFound):  # the folder was removed, or is a file that is no chunk
                     pending.extend(
                         await self._on(self._lister(), partial(entries_of, self._files, self._root, at), "list chunks")
                     )
                 continue
-            # Names that follow each other are sized in one call of the thread.
+            # Ask for the sizes of adjacent names in one call of the thread.
             group = [at]
             while pending and len(group) < _SIZES_PER_CALL and not pending[-1].endswith("/"):
                 group.append(pending.pop())
@@ -300,13 +300,13 @@ class DirectoryChunks:
                 yield name, length
 
     async def close(self) -> None:
-        # New calls fail from here on.
+        # Without a claim, new calls fail from here on.
         ours, self._claim = self._claim, None
         for reader in self._readers:
             if ours is not None:
                 await reader.thread.run(reader.forget_all)
         if ours is not None:
-            for thread in self._writers:  # calls of cancelled callers may still run, and need the claim
+            for thread in self._writers:  # wait for calls of cancelled callers, which need the claim
                 await thread.run(_nothing)
             await self._writers[0].run(ours.release)
         for thread in self._threads():
@@ -316,7 +316,7 @@ class DirectoryChunks:
         return (*(reader.thread for reader in self._readers), *self._writers)
 
     async def _on(self, thread: _Thread, call: Callable[[], T], doing: str) -> T:
-        """Run `call` on a thread and map its errors.  Raises NotFound when a file is missing, Unavailable."""
+        """Run `call` on a thread, and map its errors.  Raises NotFound when a file is missing, Unavailable."""
         try:
             return await thread.run(call)
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -330,7 +330,7 @@ class DirectoryChunks:
         return min(self._readers, key=_reader_load).thread
 
     async def _require_mounted(self) -> None:
-        """Raises Unavailable when the whole directory is missing."""
+        """Check that the directory is still there.  Raises Unavailable."""
         ours = self._require()
         if not await self._readers[0].thread.run(ours.is_mounted):
             raise Unavailable(f"chunk directory {self._root} is missing: was it unmounted?")
@@ -341,7 +341,7 @@ class DirectoryChunks:
         return self._claim
 
     def _paths(self, name: str) -> tuple[str, str]:
-        """(folder, file) of a chunk.  Raises Invalid."""
+        """Return the folder and the file of a chunk.  Raises Invalid."""
         check_name(name)
         folder, _, _ = f"{self._root}/{name}".rpartition("/")
         return folder, f"{self._root}/{name}{SUFFIX}"

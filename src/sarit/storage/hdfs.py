@@ -1,17 +1,17 @@
-"""Chunks as files of HDFS, through hdfs-native: no Java machine in the process.
+"""Chunks as files of HDFS, through hdfs-native, without a JVM in the process.
 
 Chunk `a/b/c` is the file `ROOT/a/b/c.chunk`.  A write goes to a file of a random name in `ROOT/.incoming`, which is
-synced, closed and then renamed without overwriting: a name appears with all its bytes, and only once.  The client's
-synchronous calls run on threads; its asynchronous ones panic when they have to repeat a call.  A call that does not
-reach the namenode is repeated for a few seconds (`_CONFIG`), then it fails.  Other settings come from the files of
+synced, closed and then renamed without overwriting: so a chunk appears with all its bytes, and only once.  The client's
+synchronous calls run on threads, because its asynchronous ones panic when they have to repeat a call.  A call that does
+not reach the namenode is repeated for a few seconds (`_CONFIG`), then it fails.  Other settings come from the files of
 Hadoop in HADOOP_CONF_DIR, if there are any.
 
 Warnings.  (1) A rename that the client repeats after it took effect does not find its source: the outcome is unknown,
-so it is Unavailable, as every other failure.  (2) What a process that ended left in `.incoming` is deleted a day later,
-when the storage is opened.  (3) No limiter: HDFS does not share a disk with the log.  (4) A namenode or datanode that
-hangs answers nothing, and the client waits for it.  So whoever waits gives up after HDFS_CALL_SECONDS, and another
-thread takes the place of the one that hangs, MAX_THREADS in all.  What such a call does in the end is a late write
-(`storage/port.py`).
+so it raises Unavailable, like every other failure.  (2) Files that an ended process left in `.incoming` are deleted a
+day later, when the storage is opened.  (3) The rate limiter is ignored, since HDFS does not share a disk with the log.
+(4) The client waits without an end for a namenode or datanode that hangs.  So the caller gives up after
+HDFS_CALL_SECONDS, and another thread replaces the one that hangs, MAX_THREADS in all.  A write that such a call makes
+in the end is a late write (`storage/port.py`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ THREADS: Final = 6
 MAX_THREADS: Final = 12
 _INCOMING: Final = ".incoming"
 _CONFIG: Final = {
-    # By default it tries for minutes, and whoever waits learns nothing.
+    # By default the client retries for minutes, without an error for the caller.
     "dfs.client.failover.max.attempts": "4",
     "dfs.client.failover.sleep.base.millis": "200",
     "dfs.client.failover.sleep.max.millis": "2000",
@@ -56,7 +56,7 @@ _CONFIG: Final = {
 
 
 def map_error(error: BaseException, doing: str) -> SaritError:
-    """Return an error of hdfs-native as the port's error; no other place maps them."""
+    """Return the port's error for an error of hdfs-native; no other function maps these."""
     text = f"{doing}: {str(error).partition(chr(10))[0]}"
     if isinstance(error, FileExistsError):
         return Exists(text)
@@ -73,22 +73,22 @@ def map_error(error: BaseException, doing: str) -> SaritError:
 
 
 class _Thread:
-    """A worker, its calls that have not ended, and those of them for which nobody waits any more."""
+    """A thread, its calls that have not ended, and those of them for which nobody waits any more."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        # The worker removes its calls.
+        # The numbers of the calls that have not ended; the thread removes them.
         self.unfinished: set[int] = set()
         self.given_up: set[int] = set()
 
     def hangs(self) -> bool:
-        """Return whether one of its calls lasts too long."""
+        """Return whether the thread still runs a call that lasts too long."""
         self.given_up &= self.unfinished
         return bool(self.given_up)
 
 
 class HdfsChunks:
-    """Chunks below `root` of the file system that `client` is connected to; made by `open_hdfs`."""
+    """The chunks below `root` of the file system to which `client` is connected; `open_hdfs` makes this object."""
 
     def __init__(self, client: Any, root: str, place: str, env: Env) -> None:
         self._client = client
@@ -103,7 +103,9 @@ class HdfsChunks:
         return f"<HdfsChunks {self._place}{' closed' if self._closed else ''}>"
 
     async def start(self) -> None:
-        """Make the folder if it is missing, and delete what ended processes left.  Raises Unavailable, Invalid."""
+        """Create the folder if it is missing, and delete files that ended processes left.
+
+        Raises Unavailable, Invalid."""
         incoming, oldest = f"{self._root}/{_INCOMING}", self._env.clock.wall_ms() - HDFS_ABANDONED_WRITE_MS
 
         def call() -> None:
@@ -127,13 +129,13 @@ class HdfsChunks:
                 self._client.mkdirs(path.rpartition("/")[0], create_parent=True)
                 self._client.rename(temporary, path, overwrite=False)
             except BaseException:
-                with suppress(Exception):  # the next start but one deletes it
+                with suppress(Exception):  # otherwise a start a day later deletes the file
                     self._client.delete(temporary)
                 raise
 
         try:
             await self._run(call, f"write chunk {name} to {self._place}")
-        except NotFound as error:  # its source: it was renamed before, or deleted by another
+        except NotFound as error:  # the source of the rename is gone: renamed by an earlier attempt, or deleted
             raise Unavailable(str(error)) from error
 
     async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
@@ -163,7 +165,7 @@ class HdfsChunks:
             )
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """List the chunks of a folder.  It is read whole before the first name."""
+        """List the chunks of a folder, which is read whole before the first name."""
         check_prefix(prefix)
         folder = f"{self._root}/{prefix}".rstrip("/")
 
@@ -178,7 +180,7 @@ class HdfsChunks:
         try:
             found = await self._run(call, f"list chunks of {self._place}")
         except NotFound:
-            # Only the root must be there: `start` has made it.
+            # Only the root must exist, since `start` has made it.
             if not prefix:
                 raise Unavailable(f"list chunks of {self._place}: the folder is gone") from None
             return
@@ -195,7 +197,7 @@ class HdfsChunks:
                     await gather(*(thread.worker.close() for thread in self._threads))
 
     def _write(self, path: str, parts: Sequence[Buffer], observe: Observe | None) -> None:
-        """Write and sync a new file.  On a thread."""
+        """Write and sync a new file.  Runs on a thread."""
         file = self._client.create(path, hdfs_native.WriteOptions(overwrite=False, create_parent=True))
         try:
             for part in parts:
@@ -207,7 +209,7 @@ class HdfsChunks:
                     rest = piece
                     while rest:
                         rest = rest[file.write(bytes(rest)) :]
-            # On the disks of the datanodes, not in their memory.
+            # Sync to the disks of the datanodes, not only to their memory.
             file.hsync()
         finally:
             file.close()
@@ -224,7 +226,7 @@ class HdfsChunks:
                 return call()
             except Exception:
                 raise
-            except BaseException as error:  # a panic of the client: whoever waits must not end with it
+            except BaseException as error:  # a panic of the client must not end the caller
                 raise OSError(f"the client failed: {error}") from error
             finally:
                 thread.unfinished.discard(number)
@@ -242,8 +244,7 @@ class HdfsChunks:
             raise map_error(error, doing) from error
 
     def _least_loaded(self, doing: str) -> _Thread:
-        """Return a thread that does not hang, perhaps a new one.  Raises Unavailable when there are too many that
-        do."""
+        """Return a thread that does not hang, perhaps a new one.  Raises Unavailable when too many threads hang."""
         free = [thread for thread in self._threads if not thread.hangs()]
         if len(free) < THREADS and len(self._threads) < MAX_THREADS:
             self._threads.append(self._new_thread(len(self._threads)))
@@ -266,7 +267,7 @@ def _path_of(path: str) -> str:
 
 
 async def open_hdfs(namenode: str, root: str, env: Env) -> HdfsChunks:
-    """Chunks at hdfs://NAMENODE/ROOT.  Raises Unavailable, Invalid."""
+    """Open the chunks at hdfs://NAMENODE/ROOT.  Raises Unavailable, Invalid."""
     place = f"hdfs://{namenode}{root}"
     try:
         client = hdfs_native.Client(f"hdfs://{namenode}", config=_CONFIG)

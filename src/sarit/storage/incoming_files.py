@@ -1,14 +1,15 @@
 """Unfinished chunks of a chunk directory: `.incoming/` under its root.
 
-A chunk is written to `.incoming/<claim>-<n>` and renamed after its sync.  The next opening sweeps the files that a
+A chunk is written to `.incoming/<claim>-<n>` and renamed after its sync.  The next opening removes the files that a
 crash left.  Several nodes may share a directory, so each opener makes a *claim*: the file `<claim>.lock`, locked until
-it closes.  An opener sweeps only the files of claims whose lock it can take, and of claims without a lock file.
+it closes.  An opener removes only the files of dead claims: those whose lock it can take, and those without a lock
+file.
 
-Warnings.  (1) Between the creation of a lock file and its lock, a sweeper may remove it as that of a dead claim.  Then
-locking fails, or succeeds on a file that has no name any more.  Both are checked, and another claim is made.  (2) A
-sweeper removes the files of a dead claim before its lock file.
+Warnings.  (1) Between the creation of a lock file and its lock, another opener may remove the file as that of a dead
+claim.  Then locking fails, or succeeds on a file without a name.  Both are checked, and another claim is made.  (2) The
+files of a dead claim are removed before its lock file.
 
-The calls here block: make them on a `Worker`.  All raise OSError.
+All calls block, so make them on a `Worker`, and raise OSError.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MAX_CLAIM_ATTEMPTS: Final = 16
 
 
 class Claim:
-    """One opener's files in `.incoming/`, until it is released or the process ends."""
+    """The claim of one opener to its files in `.incoming/`, until it is released or the process ends."""
 
     def __init__(self, files: Files, directory: str, name: str, lock: File) -> None:
         self._files = files
@@ -40,7 +41,7 @@ class Claim:
         return f"<Claim {self._directory}/{self._name}>"
 
     def next_path(self) -> str:
-        """Return a path that no file has had.  Does not block."""
+        """Return a new path, which no file of this claim has had.  Does not block."""
         self._count += 1
         return f"{self._directory}/{self._name}-{self._count}"
 
@@ -63,7 +64,7 @@ def claim(files: Files, root: str, random: Random) -> Claim:
         name = random.bytes(CLAIM_NAME_BYTES).hex()
         path = f"{directory}/{name}{_LOCK_SUFFIX}"
         lock = files.open(path, "create")
-        # The name is checked after the lock: a sweeper may have removed the file in between (Warning 1).
+        # Check the name after the lock, since another opener may have removed the file in between (Warning 1).
         if lock.lock() and files.exists(path):
             return Claim(files, directory, name, lock)
         lock.close()
@@ -71,7 +72,7 @@ def claim(files: Files, root: str, random: Random) -> Claim:
 
 
 def sweep(files: Files, root: str) -> int:
-    """Remove the files of dead claims; returns how many unfinished chunks there were."""
+    """Remove the files of dead claims.  Returns how many unfinished chunks they had."""
     directory = f"{root}/{INCOMING}"
     left: dict[str, list[str]] = {}
     locks: set[str] = set()
@@ -79,7 +80,7 @@ def sweep(files: Files, root: str) -> int:
         name, is_lock, _ = entry.partition(_LOCK_SUFFIX)
         if is_lock:
             locks.add(name)
-            # A claim without chunks has a lock file to remove, too.
+            # Add a claim without chunks as well, whose lock file is to be removed.
             left.setdefault(name, [])
         else:
             left.setdefault(entry.partition("-")[0], []).append(entry)
@@ -91,7 +92,7 @@ def _sweep_claim(files: Files, directory: str, name: str, entries: list[str], lo
     lock: File | None = None
     try:
         if locked:
-            # Its owner lives as long as the lock is taken, in this process or another.
+            # Skip the claim if its lock is taken: the owner lives, in this process or another.
             lock = files.open(lock_path, "write")
             if not lock.lock():
                 return 0
@@ -101,7 +102,7 @@ def _sweep_claim(files: Files, directory: str, name: str, entries: list[str], lo
             files.remove(lock_path)
         return len(entries)
     except FileNotFoundError:
-        return 0  # another opener swept it, or the claim was released
+        return 0  # another opener has removed the files, or the claim was released
     finally:
         if lock is not None:
             lock.close()

@@ -1,4 +1,4 @@
-"""The layout of a segment in long-term storage, which chunk holds which of its bytes: pure.
+"""The layout of a segment in long-term storage: which chunk holds which bytes of the segment.
 
 Theory of operation.  The flushed bytes of a segment are covered by *extents*, in order and without gaps.  An extent is
 a run of the segment's bytes inside one chunk.  A run too small for a chunk is an *inlined extent*: its bytes are a
@@ -6,14 +6,14 @@ value in the index.  Chunks are immutable, and extents are never cut: truncation
 new start, so the first extent may begin before the segment does.  A merge moves the extents of a segment to another and
 copies nothing.  Compaction joins adjacent small extents.
 
-Warnings.  (1) Two extents may name the same chunk; it is garbage only when no extent names it.  A chunk may be a piece
-of a pack (`storage/packs.py`): then `Extent.reference` says which.  (2) A reader may still
-hold an extent that was dropped, and finds its chunk deleted; it then loads the extents again.  (3) Nothing here is
-durable: the caller commits the records of added and removed extents in the same batch as the segment's record.
+Warnings.  (1) Two extents may name the same chunk, which is garbage only when no extent names it.  A chunk may be a
+piece of a pack (`storage/packs.py`), which `Extent.reference` names.  (2) A reader may still hold an extent that was
+dropped, and finds its chunk deleted; it then looks the extent up again.  (3) This module writes nothing: the caller
+commits the records of added and removed extents in the same batch as the segment's record.
 
-The record of an extent in a chunk (docs/formats/sqlite-index.md) holds the place of its bytes, the checksums of the
-whole chunk, and where in the extent appends began (`storage/starts.py`).  The record of an inlined extent is its bytes:
-an append began with the first of them.
+The record of an extent in a chunk (docs/formats/sqlite-index.md) holds the offset of its bytes in the chunk, the
+checksums of the whole chunk, and the offsets in the extent where appends began (`storage/starts.py`).  The record of an
+inlined extent is its bytes, with the first of which an append began.
 """
 
 from __future__ import annotations
@@ -35,26 +35,25 @@ if TYPE_CHECKING:
 
 EXTENT_VERSION: Final = 3
 PIECE_VERSION: Final = 4
-"""Of an extent in a piece of a pack: as EXTENT_VERSION, and where in the pack the piece is."""
-# Blocks larger than what is read at once could not be verified (READ_BLOCK_BYTES, of which each is a divisor).
+"""The version of the record of an extent in a piece of a pack, which also has the piece's offset in the pack."""
+# The greatest size of a checksum's block, as a power of two: a read of READ_BLOCK_BYTES must have whole blocks.
 _MAX_BLOCK_POWER: Final = READ_BLOCK_BYTES.bit_length() - 1
 JOIN_EXTENTS: Final = 8
-"""That many adjacent small extents are joined even if the result is still small."""
+"""So many adjacent small extents are joined even if the result is still small."""
 
-# Version, length, offset in the chunk; length of the chunk, of its blocks (as a power of two), and of its name; how
-# many appends began in it.
+# Fields: version, length, offset in the chunk; the lengths of the chunk, of its blocks (as a power of two) and of its
+# name; the number of known starts of appends.
 _EXTENT = struct.Struct(">BQQQBHI")
-_PIECE = struct.Struct(">QQ")  # follows in PIECE_VERSION: where the piece begins, and the length of the pack
+_PIECE = struct.Struct(">QQ")  # follows in PIECE_VERSION: the offset of the piece, the length of the pack
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
     """The segment's bytes [start, start + length): in `chunk` from `chunk_offset`, or `inline`.
 
-    Where its bytes are not needed, an inlined extent has neither (`Extents.readable`, compaction).
-
-    `checksums`: of the whole chunk, of which the extent may be a part.  `starts`: where in the extent appends began,
-    packed; an inlined extent begins with one."""
+    `inline`: the bytes of an inlined extent, empty if they were not loaded.  `checksums`: those of the whole chunk, of
+    which the extent may be a part.  `starts`: the offsets in the extent where appends began, packed; an inlined extent
+    has only offset 0."""
 
     start: int
     length: int
@@ -66,22 +65,21 @@ class Extent:
 
     @property
     def end(self) -> int:
-        """Offset after the last byte."""
+        """The offset after the last byte."""
         return self.start + self.length
 
     @property
     def reference(self) -> str:
-        """The object that becomes garbage when nobody needs the extent: its chunk, or its piece of a pack; "" when
-        inlined."""
+        """The chunk or piece of a pack that holds the extent, garbage when no extent needs it; "" if inlined."""
         return reference(self.chunk, self.checksums)
 
     @property
     def object_offset(self) -> int:
-        """Where in the object its bytes begin."""
+        """The offset of the extent's first byte in the object of long-term storage."""
         return self.chunk_offset + (0 if self.checksums is None else self.checksums.begin)
 
     def record(self) -> bytes:
-        """Return the value in the index, under `extent_key` or `inlined_key`."""
+        """Return the value in the index under `extent_key` or `inlined_key`."""
         if not self.chunk:
             return self.inline
         sums, name = self.checksums, self.chunk.encode("ascii")
@@ -155,19 +153,18 @@ def plan_compaction(
     target_bytes: int = CHUNK_TARGET_BYTES,
     join_extents: int = JOIN_EXTENTS,
 ) -> list[list[Extent]]:
-    """Runs of adjacent extents, each to be joined into one of at most `target_bytes`.
+    """Return runs of adjacent extents, each to be joined into one of at most `target_bytes`.
 
-    A run is joined when it makes an extent that is small no more, or when it has at least
-    `join_extents` members.  In the second case large members at its front are left out until
-    what follows them is as long as they are: an extent that a join made thus at least doubles
-    in the next, and a byte is rewritten at most 1 + log2(small_bytes / first join) times.
-    """
+    A run is joined when the result is not small any more, or when it has at least `join_extents` members.  In the
+    second case a member at its front is left out if it is longer than all that follow it together: so an extent that a
+    join made at least doubles in the next one, and a byte is rewritten at most 1 + log2(small_bytes / first join)
+    times."""
     runs: list[list[Extent]] = []
     run: list[Extent] = []
     size = 0
     for extent in extents:
         small = extent.length < small_bytes
-        # A large extent ends a run and is never part of one: to rewrite it would gain nothing.
+        # A large extent ends a run and is never part of one, since rewriting it would gain nothing.
         if run and (not small or size + extent.length > target_bytes):
             _add_run(runs, run, size, small_bytes, join_extents)
             run, size = [], 0
@@ -180,7 +177,7 @@ def plan_compaction(
 
 def _add_run(runs: list[list[Extent]], run: list[Extent], size: int, small_bytes: int, join_extents: int) -> None:
     if size < small_bytes:
-        # The result is still small: leave out large members at the front (see `plan_compaction`).
+        # Leave out large members at the front if the result is still small (see `plan_compaction`).
         first = 0
         rest = size
         for extent in run:

@@ -1,7 +1,7 @@
 """Chunks in memory: the fake of long-term storage for tests and for the simulation.
 
-Chunks survive crashes of the process that stored them.  `StorageFaults` injects what real stores do: delays, refusals
-(503), writes that take effect although they report a failure, outages and stale listings.
+Chunks survive simulated crashes of the process that stored them.  `StorageFaults` injects faults of real stores:
+delays, refusals (503), writes that take effect although they report a failure, outages and stale listings.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ def _no_fault() -> str:
 
 @dataclass(slots=True)
 class StorageFaults:
-    """Faults, set by a test or drawn by the simulation; none by default.
+    """The faults of a store, set by a test or drawn by the simulation; none by default.
 
-    `delay(length)` gives the seconds that a call takes to move `length` bytes.  `fault()` is called at each write, read
-    and delete and returns "" (none), "refused" (503: no effect) or "applied" (it takes effect and reports a failure).
-    While `unavailable`, every call fails.  A listing omits the `stale` newest chunks and shows the `stale` last
-    deleted.
-    """
+    `delay(length)` returns the seconds that a call takes to move `length` bytes.  `fault()` is called at each write,
+    read and delete, and returns "" (none), "refused" (503: no effect) or "applied" (the call takes effect and reports a
+    failure).  While `unavailable`, every call fails.  A listing omits the `stale` newest chunks, and shows the `stale`
+    ones that were deleted last."""
 
     delay: Callable[[int], float] = _no_delay
     fault: Callable[[], str] = _no_fault
@@ -48,7 +47,7 @@ class StorageFaults:
 
 
 class MemoryChunks:
-    """A chunk store; `chunks` are in order of writing."""
+    """A chunk store in memory.  `chunks`: the bytes by name, in order of writing."""
 
     def __init__(self, faults: StorageFaults | None = None) -> None:
         self.faults = faults if faults is not None else StorageFaults()
@@ -98,7 +97,7 @@ class MemoryChunks:
         stale = self.faults.stale
         seen = {name: len(chunk) for name, chunk in self.chunks.items()}
         if stale > 0:
-            # A `dict` retains the order of insertion: the last names are the newest chunks.
+            # The last names are the newest chunks: a `dict` keeps the order of insertion.
             for name in list(seen)[-stale:]:
                 del seen[name]
             for name, length in list(self._deleted)[-stale:]:
@@ -111,16 +110,16 @@ class MemoryChunks:
             yield name, seen[name]
 
     async def close(self) -> None:
-        """Release nothing: the chunks stay."""
+        """Do nothing: the chunks stay."""
 
     async def _begin(self, length: int) -> str:
-        """Take as long as the call takes.  Returns the fault to report after its effect."""
+        """Wait for the delay of a call.  Returns the fault to report after the effect of the call."""
         faults = self.faults
         if faults.unavailable:
             raise Unavailable("long-term storage is unavailable")
         delay = faults.delay(length)
         if delay > 0:
-            # The outage may begin while the call is under way, so it is checked again after the delay.
+            # Check for an outage again after the delay, since it may begin during the call.
             await asyncio.sleep(delay)
         if faults.unavailable:
             raise Unavailable("long-term storage is unavailable")

@@ -1,4 +1,4 @@
-"""Counts the requests to long-term storage: a wrapper of any backend."""
+"""A wrapper of any long-term storage that counts and times its requests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class RequestCounts:
-    """The requests of one kind.  `seconds`: of each, a rate limiter's waits included; `bytes`: of those that succeeded.
+    """The requests of one kind.  `seconds`: their durations, with the waits for a rate limiter.  `bytes`: the bytes of
+    successful requests.
 
-    A chunk that exists, or does not, is an answer and no error."""
+    Exists and NotFound are answers, and do not count as `errors`."""
 
     __slots__ = ("bytes", "errors", "seconds")
 
@@ -30,7 +31,7 @@ class RequestCounts:
 
 
 class StorageStatistics:
-    """Requests by kind: write, read, delete, list."""
+    """The requests to long-term storage by kind: write, read, delete, list."""
 
     def __init__(self) -> None:
         self.kinds = {kind: RequestCounts() for kind in ("write", "read", "delete", "list")}
@@ -40,7 +41,7 @@ class StorageStatistics:
 
 
 class _Request:
-    """One request, from entry to exit of the block."""
+    """One request, which lasts from the begin to the end of the `with` block."""
 
     __slots__ = ("_began", "_clock", "_counts")
 
@@ -52,12 +53,12 @@ class _Request:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._counts.seconds.observe(self._clock.monotonic() - self._began)
-        # A cancellation is the caller's.
+        # Do not count a cancellation, which comes from the caller.
         self._counts.errors += isinstance(error, Exception) and not isinstance(error, Exists | NotFound)
 
 
 class MeteredStorage:
-    """Long-term storage whose calls are counted and measured."""
+    """A long-term storage whose calls are counted and timed."""
 
     def __init__(self, storage: ChunkStorage, clock: Clock, statistics: StorageStatistics) -> None:
         self._storage = storage

@@ -1,9 +1,9 @@
-"""Names of chunks: pure.
+"""The names of chunks.
 
 A name is one or more parts joined by `/`.  A part consists of ASCII letters, digits, `.`, `_`, `-`, `=`, `+`, `@` and
-`#`, and does not begin with a dot.  Such names mean the same on a file system and on every object store and need no
-quoting; names with a leading dot are free for internal files.  No name is also the folder of another one (`a` and
-`a/b`): some object stores are file systems.
+`#`, and does not begin with a dot.  Such names are valid without quoting on file systems and on every object store;
+names with a leading dot are free for internal files.  No name is also the folder of another one (`a` and `a/b`), since
+some object stores are file systems.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 
 
 def check_name(name: str) -> None:
-    """Raises Invalid when `name` is not a valid chunk name."""
+    """Check that `name` is a valid chunk name.  Raises Invalid."""
     if len(name) > MAX_CHUNK_NAME_BYTES or _NAME.fullmatch(name) is None:
         raise Invalid(f"{name!r} is not the name of a chunk")
 
@@ -48,6 +48,6 @@ def epoch_prefix(container: int, epoch: int) -> str:
 
 
 def check_prefix(prefix: str) -> None:
-    """Raises Invalid when `prefix` is neither empty nor whole parts of a name without a final `/`."""
+    """Check that `prefix` is empty, or whole parts of a name without a final `/`.  Raises Invalid."""
     if prefix:
         check_name(prefix)

@@ -2,12 +2,12 @@
 
 A chunk is one object of the same name.  One request puts it in "create" mode (`If-None-Match: *` on S3), so that no
 chunk is overwritten; it is durable when the put returns.  Only `map_error` maps errors.  obstore retries a failed
-request twice within a few seconds.  A put that took effect although it failed thus ends as Exists, which the caller
-treats like Unavailable: the content under the name is unknown, so it takes another name.
+request twice within a few seconds.  So a put that took effect although it failed ends as Exists, which the caller
+treats like Unavailable: the content under the name is unknown, and the caller uses another name.
 
-Warnings.  (1) A missing bucket, and on some servers an unknown user, answers 404, as a missing object does.  It is
-mapped to Unavailable: NotFound would mean to the reader that the chunk was deleted.  (2) obstore does not sync local
-files: directories go through `storage/directory.py`.
+Warnings.  (1) The answer for a missing bucket, and on some servers for an unknown user, is 404, as for a missing
+object.  It is mapped to Unavailable, because NotFound would mean to a reader that the chunk was deleted.  (2) obstore
+does not sync local files: directories go through `storage/directory.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _RETRY: Final[RetryConfig] = {
 
 
 def map_error(error: Exception, doing: str) -> SaritError:
-    """Return an error of obstore as the port's error."""
+    """Return the port's error for an error of obstore."""
     text = f"{doing}: {explained(str(error))}"
     if isinstance(error, exceptions.AlreadyExistsError):
         return Exists(text)
@@ -59,17 +59,17 @@ def map_error(error: Exception, doing: str) -> SaritError:
             f"{doing}: the object store refuses that: are the credentials right (AWS_ACCESS_KEY_ID, "
             "AWS_SECRET_ACCESS_KEY), and may they read, write and delete there?"
         )
-    # A 404 may be about the bucket or the user as well; only the code in the text distinguishes it (Warning 1).
+    # A 404 may also be about the bucket or the user: only the code in the text tells them apart (Warning 1).
     if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)) and is_missing_object(str(error)):
         return NotFound(text)
     return Unavailable(text)
 
 
 class ObjectChunks:
-    """Chunks in `objects`; `place` names the store in messages."""
+    """The chunks in an object store.  `place`: the store's name, for messages."""
 
     def __init__(self, objects: ObjectStore, place: str, env: Env, uncached: ObjectStore | None = None) -> None:
-        """`uncached`: asks for the same objects past every cache on the way; None: there is none."""
+        """`uncached`: a client for the same objects that bypasses every cache on the way; None: there is no cache."""
         self._objects = objects
         self._uncached = uncached or objects
         self._place = place
@@ -93,14 +93,14 @@ class ObjectChunks:
 
         if sum(map(len, parts)) < S3_JOIN_ON_THREAD_BYTES:
             data = join()
-        else:  # a large join releases the interpreter lock: on a thread it does not block the event loop
+        else:  # join on a thread: a large join releases the interpreter lock, so that the event loop runs on
             data = await self._joiner.run(join)
         try:
-            # No limiter: the store does not share a disk with the log.  One request, in which the store itself checks
-            # that the name is free.
+            # Ignore the limiter, since the store shares no disk with the log.  Use one request, in which the store
+            # checks that the name is free.
             await obstore.put_async(self._objects, name, data, mode="create", use_multipart=False)
         except (exceptions.NotFoundError, FileNotFoundError) as error:
-            # A put has no object to miss: it is the bucket.
+            # A put needs no object, so the bucket is missing.
             known = map_error(error, f"write chunk {name} to {self._place}")
             raise (Unavailable(str(known)) if isinstance(known, NotFound) else known) from error
         except (exceptions.BaseError, OSError) as error:
@@ -115,7 +115,7 @@ class ObjectChunks:
         try:
             return await self._read(self._objects, name, offset, length, check)
         except (NotFound, DamagedChunk):
-            # One bad reply is no damage: it may be a bit that flipped on the way, or a cache in between.
+            # Read again before damage is reported, past caches: a bit may have flipped on the way, or in a cache.
             return await self._read(self._uncached, name, offset, length, check)
 
     async def _read(self, objects: ObjectStore, name: str, offset: int, length: int, check: Check | None) -> bytes:
@@ -124,7 +124,7 @@ class ObjectChunks:
         except (exceptions.BaseError, OSError) as error:
             known = map_error(error, f"read chunk {name} of {self._place}")
             if isinstance(known, Unavailable):
-                # A chunk that is too short is Corrupt, not a failure that a retry may cure.
+                # Check the length: a chunk that is too short is Corrupt, which no retry would cure.
                 await self._refuse_beyond(name, offset + length)
             raise known from error
         if len(data) != length:
@@ -155,7 +155,7 @@ class ObjectChunks:
                 for found in page:
                     yield found["path"], found["size"]
         except (exceptions.BaseError, OSError) as error:
-            # A listing never raises NotFound.
+            # Map all errors to Unavailable, since a listing never raises NotFound.
             raise Unavailable(str(map_error(error, f"list chunks of {self._place}"))) from error
 
     async def close(self) -> None:
@@ -163,7 +163,9 @@ class ObjectChunks:
         await self._joiner.close()
 
     async def _refuse_beyond(self, name: str, end: int) -> None:
-        """Raises DamagedChunk when the chunk ends before `end`: stores report a range past the end as an error."""
+        """Check that a chunk has `end` bytes, since stores report a range past the end as an error.
+
+        Raises DamagedChunk."""
         try:
             size = (await obstore.head_async(self._objects, name))["size"]
         except (exceptions.BaseError, OSError):
@@ -177,7 +179,7 @@ class ObjectChunks:
 
 
 def open_s3(bucket: str, prefix: str, config: S3Config, env: Env) -> ObjectChunks:
-    """Chunks in an S3 bucket, below `prefix` ("" for none).  Sends no request yet."""
+    """Return the chunks in an S3 bucket, below `prefix` ("" for none), without a request yet.  Raises Invalid."""
     place = f"s3://{bucket}/{prefix}"
     client: ClientConfig = {**_CLIENT}
     if str(config.get("endpoint", "")).startswith("http://"):
@@ -194,5 +196,5 @@ def open_s3(bucket: str, prefix: str, config: S3Config, env: Env) -> ObjectChunk
 
 
 def open_memory(env: Env) -> ObjectChunks:
-    """Chunks that are lost with the process."""
+    """Return a store of chunks in memory, which are lost with the process."""
     return ObjectChunks(store.MemoryStore(), "memory://", env)

@@ -1,4 +1,4 @@
-"""Long-term storage by URL: `file:///var/lib/sarit/chunks`, `s3://bucket/prefix`, `hdfs://namenode/folder`; for
+"""Opens long-term storage by URL: `file:///var/lib/sarit/chunks`, `s3://bucket/prefix`, `hdfs://namenode/folder`; for
 tests, `memory://`.
 
 Endpoint, region and credentials of S3 come from the environment variables that other S3 tools use: AWS_ENDPOINT_URL
@@ -32,10 +32,9 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
 
 
 async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = None) -> ChunkStorage:
-    """Return the chunk storage at `url`.  Raises Invalid (what to write instead), MissingExtra, Unavailable.
+    """Open the chunk storage at `url`.  Raises Invalid (with what to write instead), MissingExtra, Unavailable.
 
-    `environ` stands for the process's environment variables.
-    """
+    `environ`: the environment variables; None: those of the process."""
     parts = _split(url)
     if parts.scheme == "file":
         return await open_directory(_directory_of(url, parts.netloc, parts.path), env)
@@ -51,7 +50,7 @@ async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = N
 
 
 def check_storage_url(url: str) -> None:
-    """Whether `open_storage` takes this URL; nothing is opened.  Raises Invalid (what to write instead)."""
+    """Check that `open_storage` accepts a URL, without opening it.  Raises Invalid (with what to write instead)."""
     parts = _split(url)
     if parts.scheme == "file":
         _directory_of(url, parts.netloc, parts.path)
@@ -62,7 +61,7 @@ def check_storage_url(url: str) -> None:
 
 
 def _split(url: str) -> SplitResult:
-    """Return the parts of a URL of a kind that there is.  Raises Invalid."""
+    """Return the parts of a URL whose kind is supported.  Raises Invalid."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -107,7 +106,7 @@ def _directory_of(url: str, host: str, path: str) -> str:
 
 
 def parse_s3(url: str) -> tuple[str, str]:
-    """Bucket and prefix ("" for none) of s3://bucket/prefix.  Raises Invalid."""
+    """Return bucket and prefix ("" for none) of s3://bucket/prefix.  Raises Invalid."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -127,7 +126,7 @@ def parse_s3(url: str) -> tuple[str, str]:
 
 
 def s3_config(environ: Mapping[str, str]) -> S3Config:
-    """Return the settings that the usual environment variables give; those that are missing are left out."""
+    """Return the S3 settings in the usual environment variables, without those that are not set."""
     config: S3Config = {}
     if endpoint := environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL"):
         config["endpoint"] = endpoint

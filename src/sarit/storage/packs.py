@@ -1,14 +1,14 @@
-"""Packs: objects that hold small pieces of many segments, each a chunk of its own for everybody who reads.  Pure.
+"""Packs: objects that hold small pieces of many segments; to readers each piece is a chunk.
 
 Theory of operation.  On an object store each write costs money, whatever its size.  So the small extents of a
 checkpoint or of a compaction are written as the *pieces* of one object, one after the other, without a header.  A
-piece has checksums of its own (`ChunkChecksums`, with the place where it begins), so that it is read and verified
-alone, by one request.  It is referenced, joined and dropped as a chunk is.  What differs is the deletion: the object
-goes with its last piece.
+piece has its own checksums (`ChunkChecksums`, with the offset where it begins), so that it is read and verified alone,
+by one request.  It is referenced, joined and dropped as a chunk is.  Only the deletion differs: the object is deleted
+with its last piece.
 
-A *reference* names what becomes garbage as one: a chunk by its name, a piece as NAME@OFFSET.  The index has a record
-for each piece that an extent names (`keys.piece_key`).  The commit that deletes the last one of a pack records the pack
-as garbage (`store/tiering/references.py`).
+A *reference* names a unit of garbage: a chunk by its name, a piece as NAME@OFFSET.  The index has a record for each
+piece that an extent names (`keys.piece_key`).  The commit that deletes the last record of a pack records the pack as
+garbage (`store/tiering/references.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def reference(chunk: str, checksums: ChunkChecksums | None) -> str:
-    """Return the object to delete when nobody needs these bytes: a chunk, or a piece of a pack."""
+    """Return the reference of a chunk, or of a piece of a pack, which is garbage when no extent names it."""
     if not is_pack(chunk):
         return chunk
     assert checksums is not None, chunk
@@ -40,7 +40,7 @@ def pack_of(what: str) -> str | None:
 
 
 class PieceChecksums:
-    """Computes the checksums of each piece while the bytes of the object go by, in order."""
+    """A builder of the checksums of each piece from the bytes of the object, in order."""
 
     def __init__(self, lengths: Sequence[int], block_bytes: int = CHECKSUM_BLOCK_BYTES) -> None:
         self._lengths = lengths
@@ -52,7 +52,7 @@ class PieceChecksums:
         return f"<PieceChecksums of {len(self._lengths)} pieces>"
 
     def add(self, parts: Sequence[Buffer]) -> None:
-        """The next bytes of the object.  Blocking."""
+        """Add the next bytes of the object.  Blocking."""
         if len(self._builders) == 1:
             self._builders[0].add(parts)
             return
@@ -71,7 +71,7 @@ class PieceChecksums:
         self._builders[self._piece].add(waiting)
 
     def finish(self) -> list[ChunkChecksums]:
-        """Of each piece, with the place where it begins."""
+        """Return the checksums of each piece, with the offset where it begins."""
         if len(self._builders) == 1:
             return [self._builders[0].finish()]
         out, begin, total = [], 0, sum(self._lengths)

@@ -1,14 +1,14 @@
-"""Where appends began in a run of a segment's bytes: a few of these places, packed.  Pure.
+"""Starts: some of the offsets in a run of a segment's bytes where appends began, packed.
 
-An append holds whole events, so each place is an event boundary.  (Appends to a transient segment do not: only where
-the whole of it was merged is one.)  The store answers from them where an event begins near an offset, and reads no
-data.
+An append holds whole events, so each start is an event boundary.  (Appends to a transient segment are pieces of one
+event, which begins where the whole segment was merged.)  With the starts, the store finds an event boundary near an
+offset without reading data.
 
-Theory of operation.  Places are offsets from the beginning of the run, 4 bytes each, ascending.  Of many places those
-are retained that leave steps of at most BOUNDARY_STEP_BYTES, and no more; where an append is longer than that, the
-step is as long as the append.  When runs are joined, the places of the whole are thinned again.  The result has the
-same property, since thinning never removes a place whose neighbours are more than a step apart: however often bytes are
-joined, the steps do not grow.  At most two places are retained for each step, and usually one.
+Theory of operation.  Starts are offsets from the beginning of the run, 4 bytes each, ascending.  So many of them are
+retained that the steps between them are at most BOUNDARY_STEP_BYTES; a longer append makes a step of its own length.
+When runs are joined, their starts are thinned again.  The steps do not grow however often bytes are joined, since
+thinning never removes a start whose neighbours are more than a step apart.  At most two starts are retained for each
+step, and usually one.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FIRST: Final = bytes(APPEND_START_BYTES)
-"""An append began with the first byte of the run, and nothing is known of others."""
+"""The packed form for one start, at the first byte of the run."""
 
 NONE: Final = b""
-"""No append is known to have begun in the run."""
+"""The packed form without a known start."""
 
 
 def pack(starts: Sequence[int]) -> bytes:
-    """Return the packed form of ascending offsets."""
+    """Return the packed form of starts, which are ascending offsets."""
     return struct.pack(f">{len(starts)}I", *starts)
 
 
 def unpack(packed: bytes) -> tuple[int, ...]:
-    """Return the offsets of a packed form."""
+    """Return the starts in a packed form."""
     return struct.unpack(f">{len(packed) // APPEND_START_BYTES}I", packed)
 
 
 def first_at_or_after(packed: bytes, offset: int) -> int | None:
-    """Return the smallest place at or after an offset in the run."""
+    """Return the smallest start at or after an offset in the run; None when there is none."""
     if offset <= 0 and packed:
         return int.from_bytes(packed[:APPEND_START_BYTES], "big")
     count = len(packed) // APPEND_START_BYTES
@@ -53,15 +53,15 @@ def first_at_or_after(packed: bytes, offset: int) -> int | None:
 
 
 def thin(starts: Sequence[int], length: int, step: int) -> bytes:
-    """Return the packed form of as few of these places (ascending) as steps of at most `step` bytes need.
+    """Return the packed form of as few of these starts (ascending) as steps of at most `step` bytes need.
 
-    `length`: of the run; another one follows there.  It takes a search for each place retained, not a pass."""
+    `length`: the length of the run, at whose end another run begins.  The time is a search for each retained start."""
     if not starts:
         return NONE
     kept = [starts[0]]
     at, last = 0, len(starts) - 1
     while at < last:
-        # The last place within a step, or else the next one.
+        # Take the last start within a step, or the next one if there is none.
         following = max(bisect_right(starts, starts[at] + step, at + 1) - 1, at + 1)
         if following == last and length - starts[at] <= step:
             break
@@ -71,6 +71,6 @@ def thin(starts: Sequence[int], length: int, step: int) -> bytes:
 
 
 def join(runs: Iterable[tuple[int, bytes]], length: int, step: int) -> bytes:
-    """Return the places of a run of `length` bytes that consists of other runs: each its offset in it, and its
-    places."""
+    """Return the starts of a run of `length` bytes that consists of other `runs`, given by their offsets in it and
+    their starts."""
     return thin([offset + start for offset, packed in runs for start in unpack(packed)], length, step)

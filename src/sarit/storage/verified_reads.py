@@ -1,4 +1,4 @@
-"""Reads of chunks that are verified, and the verification of a whole extent.
+"""Verified reads of chunks, and the verification of a whole extent.
 
 `sarit verify` and the background scrub (`store/tiering/scrub.py`) call `verify_extent` with an open `ChunkStorage`.
 """
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 async def read_verified(
     storage: ChunkStorage, chunk: str, checksums: ChunkChecksums, offset: int, length: int
 ) -> Buffer:
-    """Bytes [offset, offset + length) of a chunk.  Raises DamagedChunk, NotFound, Unavailable."""
+    """Return bytes [offset, offset + length) of a chunk, verified.  Raises DamagedChunk, NotFound, Unavailable."""
     begin, end = checksums.blocks_of(offset, length)
     data = await read_blocks(storage, chunk, checksums, begin, end - begin)
     return data if len(data) == length else memoryview(data)[offset - begin : offset - begin + length]
 
 
 async def read_blocks(storage: ChunkStorage, chunk: str, checksums: ChunkChecksums, offset: int, length: int) -> Buffer:
-    """Whole blocks of a chunk, which may be a piece of a pack.  Raises as `read_verified`."""
+    """Return whole blocks of a chunk or piece of a pack, verified.  Raises as `read_verified`."""
     return await storage.read(chunk, checksums.begin + offset, length, checksums.verifier(chunk, offset))
 
 
 async def verify_extent(
     storage: ChunkStorage, extent: Extent, pause: Callable[[int], Awaitable[None]] | None = None
 ) -> int:
-    """Read the blocks of a chunk that hold an extent, and compare them with their checksums; how many bytes were read.
+    """Read the blocks of a chunk that hold an extent, and verify their checksums.  Returns how many bytes were read.
 
-    An inlined extent needs nothing: its record has a checksum in the index.  `pause` is awaited with the length of
-    each piece before it is read.
+    For an inlined extent nothing is read: its record has a checksum in the index.  `pause` is awaited with the length
+    of each piece before the piece is read.
 
-    Raises DamagedChunk (it does not match, is too short, or `missing`) and Unavailable (nothing is known: try again).
-    Beside a running node a chunk may be missing because compaction or a deletion has replaced the extent: then its
-    record is not in the index any more, and nothing is damaged."""
+    Raises DamagedChunk (the chunk does not match, is too short, or `missing`) and Unavailable (try again).  While a
+    node runs, a chunk may be missing because compaction or a deletion has replaced the extent: then its record is not
+    in the index any more, and nothing is damaged."""
     checksums = extent.checksums
     if not extent.chunk or checksums is None:
         return 0
     first, last = checksums.blocks_of(extent.chunk_offset, extent.length)
-    # In pieces, each of whole blocks.
+    # Read pieces of whole blocks.
     step = max(SCRUB_READ_BYTES - SCRUB_READ_BYTES % checksums.block_bytes, checksums.block_bytes)
     for begin in range(first, last, step):
         size = min(step, last - begin)
