@@ -1,6 +1,6 @@
-"""Opens the SQLite database of an index: checks what it is, makes all of it durable, and fences an earlier owner.
+"""Opens the SQLite database of an index: checks its format, makes all of it durable, and fences an earlier owner.
 
-Blocking; runs on the index's threads (`sqlite.py`, where the theory is).
+All calls block, and run on the index's threads (`sqlite.py` has the theory of operation).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ APPLICATION_ID: Final = 0x53617269  # "Sari"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The writing connection, the epoch of this owner, and where records were lost (None: not examined)."""
+    """The connection of the writer, the epoch of this owner, and the gaps of lost records (None: not examined)."""
 
     connection: sqlite3.Connection
     epoch: int
@@ -40,11 +40,10 @@ class Opened:
 
 
 def connect(path: str, cache_bytes: int) -> sqlite3.Connection:
-    """Return a connection for the thread that calls this."""
-    # No implicit transactions (isolation level None).  sqlite3 refuses a connection on another thread than the one
-    # that made it, so each is made on its worker.
+    """Return a connection for the calling thread: sqlite3 refuses it on any other."""
+    # The isolation level None means no implicit transactions.
     connection = sqlite3.connect(path, timeout=INDEX_LOCK_TIMEOUT_SECONDS, isolation_level=None)
-    # Negative: KiB instead of pages.
+    # A negative number is in KiB instead of pages.
     connection.execute(f"PRAGMA cache_size=-{cache_bytes // KIB}")
     connection.execute("PRAGMA synchronous=FULL")
     connection.text_factory = as_text
@@ -52,13 +51,13 @@ def connect(path: str, cache_bytes: int) -> sqlite3.Connection:
 
 
 def make_database_file(files: Files, path: str) -> None:
-    """Create an empty file, which is a new database for SQLite, with the mode of our files, if there is none."""
+    """Create an empty file, which SQLite takes for a new database, with the mode of our files, if there is none."""
     with suppress(FileExistsError):
         files.open(path, "create").close()
 
 
 def as_text(data: bytes) -> str:
-    """Return no value of an index is a text.  A damaged one may be: as a `str` it is recognized, whatever its bytes."""
+    """Return a text value as a `str`, whatever its bytes: only a damaged value of an index is a text."""
     return data.decode("latin-1")
 
 
@@ -68,25 +67,25 @@ def pragma(connection: sqlite3.Connection, name: str) -> Any:
 
 
 def open_writer(path: str, files: Files, cache_bytes: int) -> Opened:
-    """Return a connection to a checked, perhaps new, database that is durable as a whole.
+    """Open a database for writing: check it or create it, make all of it durable, and fence an earlier owner.
 
     Raises Invalid (another format), Corrupt, Unavailable, sqlite3.Error, OSError."""
-    # SQLite would make the file readable by others, and then its WAL with the same mode.
+    # Create the file before SQLite does, which would make it, and its WAL, readable by others.
     make_database_file(files, path)
     connection = connect(path, cache_bytes)
     try:
         fresh = _is_fresh(connection, path)
         if fresh:
-            # Before anything is written: SQLite lays a database out for it from the first page on.
+            # Set this before anything is written, since it determines the layout from the first page on.
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        # SQLite does not raise: it answers the mode that it uses.
+        # Compare the answer, because SQLite does not raise when it cannot use this mode.
         if pragma(connection, "journal_mode=WAL") != "wal":
             raise Unavailable(f"the file system of {path} does not support SQLite's WAL mode")
-        # Else SQLite would copy the WAL inside a commit, which clients wait for (`_copy_wal`).
+        # Do not let SQLite copy the WAL inside a commit, which clients wait for (`SqliteIndex._copy_wal` does).
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={MAX_INDEX_WAL_FILE_BYTES}")
         connection.execute("BEGIN IMMEDIATE")
-        # Under SQLite's write lock, so there is no other writer.  All checks come before the first change.
+        # Make all checks before the first change; SQLite's write lock, taken above, excludes other writers.
         gaps: list[Gap] | None = []
         if not fresh:
             check_files(files, path)
@@ -95,13 +94,13 @@ def open_writer(path: str, files: Files, cache_bytes: int) -> Opened:
         _rewrite_wal(files, f"{path}-wal")
         if fresh:
             _create(connection)
-        # The fence: every commit of an earlier owner compares this number in its own transaction.
+        # Fence earlier owners: each of their commits compares this number in its transaction.
         connection.execute("UPDATE owner SET epoch=epoch+1")
         row = connection.execute("SELECT epoch FROM owner").fetchone()
         if row is None or not isinstance(row[0], int):
             raise Corrupt(f"index {path}: its epoch is lost")
         connection.execute("COMMIT")
-        # After COMMIT: SQLite does not copy the WAL inside a transaction.
+        # Copy the WAL after COMMIT, since SQLite does not copy it inside a transaction.
         _empty_wal(connection)
         return Opened(connection, row[0], gaps)
     except BaseException:
@@ -114,8 +113,8 @@ def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
     version, application = pragma(connection, "user_version"), pragma(connection, "application_id")
     if version != FORMAT_VERSION and application == APPLICATION_ID:
         raise Invalid(f"index {path} is of format {version}; this version of Sarit reads format {FORMAT_VERSION}")
-    # No table and no marks: a new file, or one whose creation a crash undid.  `_create` is part of one transaction
-    # with its marks, so there is nothing in between.
+    # Without tables and numbers the file is new, or a crash undid its creation: `_create` writes both in one
+    # transaction.
     fresh = version == 0 and application == 0 and pragma(connection, "schema_version") == 0
     if not fresh and (version != FORMAT_VERSION or application != APPLICATION_ID):
         raise Invalid(f"{path} is not an index of Sarit")
@@ -123,9 +122,9 @@ def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def check_files(files: Files, path: str, *, wal: bool = True) -> None:
-    """Check the header of the database, and whether its WAL (unless `wal` is false) has lost durable commits.
+    """Check the header of the database, and (unless `wal` is false) that its WAL has not lost durable commits.
 
-    SQLite has read the WAL before.  Raises Corrupt, OSError."""
+    The caller has let SQLite read the WAL before.  Raises Corrupt, OSError."""
     with closing(files.open(path, "read")) as file:
         check_header(bytes(file.pread(INDEX_HEADER_BYTES, 0)), path)
     shared = f"{path}-shm"
@@ -145,9 +144,9 @@ def _examine(connection: sqlite3.Connection, path: str) -> list[Gap] | None:
 
 
 def _close_unchanged(connection: sqlite3.Connection, path: str) -> None:
-    """Close without copying the WAL, which the last connection of a database does, and then deletes it.
+    """Close a connection without a copy and deletion of the WAL, so that a damaged WAL is found again next time.
 
-    A WAL that is damaged must be found damaged the next time, too.  A connection that may only read copies nothing."""
+    The last connection of a database does both; here that is a connection that may only read."""
     with suppress(sqlite3.Error):
         connection.execute("ROLLBACK")
     reader: sqlite3.Connection | None = None
@@ -171,7 +170,7 @@ def _rewrite_wal(files: Files, wal: str) -> None:
     file = files.open(wal, "write")
     try:
         at = 0
-        # The read comes from the page cache.  The write of the same bytes makes their pages dirty again.
+        # Write the bytes that the page cache returns, which makes their pages dirty again.
         while piece := file.pread(INDEX_REWRITE_BYTES, at):
             file.pwrite([piece], at)
             at += len(piece)
@@ -184,12 +183,12 @@ def _empty_wal(connection: sqlite3.Connection) -> None:
     """Copy the WAL into the database, and sync the database.
 
     The copy is partial when the disk is full, or when another process (a backup) reads the database for longer than
-    SQLite waits.  The rest stays in the WAL, which is durable, and a later copy takes it."""
+    SQLite waits.  The rest stays in the WAL, which is durable, until a later copy."""
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
-            raise  # a full disk must not prevent the opening: the container that opens frees space
+            raise  # but not on a full disk, which the opened container will free
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -201,7 +200,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def open_reader(path: str, cache_bytes: int) -> sqlite3.Connection:
-    """Return a connection that changes nothing."""
+    """Return a connection that can only read."""
     connection = connect(path, cache_bytes)
     connection.execute("PRAGMA query_only=1")
     return connection

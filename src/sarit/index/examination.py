@@ -1,16 +1,16 @@
 """Examines a whole database of the index: SQLite's structure, the order of the keys, the checksum of each record.
 
-A damaged value is found by whoever reads its record.  A damaged *key* is worse: the record is not found under its right
+A damaged value is found when its record is read.  A damaged *key* is worse: the record is not found under its right
 key, and seems to be absent.  So an index of up to INDEX_EXAMINED_BYTES is examined whenever it is opened, and `sarit
-verify` examines one of any size.  What comes out:
+verify` examines an index of any size.  The results:
 
 - Damage to the structure: pages, their links, the schema, the order of keys.  Any search may miss any record then, so
-  nothing of this database can be trusted: Corrupt.
-- Damaged records, each with the range of keys in which its right key must be (`Gap`).  To look for an absent key in
-  there is an error; everything else is served.
+  the whole database is Corrupt.
+- Damaged records, each with the range of keys in which its right key must be (`Gap`).  A search for an absent key in
+  this range raises an error; everything else is served.
 
-CRC-32C finds the place of a single flipped bit: of all records that differ in one bit, only the right one has this
-checksum.  If that bit is in the key, the right key is known.
+CRC-32C locates a single flipped bit: of all records that differ in one bit, only the right one has this checksum.  If
+that bit is in the key, the right key is known.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA: Final = {
 
 _ROWS_PER_FETCH: Final = 2000
 _MAX_MESSAGES: Final = 20
-# The file's header, by its offsets: what SQLite writes for every database of ours.
+# The bytes of the file's header that SQLite writes for every index, by offset.
 _HEADER: Final = (
     (0, b"SQLite format 3\0"),
     (18, b"\x02\x02"),
@@ -45,20 +45,20 @@ _HEADER: Final = (
     (44, b"\x00\x00\x00\x04"),
     (56, b"\x00\x00\x00\x01"),
 )
-# Values up to this size are searched for their flipped bit.
+# Only values up to this size are searched for a flipped bit.
 _MAX_SEARCHED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A record was lost somewhere in begin <= key < end, since the record that is found as `key` is damaged."""
+    """A range of keys, begin <= key < end, in which a record was lost, as the record found as `key` is damaged."""
 
     begin: bytes
     end: bytes
     key: bytes
 
     def error(self) -> DamagedRecord:
-        """For whoever looks for something in the gap."""
+        """Return the error of a search in the gap."""
         return DamagedRecord(
             f"the index record of {describe(self.key)} is damaged: its checksum does not match", self.key,
             begin=self.begin, resume=self.end,
@@ -73,7 +73,7 @@ def check_header(head: bytes, path: str) -> None:
 
 
 def check_schema(connection: sqlite3.Connection, path: str) -> None:
-    """Compare the tables with those that were created, and see that there is one owner.  Raises Corrupt."""
+    """Check that the tables are those that were created, and that there is one owner.  Raises Corrupt."""
     found = dict(connection.execute("SELECT name, sql FROM sqlite_schema"))
     if found != SCHEMA:
         raise Corrupt(f"index {path}: its schema is damaged: {found}")
@@ -83,14 +83,14 @@ def check_schema(connection: sqlite3.Connection, path: str) -> None:
 
 
 def check_structure(connection: sqlite3.Connection, path: str) -> None:
-    """SQLite's own check of every page.  Raises Corrupt."""
+    """Let SQLite check every page.  Raises Corrupt."""
     messages = [str(text) for (text,) in connection.execute(f"PRAGMA quick_check({_MAX_MESSAGES})")]
     if messages != ["ok"]:
         raise Corrupt(f"index {path}: its pages are damaged: {'; '.join(messages)[:2000]}")
 
 
 def every_record(connection: sqlite3.Connection, path: str) -> Iterator[list[tuple[Any, Any]]]:
-    """Yield all rows in the order of their pages, as they are stored, in lists.  Raises Corrupt (keys out of order)."""
+    """Yield all rows as they are stored, in lists, in the order of the pages.  Raises Corrupt (keys out of order)."""
     cursor = connection.execute("SELECT k, v FROM entries")
     before = b""
     first = True
@@ -103,7 +103,7 @@ def every_record(connection: sqlite3.Connection, path: str) -> Iterator[list[tup
 
 
 def find_gaps(connection: sqlite3.Connection, path: str) -> list[Gap]:
-    """Return where records were lost by damage to their keys.  Raises Corrupt."""
+    """Return the gaps in which records were lost by damage to their keys.  Raises Corrupt."""
     gaps: list[Gap] = []
     before, waiting = b"", b""
     for rows in every_record(connection, path):
@@ -125,13 +125,13 @@ def find_gaps(connection: sqlite3.Connection, path: str) -> list[Gap]:
 
 
 def right_record(key: bytes, stored: object) -> tuple[bytes, bytes] | None:
-    """Return the key and the sealed value that differ in one bit from a damaged record and have its checksum; None:
-    there is
-    none, or the value is too large to search."""
+    """Return the key and the sealed value that differ in one bit from a damaged record and have its checksum.
+
+    Returns None without such a record, or when the value is too large to search."""
     if not isinstance(stored, bytes) or not INDEX_CHECKSUM_BYTES <= len(stored) <= _MAX_SEARCHED:
         return None
     value = stored[INDEX_CHECKSUM_BYTES:]
-    # One bit of the checksum itself.
+    # The flipped bit may be in the checksum itself.
     difference = crc32c(value, crc32c(key)) ^ int.from_bytes(stored[:INDEX_CHECKSUM_BYTES], "big")
     if difference.bit_count() == 1:
         return key, crc32c(value, crc32c(key)).to_bytes(INDEX_CHECKSUM_BYTES, "big") + value

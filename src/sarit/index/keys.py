@@ -1,8 +1,8 @@
 """The keys of a container's index, and its small values.
 
 A key is one letter for the kind of record, then the segment id (8 bytes, big-endian, so that byte order is numeric
-order), then what identifies the record within its kind.  So all records of one kind of one segment are adjacent: a scan
-lists them and a range delete drops them.  docs/formats/sqlite-index.md has the layout, with an example for each.
+order), then the rest that identifies the record within its kind.  So all records of one kind of one segment are
+adjacent: a scan lists them and a range delete drops them.  docs/formats/sqlite-index.md has examples of each layout.
 
     s <id>                segment record            (encoded in store/container/segment.py)
     n <name>              segment id, 8 bytes
@@ -10,13 +10,13 @@ lists them and a range delete drops them.  docs/formats/sqlite-index.md has the 
     c <id> <start 8>      extent in a chunk         (encoded in storage/layout.py)
     i <id> <start 8>      inlined extent: the bytes themselves
     k <id> <key>          table entry: version 8, value
-    v <id> <version 8>    table key of that version
+    v <id> <version 8>    the table key whose entry has this version
     g <chunk>             chunk awaiting deletion
     p <pack>@<begin>      piece of a pack that an extent names: segment id, start of the extent, lengths
     m <name>              meta value
 
 Warnings.  (1) Numbers in keys are unsigned, attribute values are signed.  (2) A range ends where the next id begins, so
-ids stay below 2**63.  (3) Parsers raise Corrupt: only this module writes keys.
+ids stay below 2**63.  (3) Parsers raise Corrupt, since only this module writes keys.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PIECE: Final = b"p"
 META: Final = b"m"
 
 PER_SEGMENT: Final = (ATTRIBUTE, EXTENT, INLINED, ENTRY, VERSION)
-"""Kinds of which one segment may have many records.  Its record (`s`) and its name are not among them."""
+"""The kinds of which one segment may have many records, that is, all but its record (`s`) and its name."""
 
 MAX_SEGMENT_ID: Final = (1 << 63) - 1
 MAX_OFFSET: Final = (1 << 63) - 1
@@ -112,37 +112,37 @@ def meta_key(name: str) -> bytes:
 
 
 def kind_range(kind: bytes) -> tuple[bytes, bytes]:
-    """Return all records of a kind."""
+    """Return the range of all records of a kind."""
     # The next letter is above every key of this kind, however long.
     return kind, bytes((kind[0] + 1,))
 
 
 def names_range(scope: str) -> tuple[bytes, bytes]:
-    """Return all names of segments of a scope."""
+    """Return the range of the names of all segments of a scope."""
     # A name is SCOPE/REST, and "0" follows "/".
     return NAME + scope.encode() + b"/", NAME + scope.encode() + b"0"
 
 
 def pieces_range(pack: str) -> tuple[bytes, bytes]:
-    """Return all pieces of a pack."""
+    """Return the range of all pieces of a pack."""
     # A piece is NAME@OFFSET, and "A" follows "@".
     return PIECE + pack.encode() + b"@", PIECE + pack.encode() + b"A"
 
 
 def segment_range(kind: bytes, segment: int) -> tuple[bytes, bytes]:
-    """Return all records of a kind of one segment."""
+    """Return the range of all records of a kind of one segment."""
     assert 0 <= segment <= MAX_SEGMENT_ID, segment
     # Numbers are big-endian and of fixed length, so the next id is above every key of this segment.
     return _ONE.pack(kind, segment), _ONE.pack(kind, segment + 1)
 
 
 def offset_range(kind: bytes, segment: int, start: int, end: int) -> tuple[bytes, bytes]:
-    """Return the extents or versions of one segment with start <= number < end."""
+    """Return the range of the extents or versions of one segment with start <= number < end."""
     return _TWO.pack(kind, segment, start), _TWO.pack(kind, segment, end)
 
 
 def number_of(key: bytes) -> int:
-    """Return the offset or version that a key of an extent or a version ends with."""
+    """Return the offset or version at the end of a key of an extent or a version."""
     return int.from_bytes(key[-_U64.size :], "big")
 
 
@@ -152,20 +152,20 @@ def segment_of(key: bytes) -> int:
 
 
 def entry_range(segment: int, start: bytes = b"", end: bytes | None = None) -> tuple[bytes, bytes]:
-    """Return a table's entries with start <= key (< end)."""
+    """Return the range of a table's entries with start <= key (< end)."""
     first, last = segment_range(ENTRY, segment)
-    # Table keys vary in length and end their record's key, so they sort by their bytes.
+    # The table key is the end of the record's key, so entries sort by the bytes of their table keys.
     return first + start, last if end is None else first + end
 
 
 def after(key: bytes) -> bytes:
-    """Return the least key above `key`: where a scan continues."""
+    """Return the least key above `key`, at which a scan continues."""
     # Nothing sorts between a key and the same key with a zero byte.
     return key + b"\0"
 
 
 def ranges_of_segment(segment: int) -> list[tuple[bytes, bytes]]:
-    """Everything of a segment but its record and its name."""
+    """Return the ranges of all records of a segment except its record (`s`) and its name."""
     return [segment_range(kind, segment) for kind in PER_SEGMENT]
 
 
@@ -183,31 +183,31 @@ def parse_name_key(key: bytes) -> str:
 
 
 def parse_attribute_key(key: bytes) -> tuple[int, bytes]:
-    """(segment id, attribute id) of an `a` key.  Raises Corrupt."""
+    """Return the segment id and the attribute id of an `a` key.  Raises Corrupt."""
     if len(key) != _HEAD_BYTES + UUID_BYTES or key[:1] != ATTRIBUTE:
         raise Corrupt(f"not an attribute key: {key.hex()}")
     return int.from_bytes(key[1:9], "big"), key[9:]
 
 
 def parse_extent_key(key: bytes) -> tuple[int, int]:
-    """(segment id, start offset) of a `c` key.  Raises Corrupt."""
+    """Return the segment id and the start offset of a `c` key.  Raises Corrupt."""
     return _parse_two(key, EXTENT)
 
 
 def parse_inlined_key(key: bytes) -> tuple[int, int]:
-    """(segment id, start offset) of an `i` key.  Raises Corrupt."""
+    """Return the segment id and the start offset of an `i` key.  Raises Corrupt."""
     return _parse_two(key, INLINED)
 
 
 def parse_entry_key(key: bytes) -> tuple[int, bytes]:
-    """(segment id, table key) of a `k` key.  Raises Corrupt."""
+    """Return the segment id and the table key of a `k` key.  Raises Corrupt."""
     if len(key) < _HEAD_BYTES or key[:1] != ENTRY:
         raise Corrupt(f"not a table entry's key: {key.hex()}")
     return int.from_bytes(key[1:9], "big"), key[9:]
 
 
 def parse_version_key(key: bytes) -> tuple[int, int]:
-    """(segment id, version) of a `v` key.  Raises Corrupt."""
+    """Return the segment id and the version of a `v` key.  Raises Corrupt."""
     return _parse_two(key, VERSION)
 
 
@@ -252,7 +252,7 @@ def _parse_text(key: bytes, kind: bytes) -> str:
 
 
 def describe(key: bytes) -> str:
-    """Return what a record is about, for messages; the key may be any bytes."""
+    """Return a description of the record with this key, for messages; the key may be any bytes."""
     kind, number = key[:1], int.from_bytes(key[1:9], "big")
     if kind in (SEGMENT, *PER_SEGMENT) and len(key) >= _HEAD_BYTES:
         rest = key[_HEAD_BYTES:]
@@ -281,56 +281,56 @@ def id_value(segment: int) -> bytes:
 
 
 def parse_id_value(value: bytes) -> int:
-    """Return the inverse of `id_value`.  Raises Corrupt."""
+    """Parse the value of a name: the segment id.  Raises Corrupt."""
     if len(value) != _U64.size:
         raise Corrupt(f"not a segment id: {value.hex()}")
     return int.from_bytes(value, "big")
 
 
 def log_value(identity: bytes, epoch: int) -> bytes:
-    """Encode what the index knows of its log: the identity, and the epoch of the last owner."""
+    """Return the value for the container's log: its identity, and the epoch of its last owner."""
     assert len(identity) == LOG_IDENTITY_BYTES, identity
     return identity + _U64.pack(epoch)
 
 
 def parse_log_value(value: bytes) -> tuple[bytes, int]:
-    """Return the inverse of `log_value`.  Raises Corrupt."""
+    """Parse a value of `log_value`: identity and epoch.  Raises Corrupt."""
     if len(value) != LOG_IDENTITY_BYTES + _U64.size:
         raise Corrupt(f"not the identity of a log: {value.hex()}")
     return value[:LOG_IDENTITY_BYTES], int.from_bytes(value[LOG_IDENTITY_BYTES:], "big")
 
 
 def attribute_value(value: int) -> bytes:
-    """Return an attribute's int64."""
+    """Return the int64 of an attribute as a value."""
     return _I64.pack(value)
 
 
 def parse_attribute_value(value: bytes) -> int:
-    """Return the inverse of `attribute_value`.  Raises Corrupt."""
+    """Parse the value of an attribute.  Raises Corrupt."""
     if len(value) != _I64.size:
         raise Corrupt(f"not an attribute value: {value.hex()}")
     return int.from_bytes(value, "big", signed=True)
 
 
 def entry_value(version: int, value: bytes) -> bytes:
-    """Return a table entry's version and value."""
+    """Return the value of an entry's record: its version, then its value."""
     return _U64.pack(version) + value
 
 
 def parse_entry_value(value: bytes) -> tuple[int, bytes]:
-    """Return the inverse of `entry_value`.  Raises Corrupt."""
+    """Parse the value of an entry's record: version and value.  Raises Corrupt."""
     if len(value) < _U64.size:
         raise Corrupt(f"not a table entry: {value.hex()}")
     return int.from_bytes(value[:8], "big"), value[8:]
 
 
 def piece_value(segment: int, start: int, length: int, pack_length: int) -> bytes:
-    """Return who names a piece of a pack, where in the segment that extent starts, and how long piece and pack are."""
+    """Return the value of a piece's record: the segment and start of its extent, and the lengths of piece and pack."""
     return _PIECE_VALUE.pack(segment, start, length, pack_length)
 
 
 def parse_piece_value(value: bytes) -> tuple[int, int, int, int]:
-    """Return the inverse of `piece_value`.  Raises Corrupt."""
+    """Parse a value of `piece_value`.  Raises Corrupt."""
     if len(value) != _PIECE_VALUE.size:
         raise Corrupt(f"not a piece of a pack: {value.hex()}")
     segment, start, length, pack_length = _PIECE_VALUE.unpack(value)

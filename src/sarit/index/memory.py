@@ -1,11 +1,11 @@
 """The index in memory: the fake for tests and for the simulation.
 
-`MemoryIndexes` is the disk: it holds what each container committed, and outlives the `MemoryIndex` handles.  `crash()`
+`MemoryIndexes` is the disk: it holds the commits of each container, and outlives the `MemoryIndex` handles.  `crash()`
 simulates a crash: every handle is cut off, and a commit in progress took effect or not (`IndexFaults.draw`).
 
-`IndexFaults` injects what real indexes do: stall, or fail a commit before or after it took effect (the caller cannot
+`IndexFaults` injects faults of real indexes: a stall, or a failed commit with or without effect (the caller cannot
 tell which).  A fenced handle returns old values and fails its next commit.  After a failed commit the handle is dead,
-as SQLite's is: open the index again and read.
+as with SQLite: open the index again and read.
 
 Records are sealed as in SQLite (`record_seals.py`), and `flip` damages one.
 """
@@ -37,12 +37,11 @@ def _draw_lost() -> float:
 
 @dataclass(slots=True)
 class IndexFaults:
-    """Faults, set by a test or drawn by the simulation; none by default.
+    """The faults of an index, set by a test or drawn by the simulation; none by default.
 
-    `delay()` gives the seconds that a call takes.  The next `fail_before` commits fail without effect, then the next
+    `delay()` returns the seconds that a call takes.  The next `fail_before` commits fail without effect, then the next
     `fail_after` take effect and report a failure.  While `unavailable`, every call fails.  A commit that a crash or a
-    cancellation interrupts took effect if `draw()` is below one half.
-    """
+    cancellation interrupts takes effect if `draw()` is below one half."""
 
     delay: Callable[[], float] = _never
     fail_before: int = 0
@@ -53,7 +52,7 @@ class IndexFaults:
 
 @dataclass(slots=True)
 class _Table:
-    """One container's entries; `keys` are those of `values`, sorted; the values are sealed."""
+    """The records of one container: sealed `values` by key, and their `keys`, sorted."""
 
     values: dict[bytes, bytes] = field(default_factory=dict)
     keys: list[bytes] = field(default_factory=list)
@@ -62,7 +61,7 @@ class _Table:
 
     def apply(self, batch: WriteBatch) -> None:
         keys, values = self.keys, self.values
-        # The order that `WriteBatch` defines.
+        # Apply the changes in the order that `WriteBatch` defines.
         for start, end in batch.range_deletes:
             first, last = bisect_left(keys, start), bisect_left(keys, end)
             for key in keys[first:last]:
@@ -80,7 +79,7 @@ class _Table:
 
 
 class MemoryIndex:
-    """A handle of one container's index, until it is closed, fenced, failed or cut off."""
+    """A handle of one container's index, valid until it is closed, fenced, failed or cut off."""
 
     def __init__(self, table: _Table, faults: IndexFaults) -> None:
         self._table = table
@@ -127,13 +126,13 @@ class MemoryIndex:
             try:
                 await self._pause()
             except BaseException:
-                # A cancelled commit may take effect, as one of SQLite may: its thread goes on.
+                # Let a cancelled commit take effect or not, as with SQLite, whose thread goes on.
                 self._interrupted(batch)
                 raise
             if self._dead_reason:
                 self._interrupted(batch)
                 self._require()
-            # Again after the pause: another owner may have opened the index in between.
+            # Check the epoch again after the pause, since another owner may have opened the index meanwhile.
             if self._table.epoch != self._epoch:
                 raise Fenced("the index was opened by another owner")
             if self._faults.fail_before > 0:
@@ -149,11 +148,11 @@ class MemoryIndex:
             self._dead_reason = self._dead_reason or "closed"
 
     def cut_off(self, reason: str) -> None:
-        """The process died: every later call fails."""
+        """Fail every later call, since the process of the handle died."""
         self._dead_reason = self._dead_reason or reason
 
     def fenced(self, view: _Table) -> None:
-        """Another handle was opened: from now on read what was committed until then."""
+        """Read only `view` from now on, the records at the moment when another handle was opened."""
         if self._stale is None:
             self._stale = view
 
@@ -186,7 +185,7 @@ class MemoryIndex:
 
 
 class MemoryIndexes:
-    """The committed records by container: the disk of the handles."""
+    """The committed records of all containers, that is, the disk of the handles."""
 
     def __init__(self, faults: IndexFaults | None = None) -> None:
         self.faults = faults if faults is not None else IndexFaults()
@@ -202,7 +201,7 @@ class MemoryIndexes:
         table = self._tables.setdefault(container, _Table())
         before = self._open.get(container)
         if before is not None:
-            # A copy: the new owner's commits must not show through the old handle.
+            # Give the old handle a copy, which does not show the new owner's commits.
             before.fenced(_Table(dict(table.values), list(table.keys)))
         table.epoch += 1
         index = MemoryIndex(table, self.faults)
@@ -216,12 +215,12 @@ class MemoryIndexes:
         self._open.clear()
 
     def snapshot(self, container: int) -> dict[bytes, bytes]:
-        """Return a copy of what is committed, damaged or not, for checkers."""
+        """Return a copy of the committed values, damaged or not, for checkers."""
         table = self._tables.get(container)
         return {} if table is None else {key: table.values[key][INDEX_CHECKSUM_BYTES:] for key in table.keys}
 
     def flip(self, container: int, key: bytes, bit: int) -> None:
-        """Flip one bit of what is stored for a key: checksum, then value; modulo its length."""
+        """Flip one bit of a stored record (checksum, then value), modulo its length."""
         table = self._tables[container]
         damaged = bytearray(table.values[key])
         bit %= 8 * len(damaged)
@@ -234,17 +233,17 @@ class MemoryIndexes:
         table.values[key] = seal(key, change(unseal(key, table.values[key])))
 
     def drop(self, container: int, key: bytes) -> None:
-        """Lose a record, as when its key is damaged."""
+        """Remove a record, as damage to its key does."""
         table = self._tables[container]
         del table.values[key]
         table.keys.remove(key)
 
     def take(self, container: int) -> object:
-        """Remove an index, as a disk that is not mounted does; `put_back` undoes it."""
+        """Remove and return an index, as if its disk were not mounted; `put_back` restores it."""
         return self._tables.pop(container)
 
     def put_back(self, container: int, taken: object) -> None:
-        """Undo `take`."""
+        """Restore an index that `take` removed."""
         assert isinstance(taken, _Table)
         self._tables[container] = taken
 

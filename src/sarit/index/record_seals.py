@@ -1,8 +1,8 @@
-"""The checksum of each record of the index: pure.
+"""Seals: the checksum of each record of the index.
 
-What is stored is not the value but the sealed value: CRC-32C of key and value (4 bytes, big-endian), then the value.
-The key is part of the checksum, so a value that is found under another key does not pass either.  Both indexes seal and
-check here; callers of `Index` see plain values.
+The index stores the sealed value: the CRC-32C of key and value (4 bytes, big-endian), then the value.  The key is part
+of the checksum, so that a value under another key does not match either.  All kinds of index use these functions;
+callers of `Index` see plain values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def unseal(key: bytes, stored: bytes) -> bytes:
         ):
             return value
     except TypeError:
-        # SQLite gives a damaged row as any type.
+        # SQLite may return a damaged row as any type.
         pass
     shown = key if isinstance(key, bytes) else repr(key).encode()
     raise DamagedRecord(f"the index record of {describe(shown)} is damaged: its checksum does not match", shown)

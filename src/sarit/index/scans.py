@@ -1,4 +1,4 @@
-"""Scans that pass over damaged records, for those who can do without them: deletion, garbage collection, checks."""
+"""Scans that skip damaged records, for deletion, garbage collection and checks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Rows = list[tuple[bytes, bytes]]
 
 
 async def scan_page(index: Index, start: bytes, end: bytes, limit: int) -> tuple[Rows, DamagedRecord | None]:
-    """Up to `limit` rows that are whole, and the damaged record that follows them, if they end before one.
+    """Return up to `limit` whole rows, and the damaged record that follows them, if they end before one.
 
-    Continue at `resume` of that record."""
+    The caller continues at `resume` of that record.  Raises Corrupt (the index is out of order)."""
     try:
         return await index.scan(start, end, limit), None
     except DamagedRecord as error:
@@ -29,7 +29,7 @@ async def scan_page(index: Index, start: bytes, end: bytes, limit: int) -> tuple
 
 
 async def scan_readable(index: Index, start: bytes, end: bytes) -> tuple[Rows, list[DamagedRecord]]:
-    """Return all rows of a range that are whole, and the damaged ones; read in pages."""
+    """Return all whole rows of a range, and its damaged records; the range is read in pages."""
     rows: Rows = []
     damaged: list[DamagedRecord] = []
     while True:

@@ -1,19 +1,19 @@
 """The index on an object store: a SlateDB database per container, below one prefix of a bucket.
 
-Theory of operation.  SlateDB is an LSM tree whose files are objects.  Its own write-ahead log is off: the container has
-one.  A commit is one write into its memtable and a flush, which puts a sorted table and then a manifest; it is durable
-when the manifest is put.  Opening raises the writer's epoch in the manifest, which fences an earlier owner: its next
-flush fails.  Keys carry one byte before them (an empty key is no key there), values are sealed as in SQLite.
-A get of several keys reads from one snapshot, all of them at the same time, GETS_AT_ONCE at most.
+Theory of operation.  SlateDB is an LSM tree whose files are objects.  Its write-ahead log is off, since the container
+has one.  A commit is one write into its memtable and a flush, which puts a sorted table and then a manifest; the commit
+is durable when the manifest is put.  Opening raises the writer's epoch in the manifest, which fences an earlier owner:
+its next flush fails.  Keys get a prefix of one byte (SlateDB has no empty key), values are sealed as in SQLite.
+A get of several keys reads from one snapshot, at most GETS_AT_ONCE keys at the same time.
 
-Warnings.  (1) With the settings of the library a commit stalls for seconds now and then, and an idle database polls the
-store every second: `_SETTINGS` says what is different and why.  (2) The library retries for minutes while the store is
-away, so calls have time limits of their own.  After a failed commit the handle is dead, as SQLite's is: the commit may
-still take effect until the index is opened again, never after.  (3) The library's tasks end some requests after a
-close, which does not wait for them: writers wait for the next owner, who fences what is left.  (4) An uncommitted write
-is visible to reads of this handle for the time of its flush.  (5) A put costs 50 us of the event loop, so a batch is
-built ROWS_PER_TURN at a time.  (6) A range delete reads the keys of its range and deletes each, a slice in every commit
-(`sweeps.py`).  (7) Never simulated; only `slate_snapshot.py` also imports `slatedb`.
+Warnings.  (1) With the library's default settings a commit stalls for seconds now and then, and an idle database polls
+the store every second: `_SETTINGS` has other settings, with the reasons.  (2) The library retries for minutes while the
+store is unavailable, so each call has a time limit.  After a failed commit the handle is dead, as with SQLite: the
+commit may still take effect until the index is opened again, never after.  (3) The library's tasks complete some
+requests after a close, which does not wait for them: the next owner fences them.  (4) An uncommitted write is visible
+to reads of this handle for the time of its flush.  (5) A put takes 50 us of the event loop, so a batch is built
+ROWS_PER_TURN at a time.  (6) A range delete reads the keys of its range and deletes each, a slice in every commit
+(`sweeps.py`).  (7) The simulation never uses this module; only `slate_snapshot.py` also imports `slatedb`.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ _log = logging.getLogger("sarit.index")
 ROWS_PER_TURN: Final = 20
 GETS_AT_ONCE: Final = 256
 SWEPT_ROWS: Final = 1000
-"""A commit deletes so many rows of a range, and of one that an earlier commit began."""
+"""A commit deletes at most so many rows of each new range, and of one range that an earlier commit began."""
 
 _MAX_TABLES: Final = 4096
 _MAX_RETRIES: Final = 3
 _WARMED_AT_ONCE: Final = 32
 _MAX_WARMED: Final = 1024  # tables; more are left when compaction cannot keep up
-# One container's share of the cache when it is opened.
+# The opening of a container fills at most one of so many parts of the cache.
 _WARMED_PARTS: Final = 4
 
 _PREFIX: Final = b"k"
 _MARK_PREFIX: Final = b"x"
 _AFTER_MARKS: Final = b"\xff" * 5
 _MAX_MARKS: Final = 1 << 20
-# The second one is a panic of the library, which its bindings do not count among its errors.
+# InternalError is a panic of the library, which its bindings do not count among its errors.
 ERRORS: Final = (slatedb.Error, slatedb.InternalError)
 
 _REQUEST_COUNT: Final = "slatedb.object_store.request_count"
@@ -86,25 +86,25 @@ _COLLECTION: Final = {"interval": f"{INDEX_COLLECTION_SECONDS}s", "min_age": f"{
 _SETTINGS: Final[Mapping[str, object]] = {
     # The container's log is the write-ahead log.
     "wal_enabled": False,
-    # Each commit makes a table.  With so many of them (8 by default) a commit waits for a compaction, which runs once
-    # per poll interval: for minutes here.
+    # Each commit makes a table.  At this number of tables (8 by default) a commit would wait for a compaction, which
+    # runs once per poll interval, for minutes here.
     "l0_max_ssts": _MAX_TABLES,
     "l0_max_ssts_per_key": _MAX_TABLES,
-    # So many of them go into one compaction, and there is one in a poll interval: 8, the default, would not keep pace
-    # with a commit every 2 s.  Its values are text.
+    # One compaction takes up to so many tables, and runs once in a poll interval: 8, the default, would not keep pace
+    # with a commit every 2 s.  The values of this setting are texts.
     "compactor_options.scheduler_options": {"max_compaction_sources": "512"},
-    # Each part of a compaction would read what every search needs of each table, and write a table of its own.
+    # Do not split compactions: each part would read filter and index of each table, and write another table.
     "compactor_options.worker.max_subcompactions": 1,
-    # One writer and no other readers: nothing changes that a poll could find.  Each poll is requests that cost.
+    # Poll seldom, since each poll costs requests, and with one writer and no other readers it finds no changes.
     "manifest_poll_interval": _POLL,
     "compactor_options.poll_interval": _POLL,
     "compactor_options.worker.compactions_poll_interval": f"{INDEX_WORK_SECONDS}s",
     "compactor_options.commit_compacted_interval": f"{INDEX_DONE_SECONDS}s",
-    # Without a number it retries for ever.
+    # Without a number the library retries for ever.
     "object_store_max_retries": _MAX_RETRIES,
     "compactor_options.object_store_max_retries": _MAX_RETRIES,
     "garbage_collector_options.object_store_max_retries": _MAX_RETRIES,
-    # Objects that nobody needs are deleted late: a name that is free again does not fence an owner that was stopped.
+    # Delete unneeded objects late: if a manifest's name is free again, it does not fence an owner that was suspended.
     **{
         f"garbage_collector_options.{kind}_options.{name}": value
         for kind in ("manifest", "compacted", "compactions")
@@ -114,22 +114,22 @@ _SETTINGS: Final[Mapping[str, object]] = {
 
 
 def map_error(error: Exception, doing: str) -> SaritError:
-    """Return an error of SlateDB's as the port's error; no other place maps them."""
+    """Return the port's error for an error of SlateDB; no other function maps these."""
     reason = getattr(error, "message", None) or str(error) or type(error).__name__
     text = f"{doing}: {explained(reason)}"
     if isinstance(error, slatedb.Error.Closed) and error.reason == slatedb.CloseReason.FENCED:
         return Fenced(f"{doing}: the index was opened by another owner")
-    # A clock that was set back is refused as data that is out of order; it passes.
+    # A clock that was set back is reported as unordered data, but is temporary.
     if isinstance(error, slatedb.Error.Data) and "clock" not in reason:
         return Corrupt(text)
     return Unavailable(text)
 
 
 class SlateIndex:
-    """One container's index; made by `SlateIndexProvider.open`."""
+    """The index of one container; `SlateIndexProvider.open` makes this object."""
 
     def __init__(self, database: Any, place: str, closing: set[asyncio.Task[None]] | None = None) -> None:
-        """`closing`: has the tasks of handles that were closed, until they end."""
+        """`closing`: a set that holds the tasks of closed handles until they end."""
         self._database = database
         self._place = place
         self._shutdowns = set() if closing is None else closing
@@ -146,7 +146,7 @@ class SlateIndex:
         found: dict[bytes, bytes | None] = {}
         async with self._calling("get from"):
             distinct = sorted(set(keys))
-            # One key has one moment; several need a snapshot.
+            # Several keys need a snapshot, one does not.
             source = self._database if len(distinct) <= 1 else await self._database.snapshot()
             for first in range(0, len(distinct), GETS_AT_ONCE):
                 some = distinct[first : first + GETS_AT_ONCE]
@@ -162,20 +162,20 @@ class SlateIndex:
     async def scan_sizes(
         self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
     ) -> list[tuple[bytes, int]]:
-        """List keys with the lengths of their values.  The values are read: SlateDB has no other way."""
+        """List keys with the lengths of their values, which are read, since SlateDB cannot do without."""
         rows = await self._scan(start, end, limit, reverse=reverse)
         return [(key, len(stored) - INDEX_CHECKSUM_BYTES) for key, stored in rows]
 
     async def commit(self, batch: WriteBatch) -> None:
-        """Commit a batch.  A cancelled commit goes on, as one of SQLite's does on its thread."""
+        """Commit a batch.  A commit goes on after a cancellation, as with SQLite on its thread."""
         self._require()
         committing = asyncio.ensure_future(self._commit(batch))
-        # Its caller may be gone when it fails; the failure is kept for the next call.
+        # Ignore an error that a cancelled caller cannot get: `_failure` keeps it for the next call.
         committing.add_done_callback(ignore_outcome)
         await shielded(committing)
 
     async def close(self) -> None:
-        """Close the database.  Returns when the commit under way has ended; the library's requests go on after that."""
+        """Close the database, after the commit in progress.  Some requests of the library go on after that."""
         if self._closed:
             return
         self._closed = True
@@ -187,13 +187,13 @@ class SlateIndex:
     async def _shut_down(self) -> None:
         try:
             async with asyncio.timeout(INDEX_CLOSE_SECONDS):
-                # Nothing is flushed: what was committed is, and of a failed commit nobody knows.
+                # Flush nothing: commits were flushed, and the outcome of a failed commit is unknown.
                 await self._database.shutdown_with_options(slatedb.CloseOptions(flush_type=None))
         except (*ERRORS, TimeoutError) as error:
             _log.info("index %s: closed without an answer of the store: %s", self._place, map_error(error, "close"))
 
     async def _commit(self, batch: WriteBatch) -> None:
-        # Commits are applied in the order in which they were made.
+        # Apply commits in the order of the calls.
         async with self._writing:
             self._require()
             try:
@@ -208,15 +208,15 @@ class SlateIndex:
                         slatedb.FlushOptions(flush_type=slatedb.FlushType.MEM_TABLE)
                     )
             except SaritError as error:
-                # Its outcome is unknown, and SlateDB would apply it with the next one.
+                # Allow no further commit, with which SlateDB would apply this one, whose outcome is unknown.
                 self._failure = self._failure or error
                 raise
 
     async def _changes(self, batch: WriteBatch) -> tuple[Any, Sweeps] | None:
-        """Return the batch in SlateDB's form, built in turns of the event loop, and what is to be swept after it.
+        """Return the batch in SlateDB's form, built in turns of the event loop, and the ranges to sweep after it.
 
-        None when it changes nothing."""
-        # In the order that `WriteBatch` defines.  Keys that are put need no delete before.
+        Returns None when the batch changes nothing."""
+        # Follow the order that `WriteBatch` defines; a key that is put needs no delete.
         gone = {_PREFIX + key: None for key in sorted(batch.deletes) if key not in batch.puts}
         added: list[Range] = []
         for span in batch.range_deletes:
@@ -228,7 +228,7 @@ class SlateIndex:
         if not gone and not batch.puts:
             return None
         ranges = [*self._sweeps.ranges, *added]
-        # One slice of earlier ranges in each commit; all of a range before a key is put there.
+        # Delete a slice of an earlier range in each commit, and all of a range before a key is put there.
         for span in self._sweeps.touched(batch.puts) or self._sweeps.ranges[:1]:
             rows, whole = await self._rows_of(*span, all_of_them=span in self._sweeps.touched(batch.puts))
             gone.update((_PREFIX + key, None) for key in rows if key not in batch.puts)
@@ -249,7 +249,7 @@ class SlateIndex:
         return changes, Sweeps(ranges)
 
     async def _rows_of(self, start: bytes, end: bytes, *, all_of_them: bool) -> tuple[list[bytes], bool]:
-        """Return the keys of the first rows of a range, swept or not, and whether these are all."""
+        """Return the keys of the first rows of a range, also of swept ranges, and whether these are all rows."""
         keys: list[bytes] = []
         while True:
             rows = await self._scan_one(_PREFIX, start, end, SWEPT_ROWS)
@@ -261,7 +261,7 @@ class SlateIndex:
                 return keys, False
 
     async def _scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
-        """Keys and sealed values."""
+        """Return keys and sealed values outside of the swept ranges, as `scan` does."""
         rows: list[tuple[bytes, bytes]] = []
         spans = list(self._sweeps.visible(start, end))
         for first, last in reversed(spans) if reverse else spans:
@@ -275,7 +275,7 @@ class SlateIndex:
     ) -> list[tuple[bytes, bytes]]:
         """Scan one prefix of the database as `_scan` does."""
         self._require()
-        # SlateDB refuses a range without keys.
+        # Answer an empty range here, which SlateDB refuses.
         if start >= end or limit <= 0:
             return []
         span = slatedb.KeyRange(start=prefix + start, start_inclusive=True, end=prefix + end, end_inclusive=False)
@@ -294,18 +294,18 @@ class SlateIndex:
         return [(row.key[len(prefix) :], row.value) for row in rows]
 
     async def reader_shutdown(self) -> None:
-        """Of a handle that only reads.  Raises an error of SlateDB."""
+        """Close a handle that only reads.  Raises errors of SlateDB."""
         self._closed = True
         await self._database.shutdown()
 
     async def load(self) -> None:
-        """Read which ranges are to be swept; once, before anything else.  Raises Unavailable, Corrupt."""
+        """Read the ranges to sweep, once, before any other call.  Raises Unavailable, Corrupt."""
         marks = await self._scan_one(_MARK_PREFIX, b"", _AFTER_MARKS, _MAX_MARKS)
         self._sweeps = Sweeps(decode_mark(key) for key, _ in marks)
 
     @asynccontextmanager
     async def _calling(self, doing: str) -> AsyncIterator[None]:
-        """Maps errors; a call ends after INDEX_REQUEST_SECONDS.  Raises Unavailable, Fenced, Corrupt."""
+        """Map the errors of a call, and end it after INDEX_REQUEST_SECONDS.  Raises Unavailable, Fenced, Corrupt."""
         doing = f"{doing} {self._place}"
         try:
             async with asyncio.timeout(INDEX_REQUEST_SECONDS):
@@ -316,7 +316,7 @@ class SlateIndex:
             raise map_error(error, doing) from error
 
     def _require(self) -> None:
-        """Raises Unavailable (closed, or dead after a failed commit), Fenced."""
+        """Check that the handle can be used.  Raises Unavailable (closed, or dead after a failed commit), Fenced."""
         if self._closed:
             raise Unavailable(f"the index {self._place} is closed")
         if isinstance(self._failure, Fenced):
@@ -328,8 +328,8 @@ class SlateIndex:
 class SlateIndexProvider:
     """The indexes of a node: a database per container at `PREFIX/index/container-N` of one object store.
 
-    `place` names the store in messages.  `cache_bytes`: of blocks, for all containers together.  `statistics`: gets
-    the count of requests."""
+    `place`: the store's name, for messages.  `cache_bytes`: the cache of blocks of all containers together.
+    `statistics`: counts the requests."""
 
     def __init__(
         self, objects: Any, place: str, prefix: str = "", cache_bytes: int = INDEX_BLOCK_CACHE_BYTES,
@@ -342,7 +342,7 @@ class SlateIndexProvider:
         options = slatedb.MokaCacheOptions(max_capacity=cache_bytes, time_to_live=None, time_to_idle=None)
         self._cache = slatedb.DbCache.new_moka_cache(options)
         self._closing: set[asyncio.Task[None]] = set()
-        # All databases share one recorder, which adds their requests up.
+        # All databases share one recorder, which counts the sum of their requests.
         self._recorder = slatedb.DefaultMetricsRecorder()
         if statistics is not None:
             statistics.count_requests_with(self.requests)
@@ -351,7 +351,7 @@ class SlateIndexProvider:
         return f"<SlateIndexProvider {self._place}>"
 
     def path_of(self, container: int) -> str:
-        """Return where the database of a container is in the object store."""
+        """Return the path of a container's database in the object store."""
         return f"{self._prefix}index/container-{container}"
 
     def place_of(self, container: int) -> str:
@@ -359,9 +359,9 @@ class SlateIndexProvider:
         return f"{self._place}/index/container-{container}"
 
     def requests(self) -> dict[str, int]:
-        """Requests to the object store by kind, since the provider was made.
+        """Return the number of requests to the object store by kind, since the provider was made.
 
-        Not in it: those of snapshots, and of `_warm` for a manifest."""
+        Requests of snapshots, and those of `_warm` for a manifest, are not counted."""
         found = dict.fromkeys(REQUEST_KINDS, 0)
         for metric in self._recorder.metrics_by_name(_REQUEST_COUNT):
             api = next(label.value for label in metric.labels if label.key == "api")
@@ -376,11 +376,11 @@ class SlateIndexProvider:
         for name, value in _SETTINGS.items():
             settings.set(name, json.dumps(value))
         builder.with_settings(settings)
-        # A compaction makes every block a new one, which is read again when it is needed: a request each.
+        # Use large blocks, since after a compaction each block is fetched again, by a request.
         builder.with_sst_block_size(slatedb.SstBlockSize.BLOCK64_KIB)
         builder.with_db_cache(self._cache, container)
         builder.with_metrics_recorder(self._recorder)
-        # Beside the opening, which changes no tables, and whose requests follow one another.
+        # Read the manifest during the opening, which changes no tables.
         reading = asyncio.ensure_future(slatedb.AdminBuilder(path, self.objects).build().read_manifest(None))
         reading.add_done_callback(ignore_outcome)
         try:
@@ -392,7 +392,7 @@ class SlateIndexProvider:
             raise map_error(error, f"open the index {place}") from error
         index = SlateIndex(database, place, self._closing)
         try:
-            # What follows reads far and wide: recovery, and whoever was served by the earlier owner.
+            # Fill the cache for recovery and the first clients, whose reads are all over the index.
             await self._warm(database, reading, path, place)
             await index.load()
         except BaseException:
@@ -401,7 +401,7 @@ class SlateIndexProvider:
         return index
 
     async def _warm(self, database: Any, reading: asyncio.Future[Any], path: str, place: str) -> None:
-        """Read into the cache what every search needs of each table, and the newest tables whole, many at a time."""
+        """Read filter and index of each table into the cache, and the newest tables whole, many at a time."""
         slots = asyncio.Semaphore(_WARMED_AT_ONCE)
         everything = slatedb.KeyRange(start=None, start_inclusive=True, end=None, end_inclusive=False)
         search = [slatedb.CacheTarget.FILTERS(), slatedb.CacheTarget.INDEX()]
@@ -423,7 +423,7 @@ class SlateIndexProvider:
                     work.append(warm(table, whole=left >= 0))
                 await gather(*work)
         except (*ERRORS, TimeoutError, AttributeError) as error:
-            # It is slower without, and nothing else.
+            # Go on without a warm cache, which only makes reads slower.
             _log.info("index %s: its cache stays empty: %s", place, error)
 
 
@@ -431,7 +431,7 @@ def open_on_s3(
     bucket: str, prefix: str, config: Mapping[str, Any], cache_bytes: int = INDEX_BLOCK_CACHE_BYTES,
     statistics: IndexStatistics | None = None,
 ) -> SlateIndexProvider:  # fmt: skip
-    """Indexes in an S3 bucket, below `prefix` ("" for none).  Sends no request yet.
+    """Return the indexes in an S3 bucket, below `prefix` ("" for none), without a request yet.
 
     `config`: endpoint, region and keys, by their names in `storage/open.py`.  Raises Invalid."""
     place = f"s3://{bucket}/{prefix}".rstrip("/")
@@ -448,5 +448,5 @@ def open_on_s3(
 
 
 def open_in_memory() -> SlateIndexProvider:
-    """Indexes that are lost with the process, for tests."""
+    """Return indexes in memory, which are lost with the process, for tests."""
     return SlateIndexProvider(slatedb.ObjectStore.resolve("memory:///"), "memory://")

@@ -1,7 +1,7 @@
-"""The index of a container at one moment, read from its object store beside the store that writes to it.
+"""Snapshots of the index of a container, read from its object store while its owner writes to it.
 
-A checkpoint of SlateDB keeps the objects that it names.  It is made with an end, so that a backup that is killed keeps
-nothing for ever, and its end is put off for as long as somebody reads.
+A checkpoint of SlateDB keeps the objects that it names from deletion.  It has a lifetime, so that a killed backup keeps
+no objects for ever, and the lifetime is extended while the snapshot is read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _log = logging.getLogger("sarit.index")
 
 
 class SlateSnapshot:
-    """One container's index at one moment, read beside its owner.  Close it.
+    """A snapshot of one container's index, to be closed after use.
 
-    A checkpoint of SlateDB keeps its objects until then.  It is renewed meanwhile: after the death of this process it
-    ends by itself, within INDEX_SNAPSHOT_SECONDS."""
+    A checkpoint of SlateDB keeps its objects until then.  The checkpoint is renewed meanwhile: after the death of this
+    process it ends within INDEX_SNAPSHOT_SECONDS."""
 
     def __init__(self, checkpoint: _Checkpoint, index: SlateIndex) -> None:
         self._checkpoint = checkpoint
@@ -46,14 +46,14 @@ class SlateSnapshot:
         return f"<SlateSnapshot {self._checkpoint} of {self._index!r}>"
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of one key or none, as `Index`."""
+        """Return the values of `keys`, as `Index.get` does."""
         return [next((v for _, v in await self.scan(key, after(key), 1)), None) for key in keys]
 
     async def scan(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         return await self._index.scan(start, end, limit)
 
     async def close(self) -> None:
-        """Let the owner delete what only this needs.  A second call does nothing."""
+        """Close the snapshot, and delete its checkpoint, so that the owner may delete its objects."""
         if self._closed:
             return
         self._closed = True
@@ -80,23 +80,23 @@ class _Checkpoint:
 
     @classmethod
     async def make(cls, admin: Any, place: str) -> _Checkpoint:
-        """Raises an error of SlateDB."""
+        """Create a checkpoint.  Raises errors of SlateDB."""
         options = slatedb.CheckpointOptions(lifetime_ms=INDEX_SNAPSHOT_SECONDS * 1000, source=None, name="sarit-backup")
         return cls(admin, (await admin.create_detached_checkpoint(options)).id, place)
 
     async def renew(self) -> None:
-        """Put its end off again and again, until this is cancelled."""
+        """Extend the lifetime of the checkpoint again and again, until this is cancelled."""
         while True:
             await asyncio.sleep(INDEX_SNAPSHOT_RENEWAL_SECONDS)
             try:
                 async with asyncio.timeout(INDEX_REQUEST_SECONDS):
                     await self._admin.refresh_checkpoint(self.number, INDEX_SNAPSHOT_SECONDS * 1000)
             except (*ERRORS, TimeoutError) as error:
-                # The next one may succeed.  If the checkpoint ends, reading finds that objects are missing.
+                # The next renewal may succeed.  If the checkpoint ends, reads raise errors of missing objects.
                 _log.warning("a snapshot was not renewed: %s", map_error(error, f"renew {self._place}"))
 
     async def delete(self) -> None:
-        """Best effort: it ends by itself, later."""
+        """Delete the checkpoint, if possible; otherwise it ends after its lifetime."""
         try:
             async with asyncio.timeout(INDEX_CLOSE_SECONDS):
                 await self._admin.delete_checkpoint(self.number)
@@ -105,7 +105,7 @@ class _Checkpoint:
 
 
 async def take_snapshot(provider: SlateIndexProvider, container: int) -> SlateSnapshot:
-    """Take a snapshot of what the newest commit of the container's owner has left.  Raises Unavailable, Corrupt."""
+    """Take a snapshot of a container's index as of the owner's newest commit.  Raises Unavailable, Corrupt."""
     place, path = provider.place_of(container), provider.path_of(container)
     doing = f"read the index {place}"
     try:

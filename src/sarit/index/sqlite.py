@@ -1,22 +1,23 @@
 """The index on one node: an SQLite database per container.
 
-Theory of operation.  One table, `entries(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID`: a B-tree ordered by the bytes of
-the key.  In WAL mode with `synchronous=FULL`, COMMIT returns when the write-ahead log is synced.  There are two
-connections, each on a thread of its own: one writes, the other reads what is committed, so reads never wait for a
-commit.  A call of its own copies the WAL into the database after a commit, never inside one.  Another one then gives
-free pages back to the file system, a few at a time, so the file follows its content.  Opening raises the epoch in the
-table `owner`.  Every commit checks it in its transaction, which fences an earlier owner, in this process or another.
+Theory of operation.  The records are in one table, `entries(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID`, that is, in a
+B-tree ordered by the bytes of the key.  In WAL mode with `synchronous=FULL`, COMMIT returns when the write-ahead log is
+synced.  There are two connections, each on its own thread: one writes, the other reads committed rows, so that reads
+never wait for a commit.  The WAL is copied into the database by a separate call after a commit, never inside one.
+Another call then releases free pages to the file system, a few at a time, so that the file shrinks with its content.
+Opening raises the epoch in the table `owner`.  Every commit checks it in its transaction, which fences an earlier
+owner, in this process or another.
 
-Warnings.  (1) The sqlite3 module releases the interpreter lock at every row it steps over, and with a busy event loop
-to take it back costs about 0.1 ms (measured; switch interval 0.2 ms).  So a statement writes ROWS_PER_STATEMENT rows,
-and a query returns the values of several keys as columns of one row.  (2) After an I/O error of a commit or of a WAL
-copy the handle is dead: the content of the disk is unknown.  A full disk is different: SQLite rolls back, and the
-handle lives.  (3) After a failed sync the page cache shows commits that the disk does not have, and SQLite takes every
-commit in the WAL for durable.  So opening writes the WAL again and syncs it before it uses or copies anything in it.
-(4) This module opens files without `Env.files`; it is never simulated.
+Warnings.  (1) The sqlite3 module releases the interpreter lock at every row it steps over, and beside a busy event loop
+it takes about 0.1 ms to get it again (measured; switch interval 0.2 ms).  So a statement writes ROWS_PER_STATEMENT
+rows, and a query returns the values of several keys as columns of one row.  (2) After an I/O error of a commit or of a
+WAL copy the handle is dead, since the content of the disk is unknown.  On a full disk SQLite rolls back, and the handle
+stays usable.  (3) After a failed sync the page cache shows commits that the disk does not have, but SQLite takes every
+commit in the WAL for durable.  So opening rewrites and syncs the WAL before it uses or copies anything in it.
+(4) This module opens files without `Env.files`, so the simulation never uses it.
 
 Format: `application_id` and `user_version` of the file are checked (docs/formats/sqlite-index.md).  Each value
-is stored with a checksum (`record_seals.py`); the threads make and check it.
+is stored with a checksum (`record_seals.py`), which the threads compute and check.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ Values = list[bytes | None]
 ROWS_PER_STATEMENT: Final = (128, 16, 1)
 KEYS_PER_QUERY: Final = (64, 8, 2, 1)
 MAX_KEYS_PER_READ: Final = 4096
-# Besides FREE_INDEX_BYTES, one page in so many of the database may stay free: commits use it again.
+# Besides FREE_INDEX_BYTES, one in so many pages of the database may stay free, for the next commits.
 FREE_PAGES_ONE_IN: Final = 8
 
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _ALIVE_AFTER: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 _QUERIES: Final = {size: "SELECT " + ",".join(["(SELECT v FROM entries WHERE k=?)"] * size) for size in KEYS_PER_QUERY}
-# The texts are made of sizes of ours alone.
+# These statements contain only placeholders, no values.
 _UPSERTS: Final = {
     size: f"INSERT INTO entries VALUES {','.join(['(?,?)'] * size)} ON CONFLICT(k) DO UPDATE SET v=excluded.v"  # nosec B608
     for size in ROWS_PER_STATEMENT
@@ -74,20 +75,20 @@ _DELETES: Final = {size: f"DELETE FROM entries WHERE k IN ({','.join('?' * size)
 _DELETE_RANGE: Final = "DELETE FROM entries WHERE k>=? AND k<?"
 _SCAN: Final = "SELECT k,v FROM entries WHERE k>=? AND k<? ORDER BY k LIMIT ?"
 _SCAN_REVERSE: Final = "SELECT k,v FROM entries WHERE k>=? AND k<? ORDER BY k DESC LIMIT ?"
-# SQLite reads no more of a value than its header to tell its length.
+# SQLite reads only the header of a row for the length of its value.
 _SIZES: Final = "SELECT k,length(v) FROM entries WHERE k>=? AND k<? ORDER BY k LIMIT ?"
 _SIZES_REVERSE: Final = "SELECT k,length(v) FROM entries WHERE k>=? AND k<? ORDER BY k DESC LIMIT ?"
 
 
 class Dead(Unavailable):
-    """The outcome of the failed call is unknown; the index must be opened again."""
+    """The outcome of a failed call is unknown, and the index must be opened again."""
 
 
 def map_error(error: sqlite3.Error, doing: str, *, opening: bool = False) -> SaritError:
-    """Return an SQLite error as the port's error; no other place maps them.
+    """Return the port's error for an SQLite error; no other function maps these.
 
-    `opening`: by statements that every index understands.  So a logic error, as "unsupported file format", comes from
-    the bytes of the file."""
+    `opening`: whether it came from an opening, whose statements are valid for every index, so that an error such as
+    "unsupported file format" comes from damage of the file."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     text = f"{doing}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     primary = code & 0xFF
@@ -96,39 +97,39 @@ def map_error(error: sqlite3.Error, doing: str, *, opening: bool = False) -> Sar
     return Unavailable(text) if primary in _ALIVE_AFTER else Dead(text)
 
 
-# -- what runs on the threads -----------------------------------------------------------------
+# -- calls on the threads ---------------------------------------------------------------------
 
 
 def _shrink_step(connection: sqlite3.Connection) -> bool:
-    """Give free pages back, at most INDEX_SHRINK_STEP_BYTES of them, if there are more than may stay.
+    """Release at most INDEX_SHRINK_STEP_BYTES of free pages, if there are more than may stay.
 
-    Returns whether there were: the next step may find more.  The file is truncated when the WAL is copied."""
+    Returns whether there were, so that another step may be necessary.  The copy of the WAL then truncates the file."""
     free, pages = pragma(connection, "freelist_count"), pragma(connection, "page_count")
     page_bytes = pragma(connection, "page_size")
     excess = free - pages // FREE_PAGES_ONE_IN - FREE_INDEX_BYTES // page_bytes
     if excess <= 0:
         return False
-    # `executescript`: the statement gives a row per page, and all of them are stepped over without the lock.
+    # Use `executescript`, which steps over the statement's rows, one per page, without the interpreter lock.
     connection.executescript(f"PRAGMA incremental_vacuum({min(excess, INDEX_SHRINK_STEP_BYTES // page_bytes)})")
     return True
 
 
 def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> Values:
-    """Return the sealed values of `keys` in one snapshot: a batch is seen whole or not at all."""
+    """Return the sealed values of `keys` in one snapshot, which shows each batch whole or not at all."""
     found: Values = []
     at = 0
     one_statement = len(keys) <= KEYS_PER_QUERY[0]
     if not one_statement:
-        # One statement is a snapshot by itself; several need a transaction.
+        # Several statements need a transaction; one is a snapshot by itself.
         connection.execute("BEGIN")
     try:
         while at < len(keys):
             left = len(keys) - at
-            # The smallest query that takes all keys that are left, or the largest there is.
+            # Use the smallest query for all keys that are left, or the largest one.
             size = next((size for size in reversed(KEYS_PER_QUERY) if size >= left), KEYS_PER_QUERY[0])
             requested: list[bytes | None] = list(keys[at : at + size])
             count = len(requested)
-            # NULL equals no key: the columns that pad the query come back empty and are cut off.
+            # Pad the query with NULL, which equals no key; the empty columns are cut off.
             requested.extend([None] * (size - count))
             found.extend(connection.execute(_QUERIES[size], requested).fetchone()[:count])
             at += count
@@ -139,7 +140,7 @@ def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> Values:
 
 
 def _unsealed(keys: Sequence[bytes], stored: Values, gaps: list[Gap]) -> Values | DamagedRecord:
-    """Return the values of `keys`, or the error of the first one that is damaged or may be lost."""
+    """Return the values of `keys`, or the error of the first that is damaged or may be lost."""
     try:
         if gaps:
             for key, value in zip(keys, stored, strict=True):
@@ -151,7 +152,7 @@ def _unsealed(keys: Sequence[bytes], stored: Values, gaps: list[Gap]) -> Values 
 
 
 def _check_gaps(gaps: list[Gap], low: bytes, stop: bytes) -> None:
-    """Raises DamagedRecord when a record may have been lost in low <= key < stop."""
+    """Check that no record may have been lost in low <= key < stop.  Raises DamagedRecord."""
     for gap in gaps:
         if gap.begin < stop and low < gap.end:
             raise gap.error()
@@ -160,18 +161,18 @@ def _check_gaps(gaps: list[Gap], low: bytes, stop: bytes) -> None:
 def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> None:
     """Commit a batch.  Raises Fenced."""
     connection.execute("BEGIN IMMEDIATE")
-    # IMMEDIATE took the write lock: the epoch cannot rise between this check and COMMIT.
+    # The epoch cannot rise between this check and COMMIT, since IMMEDIATE took the write lock.
     (owner,) = connection.execute("SELECT epoch FROM owner").fetchone()
     if owner != epoch:
-        # The caller rolls back.
+        # The caller rolls the transaction back.
         raise Fenced(f"the index was opened by another owner (epoch {owner}, ours is {epoch})")
-    # Range deletes, deletes, puts: the order that `WriteBatch` defines.
+    # Apply range deletes, deletes, then puts, the order that `WriteBatch` defines.
     for span in batch.range_deletes:
         connection.execute(_DELETE_RANGE, span)
     _in_statements(connection, _DELETES, sorted(batch.deletes), 1)
     flat: list[bytes] = []
-    # Sorted: neighbours of the B-tree are written one after the other.  Each kind of record by itself: a sort holds the
-    # interpreter lock, and the event loop waits.
+    # Sort the puts, so that neighbours in the B-tree are written together, and each kind of record separately, since a
+    # sort holds the interpreter lock, for which the event loop waits.
     kinds: dict[bytes, list[bytes]] = {}
     for key in batch.puts:
         kinds.setdefault(key[:1], []).append(key)
@@ -184,7 +185,7 @@ def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> Non
 
 def _in_statements(connection: sqlite3.Connection, statements: dict[int, str], values: list[bytes], width: int) -> None:
     at = 0
-    # From the largest statement to that of one row, so no value is left over.
+    # Use the statements from the largest to that of one row, so that no value is left over.
     for size in ROWS_PER_STATEMENT:
         step = size * width
         while len(values) - at >= step:
@@ -196,11 +197,11 @@ def _in_statements(connection: sqlite3.Connection, statements: dict[int, str], v
 
 
 class SqliteIndex:
-    """One container's index; made by `SqliteIndexProvider.open`."""
+    """The index of one container; `SqliteIndexProvider.open` makes this object."""
 
     def __init__(self, path: str, files: Files, writer: Worker, reader: Worker, cache_bytes: int) -> None:
         self._path = path
-        self._cache_bytes = cache_bytes // 2  # of each connection
+        self._cache_bytes = cache_bytes // 2  # the cache of each of the two connections
         self._files = files
         self._writer = writer
         self._reader = reader
@@ -210,12 +211,12 @@ class SqliteIndex:
         self._dead_reason = ""
         self._wal: File | None = None
         self._wal_use = WalUse()
-        self._copied_frames = 0  # of those in use
+        self._copied_frames = 0  # how many of the frames in use are copied into the database
         self._copying = False
         self._waiting: deque[tuple[Sequence[bytes], asyncio.Future[Values]]] = deque()
         self._reading = False
         self._shrinking = False
-        # Where records were lost when the index was opened; nearly always empty.
+        # The gaps of records that were lost when the index was opened; nearly always empty.
         self._gaps: list[Gap] = []
 
     def __repr__(self) -> str:
@@ -232,11 +233,11 @@ class SqliteIndex:
         self._gaps = opened.gaps or []
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Get the values of keys.  Calls made while a read is in progress share the next one."""
+        """Return the values of keys, as `Index.get` does.  Calls during a read share the next read."""
         self._require()
         future: asyncio.Future[Values] = asyncio.get_running_loop().create_future()
         self._waiting.append((keys, future))
-        # While a read is in progress, the keys of all callers accumulate for the next one.
+        # During a read, the keys of all callers accumulate for the next read.
         if not self._reading:
             self._read()
         return await future
@@ -249,7 +250,7 @@ class SqliteIndex:
             rows = self._read_connection.execute(query, (start, end, limit)).fetchall()
             if self._gaps:
                 low, stop = start, end
-                if len(rows) == limit and rows:  # there may be more, which nobody has asked for
+                if len(rows) == limit and rows:  # check only up to the last row: the caller did not ask for later ones
                     low, stop = (rows[-1][0], end) if reverse else (start, after(rows[-1][0]))
                 _check_gaps(self._gaps, low, stop)
             return [(key, unseal(key, stored)) for key, stored in rows]
@@ -280,11 +281,11 @@ class SqliteIndex:
             try:
                 _apply(connection, self._epoch, batch)
             except BaseException as error:
-                # Set here on the thread, before the next queued commit runs its check above.
+                # Set the reason on this thread, before the next queued commit makes the check above.
                 if isinstance(error, sqlite3.Error) and isinstance(map_error(error, ""), (Dead, Corrupt)):
                     self._dead_reason = self._dead_reason or "dead after a failed commit"
                 with suppress(sqlite3.Error):
-                    # Suppressed: after some errors SQLite has rolled back by itself, and this fails.
+                    # Ignore an error, since after some errors SQLite has rolled back by itself.
                     connection.execute("ROLLBACK")
                 raise
             return self._uncopied_bytes()
@@ -292,7 +293,7 @@ class SqliteIndex:
         uncopied = await self._on(self._writer, call, "commit")
         if uncopied >= INDEX_WAL_COPY_BYTES and not self._copying and not self._dead_reason:
             self._copying = True
-            # On the writer's thread: commits that are made meanwhile queue behind the copy.
+            # Copy on the writer's thread, where later commits queue behind the copy.
             self._writer.submit(self._copy_wal, self._copy_ended)
         if batch.deletes or batch.range_deletes:
             self._shrink()
@@ -306,7 +307,7 @@ class SqliteIndex:
             if not future.done():
                 future.set_exception(Unavailable("the index is closed"))
         self._waiting.clear()
-        # The writer last: SQLite copies the WAL when the last connection to a database closes.
+        # Close the writer after the reader, because SQLite copies the WAL when the last connection closes.
         for worker, connection in ((self._reader, self._read_connection), (self._writer, self._write_connection)):
             if connection is not None:
                 with suppress(sqlite3.Error):
@@ -326,7 +327,7 @@ class SqliteIndex:
         def call() -> list[Values | DamagedRecord]:
             assert self._read_connection is not None
             stored, at, answers = _lookup(self._read_connection, keys), 0, []
-            # For each caller: a damaged record is the error of those who asked for it, not of the others.
+            # Answer each caller separately: a damaged record is an error only for those who asked for it.
             for requested, _ in batch:
                 answers.append(_unsealed(requested, stored[at : at + len(requested)], self._gaps))
                 at += len(requested)
@@ -337,7 +338,7 @@ class SqliteIndex:
             if isinstance(error, sqlite3.Error):
                 error = map_error(error, f"get from {self._path}")
             for number, (_, future) in enumerate(batch):
-                # The caller was cancelled; the others of the batch get their values.
+                # Skip a caller that was cancelled.
                 if future.done():
                     continue
                 answer = error if answers is None else answers[number]
@@ -352,7 +353,7 @@ class SqliteIndex:
         self._reader.submit(call, done)
 
     def _shrink(self) -> None:
-        """Give free pages back, step by step; each queues behind the commits that came during the one before."""
+        """Release free pages in steps, each of which queues behind the commits that came during the step before."""
         if self._shrinking or self._dead_reason:
             return
         self._shrinking = True
@@ -362,7 +363,7 @@ class SqliteIndex:
             try:
                 more = not self._dead_reason and _shrink_step(self._write_connection)
             except sqlite3.Error as error:
-                # A full or a locked database: a later commit tries again.
+                # Leave a full or locked database to a later commit; other errors end the handle.
                 self._died(error, "it could not be made smaller")
                 return False
             if more:
@@ -377,13 +378,13 @@ class SqliteIndex:
         self._writer.submit(call, done)
 
     def _uncopied_bytes(self) -> int:
-        """Measure what is in the WAL and not in the database: whole pages, however small the rows are."""
+        """Return the bytes of pages in the WAL that are not copied into the database yet."""
         before = self._wal_use
         try:
             wal = self._wal = self._wal or self._files.open(f"{self._path}-wal", "read")
             use = self._wal_use = wal_use(before, lambda length, at: bytes(wal.pread(length, at)))
         except OSError:
-            # The commit is durable all the same; a copy meets what is wrong with the file.
+            # Ask for a copy, which finds out what is wrong with the file; the commit is durable.
             return INDEX_WAL_COPY_BYTES
         if use.salts != before.salts:
             self._copied_frames = 0
@@ -397,7 +398,7 @@ class SqliteIndex:
         if self._dead_reason:
             return
         try:
-            # PASSIVE waits for nobody: what a reader still needs stays in the WAL for a later copy.
+            # PASSIVE does not wait for readers: pages that a reader still needs stay in the WAL for a later copy.
             _, _, copied = self._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self._copied_frames = max(0, copied)
         except sqlite3.Error as error:
@@ -416,7 +417,7 @@ class SqliteIndex:
             return await worker.run(call)
         except sqlite3.Error as error:
             raise map_error(error, f"{doing} {self._path}", opening=doing == "open") from error
-        except UnicodeDecodeError as error:  # of a message of SQLite's that quotes a damaged schema
+        except UnicodeDecodeError as error:  # SQLite's message quotes a damaged schema
             raise Corrupt(f"{doing} {self._path}: its schema is damaged") from error
 
 
@@ -433,8 +434,7 @@ class SqliteIndexProvider:
         try:
             return await self._open(container)
         except Corrupt as error:
-            # SQLite reports an error of the disk while it reads (EIO) as damage, too.  It is damage if all bytes can be
-            # read, and are wrong a second time.
+            # Open again if all bytes can be read, since SQLite also reports a read error of the disk (EIO) as damage.
             await self._require_readable(container, error)
         return await self._open(container)
 
@@ -446,7 +446,7 @@ class SqliteIndexProvider:
         try:
             await writer.run(lambda: files.make_dirs(self._directory))
             await index.start()
-            # The database may be new: its name must be durable before anything relies on it.
+            # Sync the directory, since the name of a new database must be durable before it is used.
             await writer.run(lambda: files.sync_dir(self._directory))
         except OSError as error:
             await index.close()
@@ -457,7 +457,7 @@ class SqliteIndexProvider:
         return index
 
     async def _require_readable(self, container: int, found: Corrupt) -> None:
-        """Raises Unavailable when the disk does not give all bytes of the database."""
+        """Check that all bytes of the database can be read.  Raises Unavailable."""
         path, worker = self._path(container), self._env.threads.worker(f"index-{container}-check")
         try:
             await worker.run(lambda: _read_whole(self._env.files, path))

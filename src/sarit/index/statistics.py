@@ -1,4 +1,4 @@
-"""What the indexes of a process asked of their object store."""
+"""The counters of the requests of a process's indexes to their object store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REQUEST_KINDS: Final = ("put", "get", "head", "list", "delete")
 
 
 class IndexStatistics:
-    """`requests()`: counts by kind since the start of the process; empty while no index is on an object store."""
+    """The requests of the indexes by kind since the start of the process; none without an index on an object store."""
 
     def __init__(self) -> None:
         self._count_requests: Callable[[], Mapping[str, int]] = dict
@@ -20,9 +20,9 @@ class IndexStatistics:
         return f"<IndexStatistics {self.requests()}>"
 
     def requests(self) -> Mapping[str, int]:
-        """Count the requests so far, by kind."""
+        """Return the number of requests so far, by kind."""
         return self._count_requests()
 
     def count_requests_with(self, count: Callable[[], Mapping[str, int]]) -> None:
-        """Take the numbers of requests from `count`: the indexes are on an object store."""
+        """Let `requests` call `count`, since the indexes are on an object store."""
         self._count_requests = count

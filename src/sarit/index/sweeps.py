@@ -1,11 +1,11 @@
-"""Range deletes of an index on an object store, as far as their rows are not deleted yet.  Pure.
+"""Sweeps: range deletes of an index on an object store whose rows are deleted later, in slices.
 
 A range may have a million rows, and each must be deleted by its key: a commit of all of them would take minutes.  So a
 commit deletes the first rows of a range, and writes a mark for the rest.  From then on the range counts as empty:
-reads pass over it.  Later commits delete its rows slice by slice, the last one the mark, too.  A mark is a record, so
-the sweep goes on after a restart.
+reads skip it.  Later commits delete its rows slice by slice, and at last the mark.  A mark is a record, so the sweep
+goes on after a restart.
 
-Warning.  A key that is put in such a range would not be seen: before that, all rows of the range are deleted.
+Warning.  A key that is put in such a range would be hidden, so all rows of the range are deleted before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def encode_mark(span: Range) -> bytes:
 
 
 def decode_mark(key: bytes) -> Range:
-    """Return the inverse of `encode_mark`.  Raises Corrupt."""
+    """Parse the key of a mark into its range.  Raises Corrupt."""
     if len(key) >= _LENGTH.size:
         size = _LENGTH.size + _LENGTH.unpack_from(key)[0]
         start, end = key[_LENGTH.size : size], key[size:]
@@ -53,7 +53,7 @@ class Sweeps:
         return any(start <= key < end for start, end in self.ranges)
 
     def visible(self, start: bytes, end: bytes) -> Iterator[Range]:
-        """Yield the parts of a range that are in none of the ranges, ascending."""
+        """Yield the parts of a range that are outside of all swept ranges, ascending."""
         for first, last in self.ranges:
             if last <= start or first >= end:
                 continue
@@ -64,7 +64,7 @@ class Sweeps:
             yield start, end
 
     def touched(self, keys: Iterable[bytes]) -> list[Range]:
-        """Return the ranges in which one of the keys is."""
+        """Return the swept ranges that contain one of the keys."""
         if not self.ranges:
             return []
         found: set[Range] = set()

@@ -1,12 +1,12 @@
-"""Finds rot in SQLite's write-ahead log: pure.
+"""Finds damage in SQLite's write-ahead log.
 
-SQLite checks each frame of its WAL, and takes the first that fails for the torn end of the last commit: everything from
-there on is ignored, without a word.  After a crash that is right.  After rot it would lose commits that were durable.
-What distinguishes them: a commit is synced before the next one begins.  So if two or more commits end at or after the
-frame that fails, the first of them was durable, and the file is damaged.
+SQLite checks each frame of its WAL, and takes the first that fails for the torn end of the last commit: it silently
+ignores all frames from there on.  After a crash that is right.  After damage to the file it would lose durable commits.
+The two differ, since a commit is synced before the next one begins: if two or more commits end at or after the frame
+that fails, the first of them was durable, and the file is damaged.
 
-The format is SQLite's (sqlite.org/walformat.html).  A frame that fails within the very last commit cannot be
-distinguished from a torn one; nor can the loss of the commit mark itself.
+The format is SQLite's (sqlite.org/walformat.html).  A damaged frame of the very last commit cannot be distinguished
+from a torn one, nor can a lost commit mark.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 HEADER: Final = struct.Struct(">8I")
 FRAME: Final = struct.Struct(">6I")
 _MAGIC: Final = {0x377F0682: "<", 0x377F0683: ">"}
-# In the wal-index (`-shm`): the number of the last frame that SQLite found valid, in the order of bytes of the machine.
+# The offset in the wal-index (`-shm`) of the last frame that SQLite found valid, in the byte order of the machine.
 _LAST_FRAME_AT: Final = 16
 _MASK: Final = 0xFFFFFFFF
 
 
 def last_valid_frame(shared: bytes) -> int:
-    """Return the number of valid frames, from the first bytes of the wal-index; the database must be open."""
+    """Return the number of valid frames in the first bytes of the wal-index, while the database is open."""
     if len(shared) < _LAST_FRAME_AT + 4:
         return 0
     return int(struct.unpack_from("=I", shared, _LAST_FRAME_AT)[0])
@@ -37,7 +37,7 @@ def last_valid_frame(shared: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WalUse:
-    """How much of a WAL is in use: `frames` of `frame_bytes` each, since SQLite began it with `salts`."""
+    """The use of a WAL: `frames` of `frame_bytes` each, since SQLite began the file with `salts`."""
 
     salts: tuple[int, ...] = ()
     frames: int = 0
@@ -45,10 +45,10 @@ class WalUse:
 
 
 def wal_use(before: WalUse, read: Callable[[int, int], bytes]) -> WalUse:
-    """Count the frames of a WAL in use, from those that were before.  `read` takes a length and an offset.
+    """Count the frames of a WAL in use, beginning at the count `before`.  `read` takes a length and an offset.
 
-    SQLite begins the file again, with other salts, when all of it was copied.  The search reads the headers of a few
-    frames, not of each."""
+    SQLite begins the file again, with other salts, when all of it was copied.  A binary search reads the headers of a
+    few frames only."""
     head = read(HEADER.size, 0)
     if len(head) < HEADER.size:
         return WalUse()
@@ -59,7 +59,7 @@ def wal_use(before: WalUse, read: Callable[[int, int], bytes]) -> WalUse:
         found = read(FRAME.size, HEADER.size + frame * frame_bytes)
         return len(found) == FRAME.size and list(FRAME.unpack(found)[2:4]) == salts
 
-    # Those in use are at the beginning: `low` are, the frame `high` is not.
+    # The frames in use are at the beginning: the first `low` frames are in use, the frame `high` is not.
     low, step = before.frames if before.salts == tuple(salts) else 0, 1
     while used(low + step - 1):
         low, step = low + step, step * 2
@@ -71,11 +71,12 @@ def wal_use(before: WalUse, read: Callable[[int, int], bytes]) -> WalUse:
 
 
 def check_wal(path: str, size: int, read: Callable[[int, int], bytes], valid_frames: int) -> None:
-    """Check the WAL of the database `path`.  `read` takes a length and an offset; `size` is the length of the file.
+    """Check that the WAL of the database `path` has not lost durable commits.  Raises Corrupt.
 
-    `valid_frames`: how many SQLite takes for valid.  Raises Corrupt."""
+    `size`: the length of the WAL.  `read` takes a length and an offset.  `valid_frames`: how many frames SQLite found
+    valid."""
     head = read(HEADER.size, 0)
-    # Empty; or one that ended in the middle of its header, which is synced before the first frame.
+    # The file is empty, or a crash cut its header, which is synced before the first frame.
     if size <= HEADER.size or len(head) < HEADER.size:
         return
     magic, _, page_bytes, _, *salts, one, other = HEADER.unpack(head)
@@ -85,7 +86,7 @@ def check_wal(path: str, size: int, read: Callable[[int, int], bytes], valid_fra
     commits = 0
     for at in range(HEADER.size + valid_frames * frame_bytes, size - frame_bytes + 1, frame_bytes):
         _, pages_after_commit, *found, _, _ = FRAME.unpack(read(FRAME.size, at))
-        # Frames of an earlier use of the file have other salts.
+        # Skip frames of an earlier use of the file, which have other salts.
         commits += bool(pages_after_commit and found == salts)
         if commits >= 2:
             raise Corrupt(
