@@ -8,8 +8,7 @@ from sarit.core.limits import KIB, MIB
 from sarit.log.limits import MAX_FRAME_BYTES
 from sarit.wire.limits import MAX_WIRE_STRING_BYTES
 
-# A new connection is closed if it brings no complete request within this time (where tokens are required: none with a
-# valid token).
+# A new connection is closed if it brings no complete request (with a valid token, if tokens are required) in this time.
 FIRST_REQUEST_SECONDS: Final = 30.0
 # How many frames of one connection one turn of the event loop handles: as many as a log frame has operations.
 FRAMES_PER_TURN: Final = 256
@@ -24,8 +23,7 @@ MAX_FRAME_WAIT_SECONDS: Final = 60.0
 HOST_REFUSALS: Final = 1000
 HOST_REFUSALS_PER_SECOND: Final = 200.0
 MAX_REFUSED_HOSTS: Final = 4096
-# How many transient segments a connection may have: a writer of large events uses one at a time, and attempts that
-# failed leave some.
+# How many transient segments a connection may have: a large event takes one, and failed attempts leave some.
 MAX_TRANSIENT_SEGMENTS: Final = 1000
 # The time between two appends, and two frames, whose latency is measured: measuring costs a tenth of a small append.
 SAMPLE_SECONDS: Final = 0.001
@@ -153,8 +151,7 @@ REOPEN_SECONDS: Final = 0.1  # the pause between two attempts to recover a conta
 MAX_REOPEN_SECONDS: Final = 5.0
 SLOW_OPENING_SECONDS: Final = 1.0  # an opening that takes less, and replays nothing, is logged for debugging only
 OPENING_WAIT_SECONDS: Final = 20.0  # a request waits so long for its container to open; the Rust client gives up at 30
-# How long a store that gave a container away waits until the map names the next owner, before it sends the container's
-# clients away.
+# How long the clients of a container that moved are held until the map names its next owner.
 RELEASE_REPORT_SECONDS: Final = 5.0
 MAX_UNCHANGED_FRAMES: Final = 1000  # after so many frames a checkpoint is made even if they changed nothing
 MAX_CONCURRENT_OPENS: Final = 4  # how many containers a store of a cluster opens at the same time

@@ -156,8 +156,7 @@ class Container:
             while True:
                 # Load the attribute in each round: it may be evicted during the wait.
                 attribute = await self.metadata.attribute(segment, session.writer)
-                # Throttled appends of an older session must fail its check, not be assigned after we have read
-                # `assigned`.
+                # Throttled appends of an older session must not be assigned after `assigned` is read below.
                 fence_owner(attribute)
                 if self.departure is not None:
                     raise self.departure.moved()
@@ -209,8 +208,7 @@ class Container:
     ) -> None:  # fmt: skip
         """Create a segment.  `fresh`: the name was never used before, so the index need not be asked.
 
-        Raises Exists (once that segment is durable), Invalid (an impossible name), Unavailable (over the control
-        limit)."""
+        Raises Exists (once that segment is durable), Invalid (the name), Unavailable (over the control limit)."""
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
         await self.control_limit.wait_below(name)
@@ -370,8 +368,7 @@ class Container:
             ended = self.state.segments[operation.source]
 
         def done(error: BaseException | None) -> None:
-            # The waiter's task resumes in a later turn of the loop: writers get their notice before the deletion is
-            # answered.
+            # Writers get their notice before the deletion is answered, in a later turn of the loop.
             resolve(waiter, error)
             if ended is not None and error is None:
                 segment_missing(ended)

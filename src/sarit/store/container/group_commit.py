@@ -157,8 +157,7 @@ class GroupCommit:
 
         Raises Unavailable after a failure, Moved when the container has left this store."""
         if self._failure is not None:
-            # The caller has moved the assigned state already, which does no harm: a failed container accepts nothing
-            # that would depend on it.
+            # The caller has moved the assigned state, which does no harm: a failed container accepts nothing more.
             raise self._new_refusal()
         frame = self._batch
         if not frame.operations:
@@ -194,8 +193,7 @@ class GroupCommit:
             self._loop.call_soon(self._send_batches)
 
     def _start_overflow_batch(self, full: FrameBatch, parts: int) -> FrameBatch:
-        """Queue batch `full` without its parts from `parts` on, and begin a batch with these: one frame cannot hold
-        both."""
+        """Queue batch `full` without its parts from `parts` on, and begin another batch with these."""
         frame = self._batch = FrameBatch()
         frame.began = self._env.clock.monotonic()
         frame.parts += full.parts[parts:]
@@ -343,8 +341,7 @@ class GroupCommit:
         try:
             self._observe(frame.began, frame.bytes)
             self._count(frame)
-            # Report freed memory after the replies, since that may release throttled appends, or refuse them.  A frame
-            # of appends alone frees none.
+            # Report freed memory after the replies, since that may release throttled appends.  Appends free none.
             if frame.charged_bytes or self._budget.over_append_limit:
                 self._on_memory_change()
         except Exception as failure:

@@ -228,8 +228,7 @@ class MetadataCache:
         return self._add_stand_in(keys.parse_id_value(row), name)
 
     async def stand_in_of(self, segment_id: int) -> Segment:
-        """Return a stand-in as `stand_in` does, by id: recovery replays deletions, which the log stores without a
-        name."""
+        """Return a stand-in as `stand_in` does, by id: recovery replays deletions, which have no name in the log."""
         rows, _ = await scan_readable(self._index, *keys.kind_range(keys.NAME))
         found = [key for key, value in rows if keys.parse_id_value(value) == segment_id]
         return self._add_stand_in(segment_id, keys.parse_name_key(found[0]) if found else "")
@@ -274,8 +273,7 @@ class MetadataCache:
     async def merge_extents(self, segment: Segment) -> None:
         """Load all extents of a segment with their bytes into memory, for a merge.
 
-        The caller pins the segment until the merge is assigned, and checks before that `Segment.extents` is still set:
-        compaction discards it."""
+        The caller pins the segment until the merge is assigned, and checks that compaction has not discarded them."""
         if segment.extents is None:
             segment.extents = await self.extents.load_all(segment.id) if segment.committed else []
 

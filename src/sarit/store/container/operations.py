@@ -256,8 +256,7 @@ def _operations(payload: memoryview, count: int) -> Iterator[Operation]:
     at = FRAME_HEADER.size
     try:
         for _ in range(count):
-            # Check `end`, because a slice of payload, key or value beyond the end of the view is short and raises
-            # nothing.
+            # Check `end`, because a slice beyond the end of the view is short, and raises nothing.
             operation, end = _decode(payload, at)
             if not at < end <= len(payload):
                 raise Corrupt(f"a log frame of {len(payload)} bytes holds an operation from {at} to {end}")

@@ -236,8 +236,7 @@ async def _load_merge_sources(container: Container, operations: list[Operation])
 
 
 async def _find_set_aside(container: Container) -> None:
-    """Mark segments as unreadable of which an earlier recovery set operations aside, even if their record is readable
-    now."""
+    """Mark segments as unreadable whose operations an earlier recovery set aside, even if their record is readable."""
     at, end = _range_of_meta(_SET_ASIDE)
     while True:
         rows, damaged = await scan_page(container.index, at, end, 1)

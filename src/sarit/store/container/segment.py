@@ -388,8 +388,7 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
 
 
 class BlockSnapshot:
-    """A block of a snapshot: its offset and bytes at that moment, and the live block; a written chunk replaces
-    `parts`."""
+    """A block of a snapshot: its offset and bytes at that moment (until a chunk holds them), and the live block."""
 
     __slots__ = ("block", "offset", "parts")
 
@@ -439,8 +438,7 @@ def copy_segment(segment: Segment, truncated: bool) -> SegmentSnapshot:
     if not deleted:
         # Copy the values, because later frames change the attributes while the checkpoint goes on.
         attributes = {key: segment.attributes[key].applied for key in segment.dirty_attributes}
-        # `flushing_attributes` is empty: there is one checkpoint at a time, and the flusher's `_after_commit` empties
-        # it.
+        # `flushing_attributes` is empty: the flusher clears it after each commit.
         segment.flushing_attributes = segment.dirty_attributes
         segment.dirty_attributes = set()
         if segment.table is not None:

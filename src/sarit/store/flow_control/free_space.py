@@ -34,8 +34,7 @@ def log_file_bytes(volume_bytes: int, containers: int) -> int:
 
 
 def reserve_bytes(containers: int, file_bytes: int, disk_reserve_bytes: int) -> int:
-    """Return how many bytes a node keeps free: for seals, truncations, deletions, system tables, the index, and the
-    next file of each log."""
+    """Return how many bytes stay free for seals, truncations, deletions, system tables, index and next log files."""
     return disk_reserve_bytes + containers * file_bytes
 
 

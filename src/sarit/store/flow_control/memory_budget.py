@@ -154,8 +154,7 @@ class MemoryBudget:
     def may_cache_written(self, charged_bytes: int) -> bool:
         """Return whether bytes that are in a chunk may stay in memory until their checkpoint is committed.
 
-        They go to the cache then, so they may take as much as the cache: a checkpoint of a thousand segments takes
-        seconds."""
+        They go to the cache then, so they may take as much: a checkpoint of a thousand segments takes seconds."""
         written = sum(user.written_bytes for user in self._users.values())
         return written + charged_bytes <= self.cache_bytes
 
@@ -186,8 +185,7 @@ class MemoryBudget:
         self._below_append_limit[callback] = None
 
     def notify_below_control_limit(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the charge is below the control limit, as `notify_below_append_limit` does for
-        appends."""
+        """Call `callback` as `notify_below_append_limit` does, but for the control limit."""
         self._below_control_limit[callback] = None
 
     def report(self, container: int, user: DirtyBytes) -> None:

@@ -59,8 +59,7 @@ _BASELINE_WEIGHT: Final = 0.03
 
 @dataclass(slots=True)
 class _Interval:
-    """The counts of one interval, from `since` on.  `latency` is the sum over `groups`, in seconds; `appended` and
-    `read` are bytes."""
+    """The counts of one interval, from `since` on; `latency`: the sum over `groups`, `appended`, `read`: bytes."""
 
     since: float
     groups: int = 0

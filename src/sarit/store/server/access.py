@@ -334,8 +334,7 @@ def makes_or_deletes_table(command: wire.Command) -> bool:
 
 
 def _table_permissions(grant: Grant, named: Named) -> tuple[Permission, Permission]:
-    """Return the permissions that a token gives on a table: those on the key-value table and on the group of that
-    name."""
+    """Return the permissions that a token gives on a table, as a key-value table and as a group of that name."""
     bare = named.name.removesuffix(TABLE_SUFFIX)
     table, group = table_resource(named.scope, bare), group_resource(named.scope, bare)
     if table not in grant.permissions and group not in grant.permissions:

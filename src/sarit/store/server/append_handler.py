@@ -108,8 +108,7 @@ class AppendHandler:
         before = None
         if older is not None:
             older.replace()
-            # Move the pending appends of the older session to the newer one, in order of arrival; `unacked_bytes`
-            # counts them already.
+            # Move the pending appends to the newer session, in order; `unacked_bytes` counts them already.
             session.pending, older.pending = older.pending, []
             before = self._set_ups.get(older)
         size = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
@@ -137,8 +136,7 @@ class AppendHandler:
                 return
             session.segment_missing()
         except Moved as error:
-            # Delay the answer, since the Rust client retries at once until another store answers: thousands of times a
-            # second.
+            # Delay the answer: the Rust client retries thousands of times a second until another store answers.
             if self._connection.hello_version == RUST_WIRE_VERSION:
                 await asyncio.sleep(MOVED_DELAY_SECONDS)
             self._refuse_set_up(session, _reply(error, command.request_id, segment))

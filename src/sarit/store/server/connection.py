@@ -355,8 +355,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             append = Append(command.writer_id, [block], length, 1, command.event_number, command.request_id)
             self._appends.append(append, command.expected_offset)
         elif self._control.handles(command):
-            # Answer in a task, since this waits for the log or the index.  Replies may overtake each other: each has a
-            # request id.
+            # Answer in a task, since this waits for log or index.  Replies may overtake each other: they have ids.
             groups_alone = self._session is None and self._checks.groups_alone
             answer = partial(self._answer, command, groups_alone=groups_alone)
             if self.quotas.quotas.active and self._session is None:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from sarit.store.server.held_requests import Handler
     from sarit.store.store import SegmentStore
 
-# A function that sends a request to the store that owns its container, and returns the reply; None: close the
-# connection.
+# A function that sends a request to the store that owns its container, and returns the reply (None: close).
 AskOwner = Callable[[wire.Command], Awaitable[wire.Command | None]]
 
 # The fields that name the segment of a request, by which its container is found; a command has one of them.
@@ -216,8 +215,7 @@ class ControlHandler:
         return wire.SegmentDeleted(c.request_id, c.segment)
 
     async def _update_table(self, c: wire.UpdateTableEntries) -> wire.Command:
-        # Copy keys and values: a view would keep the whole payload in memory as long as the table has one of its
-        # entries.
+        # Copy keys and values: a view would keep the whole payload in memory as long as one entry is.
         changes = [(bytes(entry.key), bytes(entry.value), entry.version) for entry in c.entries]
         try:
             versions = await self._store.tables(c.segment).update(c.segment, changes, _position(c.table_segment_offset))

@@ -263,8 +263,7 @@ def outcome_unknown(command: Any) -> wire.Command:
 async def create_fresh(store: SegmentStore, segments: Sequence[str]) -> None:
     """Create segments that never existed; a segment that an earlier attempt created counts as success.
 
-    Raises Opening, before anything was done; Moved, Invalid (a name) and Unavailable, when some may have been
-    created."""
+    Raises Opening, before anything was done; Moved, Invalid (a name) and Unavailable, when some may exist."""
     containers = [store.container(segment) for segment in segments]
     creations = (container.create(segment, fresh=True) for container, segment in zip(containers, segments, strict=True))
     for outcome in await asyncio.gather(*creations, return_exceptions=True):

@@ -299,7 +299,6 @@ class BatchBuilder:
 
 
 def _ends_below(key: bytes, starts: list[int], offset: int) -> bool:
-    """Return whether an unreadable extent ends at or below `offset`: its end is the next of `starts`, which are where
-    the other extents begin."""
+    """Return whether an unreadable extent ends at or below `offset`: its end is the next of the others' `starts`."""
     at = bisect_right(starts, int.from_bytes(key[-8:], "big"))
     return at < len(starts) and starts[at] <= offset

@@ -98,8 +98,7 @@ class _Join:
 
 
 class Compactor:
-    """The compaction of one container: it counts the small extents of each segment, and joins them when there are
-    enough."""
+    """The compaction of one container, which counts small extents by segment, and joins them when there are enough."""
 
     def __init__(self, container: Container, failed_writes: set[int], limits: FlushLimits) -> None:
         self._container = container
@@ -177,8 +176,7 @@ class Compactor:
         self._owed = max(0, self._owed - done) if ready else 0
 
     def _ready(self, count: int) -> list[int]:
-        """Return the segments with at least `count` small extents, those with most first, then those that the sweeps
-        have found."""
+        """Return the segments with `count` small extents or more, most first, then those that the sweeps have found."""
         counted = [segment for segment, number in self._counts.items() if number >= count]
         counted.sort(key=lambda segment: -self._counts[segment])
         swept = dict.fromkeys([*self._sweep.found, *self._pack_sweep.found])

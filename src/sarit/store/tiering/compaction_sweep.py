@@ -72,8 +72,7 @@ class CompactionSweep:
             if self._at == keys.INLINED:
                 self._begin_at = self._clock.monotonic() + self._interval_seconds
             return
-        # Begin the next page with the segment at the end of this one, to count its extents together, unless it fills
-        # the page alone.
+        # Begin the next page with the last segment of this one, to count its extents together, unless it fills a page.
         last = small[-1][0]
         (begin, _) = keys.segment_range(kind, keys.segment_of(last))
         self._at = begin if small[0][0] < begin else keys.after(last)

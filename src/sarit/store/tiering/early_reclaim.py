@@ -51,8 +51,7 @@ class EarlyReclaim:
             start = segment.length if segment.deleted else segment.start
             if start <= self._scanned_to.get(segment.id, 0):
                 continue
-            # Note this before the read: one reclaim runs at a time (`Flusher._reclaim_early`), and an error ends the
-            # container and this object.
+            # Note this before the read: one reclaim runs at a time, and an error ends the container.
             self._scanned_to[segment.id] = start
             extents, unreadable = await self._container.metadata.extents.readable(segment.id, start)
             # Drop nothing if an extent cannot be read, which may name any chunk, unless the segment is deleted.

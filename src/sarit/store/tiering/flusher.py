@@ -452,8 +452,7 @@ class Flusher:
         entries in `flushing`, where readers look first."""
         container = self._container
         async for item in in_turns(snapshots, self._limits.segments_per_turn):
-            # Cache the entries before `_follow_commit` drops `flushing`, because this may pause, and readers look there
-            # first.
+            # Cache the entries before `_follow_commit` drops `flushing`, where readers look first.
             async for entry in in_turns(item.entries.values(), ENTRIES_PER_TURN):
                 container.metadata.entries.committed(item.segment.id, entry)
             self._follow_commit(item)

@@ -52,8 +52,7 @@ class Participant(Protocol):
 class JointCheckpoint:
     """The joint checkpoint of one backup.  `flushers`: the flushers of all containers, by container number.
 
-    `waits`: whether the snapshots wait for a call of `begin`; otherwise they are taken when all flushers have
-    arrived."""
+    `waits`: take the snapshots at a call of `begin`, not as soon as all flushers have arrived."""
 
     def __init__(self, flushers: Mapping[int, Participant], *, waits: bool = False) -> None:
         loop = asyncio.get_running_loop()

@@ -51,8 +51,7 @@ class PackSweep:
         rows, damaged = await scan_page(self._index, self._at, end, _PAGE_ROWS)
         packs = [(pack, list(pieces)) for pack, pieces in groupby(rows, lambda row: _pack(row[0]))]
         ended = damaged is None and len(rows) < _PAGE_ROWS
-        # Leave out the last pack, which may continue beyond the page, and again, which skips it, if it fills a page or
-        # has a damaged record.
+        # Leave out the last pack, which may continue; a pack that fills a page, or is damaged, is skipped.
         complete = packs if ended else packs[:-1]
         for pack, pieces in complete:
             if pack:
