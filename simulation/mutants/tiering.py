@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core import names
 from sarit.core.errors import Unavailable
+from sarit.env.whole_files import read_whole, replace_whole
 from sarit.process.ownership import claims as ownership
 from sarit.process.ownership import tokens as ownership_tokens
 from sarit.process.ownership.directory_content import LAST_START
@@ -240,10 +241,10 @@ def ownership_token_published_before_recorded() -> Iterator[None]:
 
     async def wrong(files: Any, directory: str, storage: Any, token: str, *, accept_loss: bool) -> None:
         path = f"{directory}/{LAST_START}"
-        known = ownership_tokens.decode_tokens(ownership._read(files, path)) if files.exists(path) else []
+        known = ownership_tokens.decode_tokens(read_whole(files, path)) if files.exists(path) else []
         held = ownership_tokens.next_tokens(known, await ownership_tokens.newest_token(storage), token)
         await ownership_tokens.write_token(storage, held[-1])
-        ownership._replace_file(files, path, ownership_tokens.encode_tokens(held))
+        replace_whole(files, path, ownership_tokens.encode_tokens(held))
 
     with patched(ownership, ownership._claim_start, wrong):
         yield

@@ -19,6 +19,7 @@ from sarit.cluster.limits import CLUSTER_ID_BYTES, CLUSTER_SECRET_BYTES
 from sarit.cluster.settings import META, ClusterMeta, decode_meta
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
 from sarit.env.own_directory import names_in, require_own_directory
+from sarit.env.whole_files import read_whole
 from sarit.process.ownership.claims import claim_owner_chunk, storage_owner
 from sarit.process.ownership.directory_content import is_index_directory
 from sarit.storage.open import open_storage
@@ -192,14 +193,6 @@ def check_log(files: Files, meta: ClusterMeta, machine: str) -> None:
         raise Invalid(f"{directory} is the log of the cluster {found}, not of {meta.cluster}: choose another --log")
 
 
-def _read_mark(files: Files, path: str) -> str:
-    file = files.open(path, "read")
-    try:
-        return bytes(file.pread(file.size(), 0)).decode(errors="replace")
-    finally:
-        file.close()
-
-
 async def check_storage(env: Env, storage: ChunkStorage, meta: ClusterMeta) -> None:
     """Check that long-term storage, and an index on objects, are the cluster's.  Raises Invalid, Unavailable."""
     await claim_owner_chunk(storage, meta.cluster, meta.containers, written=True, new=False)
@@ -216,3 +209,7 @@ async def _claim_index(env: Env, meta: ClusterMeta, *, new: bool) -> None:
         raise Invalid(f"--index {meta.index}: {error}") from None
     finally:
         await place.close()
+
+
+def _read_mark(files: Files, path: str) -> str:
+    return read_whole(files, path).decode(errors="replace")

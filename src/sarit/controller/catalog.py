@@ -34,6 +34,17 @@ _MAX_CACHED_SCOPES: Final = 1024
 _MAX_DECODED: Final = 4096
 
 
+async def scan_whole(
+    tables: Tables, table: str, start: bytes = b"", end: bytes | None = None
+) -> list[tuple[bytes, TableValue]]:  # fmt: skip
+    """Return all rows of a table with start <= key (< end), in order, read by pages.  Raises NotFound."""
+    found: list[tuple[bytes, TableValue]] = []
+    while rows := await tables.scan(table, start, end, PAGE):
+        found += rows
+        start = rows[-1][0] + b"\0"
+    return found
+
+
 class Found(NamedTuple):
     """A stream's record and the version its next change must name."""
 
@@ -288,11 +299,7 @@ class Catalog:
 
     async def pending_work(self, start: bytes = b"", end: bytes | None = None) -> list[tuple[bytes, int]]:
         """Return the entries from `start` to `end`, each with its version."""
-        out: list[tuple[bytes, int]] = []
-        while rows := await self.tables.scan(keys.WORK_TABLE, start, end, PAGE):
-            out += ((key, value.version) for key, value in rows)
-            start = rows[-1][0] + b"\0"
-        return out
+        return [(key, value.version) for key, value in await scan_whole(self.tables, keys.WORK_TABLE, start, end)]
 
     # -- maintenance index --------------------------------------------------------------------------
 
@@ -316,16 +323,13 @@ class Catalog:
     async def maintained_streams(self, kind: bytes) -> list[tuple[StreamName, int]]:
         """Return the entries of one kind, each with its version."""
         out: list[tuple[StreamName, int]] = []
-        start, end = kind, keys.after_prefix(kind)
-        while rows := await self.tables.scan(keys.MAINTENANCE_TABLE, start, end, PAGE):
-            for key, value in rows:
-                try:
-                    out.append((keys.parse_maintenance_key(key), value.version))
-                except Corrupt as error:  # earlier releases did not check names
-                    _log.warning("removing an entry from %s: %s", keys.MAINTENANCE_TABLE, error)
-                    with suppress(Conflict):
-                        await self.tables.update(keys.MAINTENANCE_TABLE, [TableUpdate(key, None, value.version)])
-            start = rows[-1][0] + b"\0"
+        for key, value in await scan_whole(self.tables, keys.MAINTENANCE_TABLE, kind, keys.after_prefix(kind)):
+            try:
+                out.append((keys.parse_maintenance_key(key), value.version))
+            except Corrupt as error:  # earlier releases did not check names
+                _log.warning("removing an entry from %s: %s", keys.MAINTENANCE_TABLE, error)
+                with suppress(Conflict):
+                    await self.tables.update(keys.MAINTENANCE_TABLE, [TableUpdate(key, None, value.version)])
         return out
 
     async def stream_records(self, name: StreamName, kind: bytes) -> list[tuple[bytes, TableValue]]:
@@ -337,4 +341,4 @@ class Catalog:
         return out
 
 
-__all__ = ["PAGE", "Catalog", "Found", "StreamsSeen"]
+__all__ = ["PAGE", "Catalog", "Found", "StreamsSeen", "scan_whole"]

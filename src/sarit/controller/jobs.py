@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sarit.controller import keys
-from sarit.controller.catalog import PAGE
+from sarit.controller.catalog import scan_whole
 from sarit.controller.limits import (
     MAX_JOB_NAME_CHARACTERS,
     MAX_JOB_SETTINGS_BYTES,
@@ -239,13 +239,9 @@ class JobTable:
     async def entries(self) -> dict[JobKey, int]:
         """Return the jobs to run, as the index has them, each with the version of its entry.  Raises Unavailable,
         Corrupt."""
-        found: dict[JobKey, int] = {}
-        start = b""
         with suppress(NotFound):
-            while rows := await self._tables.scan(keys.JOBS_TABLE, start, None, PAGE):
-                found |= {_decode_key(key): value.version for key, value in rows}
-                start = rows[-1][0] + b"\0"
-        return found
+            return {_decode_key(key): value.version for key, value in await scan_whole(self._tables, keys.JOBS_TABLE)}
+        return {}
 
     async def remove_entry(self, key: JobKey, version: int) -> None:
         """Remove the entry of a job that is over, unless it was made again since.  Raises Unavailable."""

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.controller.catalog import PAGE
+from sarit.controller.catalog import scan_whole
 from sarit.controller.keys import QUOTAS_TABLE, STREAMS
 from sarit.controller.limits import MAX_QUOTAS, QUOTA_FULL_UNTIL, QUOTA_INTERVAL_SECONDS
 from sarit.controller.model import codec
@@ -119,18 +119,15 @@ class QuotaTable:
     async def _read(self) -> Quotas:
         by_subject: dict[str, Quota] = {}
         full: list[str] = []
-        start = b""
-        while rows := await self._tables.scan(QUOTAS_TABLE, start, None, PAGE):
-            for key, value in rows:
-                name = key[len(_QUOTA) :].decode()
-                if key.startswith(_FULL):
-                    full.append(name)
-                else:
-                    try:
-                        by_subject[name] = Quota.decode(value.value.decode())
-                    except Invalid as error:
-                        raise Corrupt(f"the quota of {name} is damaged: {error}") from None
-            start = rows[-1][0] + b"\0"
+        for key, value in await scan_whole(self._tables, QUOTAS_TABLE):
+            name = key[len(_QUOTA) :].decode()
+            if key.startswith(_FULL):
+                full.append(name)
+                continue
+            try:
+                by_subject[name] = Quota.decode(value.value.decode())
+            except Invalid as error:
+                raise Corrupt(f"the quota of {name} is damaged: {error}") from None
         return Quotas(by_subject, full)
 
     async def change(self, changes: Mapping[str, Quota | None]) -> int:

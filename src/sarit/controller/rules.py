@@ -11,7 +11,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sarit.controller.catalog import PAGE
+from sarit.controller.catalog import scan_whole
 from sarit.controller.keys import RULES_TABLE
 from sarit.controller.limits import MAX_RULES, RULES_INTERVAL_SECONDS
 from sarit.controller.ports import TableUpdate
@@ -71,12 +71,7 @@ class RuleTable:
 
     async def rules(self) -> list[Rule]:
         """Return all rules, in order."""
-        found: list[Rule] = []
-        start = b""
-        while rows := await self._tables.scan(RULES_TABLE, start, None, PAGE):
-            found += [_decode(key, value.value) for key, value in rows]
-            start = rows[-1][0] + b"\0"
-        return found
+        return [_decode(key, value.value) for key, value in await scan_whole(self._tables, RULES_TABLE)]
 
     async def change(self, rules: Sequence[Rule]) -> int:
         """Set rules, or remove those with NONE; how many were not so before.  All or none.  Raises Invalid."""

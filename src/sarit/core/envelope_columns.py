@@ -291,12 +291,13 @@ def _texts(values: pa.Array, bad: Any) -> pa.Array:
     try:
         return _small(values).cast(pa.string())
     except pa.ArrowInvalid:
-        wrong = np.array([not _is_text(value) for value in values.to_pylist()])
+        wrong = np.array([not is_text(value) for value in values.to_pylist()])
         bad |= wrong
         return _small(pc.if_else(pa.array(wrong), pa.scalar(b"", _LARGE), values)).cast(pa.string())
 
 
-def _is_text(value: bytes) -> bool:
+def is_text(value: bytes) -> bool:
+    """Return whether bytes are UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:

@@ -11,13 +11,13 @@ the directory.  A restore that was killed goes on: chunks that are there stay, t
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 from sarit.env.own_directory import names_in, require_own_directory
+from sarit.env.whole_files import read_whole, replace_whole
 from sarit.index.sqlite import SqliteIndexProvider
 from sarit.log.local import LocalLogProvider
 from sarit.ops.backup.pacer import for_each
@@ -137,9 +137,9 @@ def _claim_directory(env: Env, manifest: Manifest, directory: str, storage_url: 
         wanted = {"node": manifest.node, "backup": manifest.number, "storage": storage_url}
         if not files.exists(path):
             node = env.random.bytes(NODE_ID_CHARACTERS // 2).hex()
-            _write(env, path, json.dumps(wanted | {"new_node": node}).encode())
+            replace_whole(env.files, path, json.dumps(wanted | {"new_node": node}).encode())
             return lock, node
-        found = _read(env, path)
+        found = read_whole(env.files, path)
         try:
             begun = dict(parse_json(found))
             node = str(begun.pop("new_node"))
@@ -228,26 +228,3 @@ def _complete(env: Env, config: NodeConfig, node: str) -> None:
     write_description(config, env, node, SQLITE, complete=True)
     files.remove(f"{config.data_dir}/{RESTORING}")
     files.sync_dir(config.data_dir)
-
-
-def _read(env: Env, path: str) -> bytes:
-    file = env.files.open(path, "read")
-    try:
-        return bytes(file.pread(file.size(), 0))
-    finally:
-        file.close()
-
-
-def _write(env: Env, path: str, data: bytes) -> None:
-    """A new file, whole or not at all."""
-    files, temporary = env.files, f"{path}.new"
-    with suppress(FileNotFoundError):
-        files.remove(temporary)
-    file = files.open(temporary, "create")
-    try:
-        file.pwrite([data], 0)
-        file.datasync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
-    files.sync_dir(path.rpartition("/")[0])

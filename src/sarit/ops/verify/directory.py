@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
+from sarit.env.whole_files import read_whole
 from sarit.index import keys
 from sarit.index.database import APPLICATION_ID, as_text, check_files
 from sarit.index.examination import check_schema, check_structure
@@ -105,11 +106,6 @@ def describe(env: Env, path: str) -> Description:
     return Description(int(meta["containers"]), str(meta["storage"]), str(meta["node"]), log)
 
 
-def _content(env: Env, path: str) -> bytes:
-    with closing(env.files.open(path, "read")) as file:
-        return bytes(file.pread(file.size(), 0))
-
-
 async def verify(env: Env, directory: Directory, progress: Progress) -> Report:
     """Check everything.  Raises Unavailable (long-term storage), OSError."""
     report = Report()
@@ -140,7 +136,7 @@ def _read_last_start(env: Env, directory: Directory, report: Report) -> list[Own
     if not env.files.exists(path):
         return None
     try:
-        return decode_tokens(_content(env, path))
+        return decode_tokens(read_whole(env.files, path))
     except (Corrupt, Invalid) as error:
         report.findings.append(
             Finding(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
 from sarit.env.own_directory import require_own_directory
+from sarit.env.whole_files import read_whole, replace_whole
 from sarit.process.ownership.directory_content import (
     CHUNKS_FOLDER,
     LAST_START,
@@ -173,7 +174,7 @@ def read_description(files: Files, directory: str) -> dict[str, Any]:
     """Read what `meta` says (docs/formats/README.md).  Blocks.  Raises Invalid (damaged, or of another format)."""
     path = f"{directory}/meta"
     try:
-        meta = dict(json.loads(_read(files, path)))
+        meta = dict(json.loads(read_whole(files, path)))
     except (ValueError, TypeError):
         raise Invalid(f"{path} is damaged: put it back from a backup, it says what is in {directory}") from None
     if meta.get("version") != META_VERSION:
@@ -214,7 +215,7 @@ def write_description(config: NodeConfig, env: Env, node: str, index: str, *, co
     if config.log_url is not None:
         meta["log"] = log_name(config.log_url)
     meta["check"] = check_of(meta)
-    _replace_file(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
+    replace_whole(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
     return node
 
 
@@ -248,7 +249,7 @@ async def claim_long_term_storage(config: NodeConfig, env: Env, storage: ChunkSt
         tokens = f"{config.data_dir}/{LAST_START}"
         if not claim.complete and not files.exists(tokens):
             # No start of this node got as far as a token: its first one.  The directory is complete with the file.
-            _replace_file(files, tokens, encode_tokens(next_tokens([], None, token)))
+            replace_whole(files, tokens, encode_tokens(next_tokens([], None, token)))
 
 
 async def _adopt(config: NodeConfig, env: Env, storage: ChunkStorage, claim: DirectoryClaim) -> None:
@@ -270,7 +271,7 @@ async def _adopt(config: NodeConfig, env: Env, storage: ChunkStorage, claim: Dir
 async def _claim_start(files: Files, directory: str, storage: ChunkStorage, token: str, *, accept_loss: bool) -> None:
     path = f"{directory}/{LAST_START}"
     try:
-        known = decode_tokens(_read(files, path)) if files.exists(path) else []
+        known = decode_tokens(read_whole(files, path)) if files.exists(path) else []
     except Corrupt as error:
         raise Invalid(
             f"{path} is damaged ({error}), and a copy of this directory cannot be recognized: if there is none "
@@ -282,7 +283,7 @@ async def _claim_start(files: Files, directory: str, storage: ChunkStorage, toke
         known = [newest]
     tokens = next_tokens(known, newest, token)
     # The file first: after a crash in between, this directory must know every token that it may have written.
-    _replace_file(files, path, encode_tokens(tokens))
+    replace_whole(files, path, encode_tokens(tokens))
     await write_token(storage, tokens[-1])
     # After the new one is there: storage holds a token of this directory at any moment.
     await delete_old_tokens(storage, tokens[-1])
@@ -290,34 +291,7 @@ async def _claim_start(files: Files, directory: str, storage: ChunkStorage, toke
 
 def own_token(files: Files, directory: str) -> OwnershipToken:
     """Read the token of the newest start on a data directory that is claimed.  Blocks.  Raises Corrupt, Invalid."""
-    return decode_tokens(_read(files, f"{directory}/{LAST_START}"))[-1]
-
-
-def _read(files: Files, path: str) -> bytes:
-    file = files.open(path, "read")
-    try:
-        return bytes(file.pread(file.size(), 0))
-    finally:
-        file.close()
-
-
-def _replace_file(files: Files, path: str, data: bytes) -> None:
-    """Replace a file atomically; durable when this returns.
-
-    A temporary file of an earlier attempt is removed, not reused: its sync may have failed."""
-    temporary = path + ".new"
-    # Left by a crash or an error.
-    if files.exists(temporary):
-        files.remove(temporary)
-    file = files.open(temporary, "create")
-    try:
-        file.pwrite([data], 0)
-        file.datasync()
-    finally:
-        file.close()
-    # Content first, then the name, then the directory: a reader finds the old file or the whole new one.
-    files.rename(temporary, path)
-    files.sync_dir(path.rpartition("/")[0])
+    return decode_tokens(read_whole(files, f"{directory}/{LAST_START}"))[-1]
 
 
 # -- the owner chunk --------------------------------------------------------------------------

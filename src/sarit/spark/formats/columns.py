@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 )
 
 from sarit.core.envelope import Envelope
-from sarit.core.envelope_columns import TIME_TYPE, decode
+from sarit.core.envelope_columns import TIME_TYPE, decode, is_text
 from sarit.core.errors import Invalid, SaritError
 from sarit.spark.formats.options import DROPMALFORMED, FAILFAST, FormatOptions
 from sarit.spark.formats.payloads import payload_reader, payload_schema
@@ -207,7 +207,7 @@ class Projection:
             try:
                 found[name] = column.cast(pa.string())
             except pa.ArrowInvalid:
-                wrong = np.array([value is not None and not _is_text(value) for value in column.to_pylist()])
+                wrong = np.array([value is not None and not is_text(value) for value in column.to_pylist()])
                 bad = wrong if bad is None else bad | wrong
                 found[name] = pc.if_else(pa.array(wrong), pa.scalar(None, column.type), column).cast(pa.string())
         return bad
@@ -233,7 +233,7 @@ class Projection:
         except SaritError as error:
             return str(error)
         for name, value in (("event", event), ("payload", payload)):
-            if name in self._as_text and not _is_text(value):
+            if name in self._as_text and not is_text(value):
                 return f"it is not UTF-8: read column {name} as binary"
         assert self._reader is not None, "the two decoders of the envelope differ"
         return self._reader.problem(payload)
@@ -270,7 +270,7 @@ class Projection:
             if field.name == self._formats.corrupt_column:
                 return pa.array([value and value.decode("utf-8", "replace") for value in column.to_pylist()])
             texts = enumerate(column.to_pylist())
-            at = next(at for at, value in texts if value is not None and not _is_text(value))
+            at = next(at for at, value in texts if value is not None and not is_text(value))
             place = _place(part, found["offset"][at].as_py())
             raise Invalid(f"{place} is not UTF-8: read column {field.name} as binary") from None
 
@@ -291,14 +291,6 @@ def _payload_fields(typed: list[StructField], payload_column: str | None) -> Str
 
 def _place(part: Range, offset: int) -> str:
     return f"the event at offset {offset} of segment {to_name(part.segment)} of {part.stream}"
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _check_headers(schema: StructType) -> None:
