@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists those of every day, `make help-all` all of them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills runbooks interop-processes interop-security spark-cluster spark-kills spark-matrix security-scan deploy-check wheel-matrix
+.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills runbooks interop-processes interop-security spark-cluster spark-kills spark-matrix security-scan deploy-check release wheel-matrix
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -181,6 +181,10 @@ security-scan: setup  ## bandit over src, known vulnerabilities of what is locke
 
 deploy-check: setup  ## what is in deploy/: linters of Dockerfiles, Compose, Helm, Kubernetes' schemas; the image's steps and the compose cluster as processes (needs Go, Java; 10 minutes at first)
 	@$(BIN)/pytest -m "long or not long" tests/deploy
+
+release: setup  ## everything that a version is published with, into dist/release: wheel, sdist, chart, image, SBOM, checksums; twine check
+	@$(BIN)/uv sync --quiet --locked --inexact --group release
+	@$(BIN)/python -m tools.release $(RELEASE)
 
 wheel-matrix: setup  ## the wheel in empty environments of each Python from 3.11 that is here, a node's and a client's: a write, a read (5 minutes)
 	@$(BIN)/python -m tests.wheel_matrix

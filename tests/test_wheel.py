@@ -105,6 +105,7 @@ def test_client_alone_writes_and_reads_at_a_node_of_another_environment(client, 
     with RunningNode(tmp_path / "data", sarit=[str(node / "sarit")], env=env) as started:
         env["SARIT_CONTROLLER"] = started.controller
         assert "hello" in run(client / "python", "-c", readme_example(), env=env, cwd=tmp_path)
+        run(client / "python", "-I", ROOT / "tests" / "client_smoke.py", started.controller, env=env)
         lines = "".join(f"line {number}\n" for number in range(1000))
         run(client / "sarit", "write", "shop/lines", "--create", input=lines, env=env, cwd=tmp_path)
         assert run(client / "sarit", "read", "shop/lines", env=env, cwd=tmp_path) == lines

@@ -34,13 +34,14 @@ OUTSIDE: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security-policy.md",
     "benchmarks/results/history.md": "benchmarks-history.md",
 }
 _DOCS: Final = "docs/"
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _CODE: Final = r"(?P<code>(?P<ticks>`+)(?:(?!\n\n).)+?(?P=ticks)(?!`))"
 _LINK: Final = r"(?P<text>!?\[[^\]]*\])\((?P<url>[^()\s]+)(?P<title>\s+\"[^\"]*\")?\)"
-_NAME: Final = r"(?<![\w/.-])(?P<name>docs/[\w./-]*\w|(?:README|ARCHITECTURE|CONTRIBUTING|CHANGELOG)\.md)"
+_NAME: Final = r"(?<![\w/.-])(?P<name>docs/[\w./-]*\w|(?:README|ARCHITECTURE|CONTRIBUTING|CHANGELOG|SECURITY)\.md)"
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _MARKUP: Final = re.compile(f"{_CODE}|{_LINK}|{_NAME}", re.DOTALL)
 

@@ -10,6 +10,7 @@ import yaml
 
 from tests.deploy.commands import parse
 from tests.deploy.tools import KUBERNETES, check, go_tool, kubernetes_schemas
+from tools import release
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "sarit"
@@ -214,3 +215,10 @@ def test_alert_rules_are_those_of_prometheus() -> None:
 def test_a_wrong_value_is_refused_with_its_name(values, message) -> None:
     with pytest.raises(AssertionError, match=message):
         render(values)
+
+
+def test_packed_chart_makes_what_the_folder_makes(tmp_path) -> None:
+    release.package_chart(tmp_path, "0.0.0", "1700000000")
+    (packed,) = tmp_path.iterdir()
+    command = [go_tool("helm"), "template", "shop", packed, "--kube-version", KUBERNETES, "--namespace", "streams"]
+    assert check(*command, "--values", "-", stdin=yaml.safe_dump(CLUSTER)) == render(CLUSTER)
