@@ -288,7 +288,7 @@ def parse_id_value(value: bytes) -> int:
 
 
 def log_value(identity: bytes, epoch: int) -> bytes:
-    """Return the value for the container's log: its identity, and the epoch of its last owner."""
+    """Return the meta value of the container's log: its identity, and the epoch of its last owner."""
     assert len(identity) == LOG_IDENTITY_BYTES, identity
     return identity + _U64.pack(epoch)
 

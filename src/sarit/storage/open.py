@@ -66,7 +66,7 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
     except ValueError as error:
         raise Invalid(f"storage URL {url!r}: {error}; use {_EXAMPLES}") from None
-    if "@" in parts.netloc:  # it may be a secret: do not repeat it
+    if "@" in parts.netloc:  # do not repeat what may be a secret
         raise Invalid(f"a storage URL takes no user or key: set AWS_ACCESS_KEY_ID and the like; use {_EXAMPLES}")
     if parts.query or parts.fragment:
         raise Invalid(f"storage URL {url!r} takes no query or fragment; use {_EXAMPLES}")
@@ -111,7 +111,7 @@ def parse_s3(url: str) -> tuple[str, str]:
         parts = urlsplit(url)
     except ValueError as error:
         raise Invalid(f"storage URL {url!r}: {error}; use s3://bucket/prefix") from None
-    if "@" in parts.netloc:  # it may be a secret: do not repeat it
+    if "@" in parts.netloc:  # do not repeat what may be a secret
         raise Invalid("a storage URL takes no user or key: set AWS_ACCESS_KEY_ID and the like; use s3://bucket/prefix")
     if parts.scheme != "s3" or parts.query or parts.fragment:
         raise Invalid(f"storage URL {url!r} is not one of an object store: use s3://bucket/prefix")

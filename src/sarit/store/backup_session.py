@@ -238,7 +238,7 @@ class BackupSession:
     # -- what ends it -------------------------------------------------------------------------
 
     def _require(self) -> None:
-        """Raises BackupEnded if the session has ended: a new object for each caller, as each gets its own traceback."""
+        """Check that the session has not ended.  Raises BackupEnded (a new object, as each gets its own traceback)."""
         if self._ended is not None:
             raise BackupEnded(str(self._ended), again=self._ended.again)
 

@@ -15,9 +15,9 @@ FRAMES_PER_TURN: Final = 256
 # How many frames that bring nothing (`connection_budget.py`) a connection without a request yet may send at once.
 # Clients send one Hello, and a KeepAlive every few seconds.
 STRANGER_FRAME_BUDGET: Final = 20
-STRANGER_FRAMES_PER_SECOND: Final = 2.0  # ... and per second
-FRAME_BUDGET: Final = 200  # how many such frames any other connection may send at once ...
-FRAMES_PER_SECOND: Final = 20.0  # ... and per second
+STRANGER_FRAMES_PER_SECOND: Final = 2.0  # how many such frames this connection may send per second in the long run
+FRAME_BUDGET: Final = 200  # how many frames that bring nothing any other connection may send at once
+FRAMES_PER_SECOND: Final = 20.0  # how many such frames any other connection may send per second in the long run
 MAX_FRAME_WAIT_SECONDS: Final = 60.0
 # How many refused tokens all connections of a host may send at once; each costs about 50 us.
 HOST_REFUSALS: Final = 1000
@@ -54,9 +54,9 @@ FRAME_TARGET_BYTES: Final = 1 * MIB
 # A durable frame is applied and acknowledged in one turn of the event loop, which all other connections wait for.
 MAX_FRAME_OPERATIONS: Final = 256
 MAX_APPEND_BYTES: Final = MAX_FRAME_BYTES - KIB  # the headers of frame and operation take less than 1 KiB
-# A small volume gets smaller log files, down to this size ...
+# A small volume gets smaller log files, down to this size.
 MIN_LOG_FILE_BYTES: Final = 4 * MIB
-LOG_VOLUME_SHARE: Final = 64  # ... so that one file of each container takes at most 1/64 of the volume together
+LOG_VOLUME_SHARE: Final = 64  # log files get smaller until one of each container takes 1/64 of the volume together
 # How much of the log recovery replays at once: one get of the index loads all that these operations refer to.
 RECOVERY_WINDOW_BYTES: Final = 8 * MIB
 MAX_MERGE_ATTRIBUTES: Final = 0xFFFF
@@ -89,14 +89,14 @@ ZERO_COPY_READ_BYTES: Final = MIB - 64 * KIB
 MIN_READ_TIMER_SECONDS: Final = 0.01  # a shorter timer may be rounded to zero and fire before the deadline
 # The bytes that a TableRead reply adds to each entry's key and value: their lengths and a version (wire.md 2 and 3).
 TABLE_ENTRY_OVERHEAD_BYTES: Final = 24
-TABLE_READ_OVERHEAD_BYTES: Final = MAX_WIRE_STRING_BYTES + 32  # ... and to the whole reply: table name and counts
+TABLE_READ_OVERHEAD_BYTES: Final = MAX_WIRE_STRING_BYTES + 32  # the table name and counts of a TableRead reply
 # How often the connection reaper examines every connection.
 REAP_INTERVAL_SECONDS: Final = 5.0
 CONNECTION_STALLED_SECONDS: Final = 60.0  # the reaper ends a connection after this time without progress
 # Incomplete frames of all connections may take 1/2 of the memory for connections.  Above it the connections with the
 # oldest incomplete frames are ended.
 INCOMPLETE_FRAMES_SHARE: Final = 2
-MIN_INCOMPLETE_FRAMES_BYTES: Final = 32 * MIB  # ... but never less than this: two frames of the greatest length
+MIN_INCOMPLETE_FRAMES_BYTES: Final = 32 * MIB  # the least memory for incomplete frames: two of the greatest length
 # The memory for unsent replies and incomplete frames of all connections; waiting appends and requests have as much
 # again.  `--memory` replaces it by a share of that.
 MAX_CONNECTIONS_MEMORY_BYTES: Final = 1024 * MIB
@@ -155,16 +155,16 @@ OPENING_WAIT_SECONDS: Final = 20.0  # a request waits so long for its container 
 RELEASE_REPORT_SECONDS: Final = 5.0
 MAX_UNCHANGED_FRAMES: Final = 1000  # after so many frames a checkpoint is made even if they changed nothing
 MAX_CONCURRENT_OPENS: Final = 4  # how many containers a store of a cluster opens at the same time
-RELEASE_FLUSH_SECONDS: Final = 10.0  # a container flushes no longer before it is handed over ...
-RELEASE_DIRTY_BYTES: Final = 4 * MIB  # ... and no further than this: its next owner replays the rest
+RELEASE_FLUSH_SECONDS: Final = 10.0  # a container flushes no longer than this before it is handed over
+RELEASE_DIRTY_BYTES: Final = 4 * MIB  # dirty bytes that a container may hand over: its next owner replays them
 MOVED_DELAY_SECONDS: Final = 0.1  # the delay of a WrongHost answer to SetupAppend: the Rust client retries at once
 FREE_SPACE_INTERVAL_SECONDS: Final = 0.2  # how often the free space of the data directory is queried
 LAST_CHECKPOINT_TIMEOUT_SECONDS: Final = 10.0  # a stop flushes no longer than this; the log keeps the rest
 
 # -- log, storage, index -----------------------------------------------------------------------
 SCRUB_BYTES_PER_SECOND: Final = 8 * MIB  # the default of --scrub, for all containers together
-SCRUB_INTERVAL_SECONDS: Final = 24 * 3600.0  # from the end of a pass over all chunks to the next one
-SCRUB_START_SECONDS: Final = 60.0  # from the opening of a container to its first pass
+SCRUB_INTERVAL_SECONDS: Final = 24 * 3600.0  # the pause of the scrub between two passes over all chunks
+SCRUB_START_SECONDS: Final = 60.0  # the pause of the scrub after the opening of a container
 SCRUB_RETRY_SECONDS: Final = 5.0  # the pause of the scrub while storage is unavailable or the node is short of memory
 
 # -- controller --------------------------------------------------------------------------------

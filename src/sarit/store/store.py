@@ -331,7 +331,8 @@ class SegmentStore:
     async def _watch_disk(self) -> None:
         """Query the free space of the disks and of each log on a timer, since nothing notifies of it.
 
-        Appends and changes react to it as to the use of memory: `MemoryBudget.disk_full`, `ControlLimit.recheck`."""
+        A full disk lets appends wait (`MemoryBudget.disk_full`), a log without space lets changes wait
+        (`ControlLimit.recheck`)."""
         repeated = RepeatedLog(_log, self.env.clock.monotonic, counted=False)
         # A thread of its own: the query may block as long as the disk does.
         worker = self.env.threads.worker("disk-watch")

@@ -64,9 +64,9 @@ BOOKIE_RETRY_SECONDS: Final = 0.1
 BOOKIE_MAX_RETRY_SECONDS: Final = 1.0
 # Requests are refused while a bookie's socket has not taken so many bytes; the log stops at MAX_BOOKIE_QUEUE_BYTES.
 BOOKIE_MAX_QUEUED_BYTES: Final = 64 * MIB
-# A connection ends when a request waits and nothing comes for so long ...
+# A connection to a bookie ends when a request waits and nothing comes for so long.
 BOOKIE_SILENT_SECONDS: Final = 10.0
-BOOKIE_REQUEST_SECONDS: Final = 30.0  # ... or when one request waits for so long
+BOOKIE_REQUEST_SECONDS: Final = 30.0  # a connection to a bookie ends when one request waits for so long
 BOOKIE_TICK_SECONDS: Final = 1.0
 # How often the registered bookies are read, since a notification of ZooKeeper may be lost.
 BOOKIE_POLL_SECONDS: Final = 10.0

@@ -285,7 +285,7 @@ class Container:
                 while True:
                     if any(
                         key not in target.attributes for key in named
-                    ):  # they may be evicted during the awaits below
+                    ):  # attributes may be evicted during the awaits below
                         await self.metadata.attributes(target, named)
                     elif source.compacting:
                         coverage_probe("merge_waited_for_compaction")

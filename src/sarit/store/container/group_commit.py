@@ -349,7 +349,7 @@ class GroupCommit:
         # Wake readers after the acknowledgements: writers get their answers first.
         for segment in woken:
             raised = wake_waiters(segment) or raised
-        if raised is not None:  # somebody may have got no reply; after a recovery, what it sends again is answered
+        if raised is not None:  # a caller may have got no reply: fail, so that its retry after the recovery is answered
             self.fail(raised)
             raise raised
         # Send the next batch in place of this frame: under load, `add` never sends, since no place is free.

@@ -55,7 +55,7 @@ class Tables:
         await self._container.create(name, kind=kind, key_length=key_length, rollover=rollover)
 
     async def delete(self, name: str, must_be_empty: bool, unchanged_since: int | None = None) -> None:
-        """Delete a table.  `must_be_empty`: only without entries.  `unchanged_since`: only at this position.
+        """Delete a table, if it is empty (`must_be_empty`), and still at position `unchanged_since` (None: any).
 
         Raises NotFound, Invalid (no table), Exists (not empty), Conflict (position)."""
         await self._require(name)
@@ -111,7 +111,7 @@ class Tables:
         finally:
             segment.pins -= 1
         await self._container.submit(operation)
-        # Without removals, the entries are those of the puts, in order.
+        # The entries that are not removals are those of the puts, in order.
         versions = iter([entry.version for entry in operation.entries if entry.value is not None])
         return [NOT_EXISTS if value is None else next(versions) for _, value, _ in changes]
 

@@ -217,7 +217,7 @@ class HostedContainer:
             self._store.report_failure(withdrawn)
         if Effect.SERVE in effects and self.opened is not None:
             container = self.opened.container
-            if container.failure is not None:  # it failed between its opening and this turn of the loop
+            if container.failure is not None:  # a failure came between the opening and this turn of the loop
                 self.failed(container, container.failure)
 
     def _serve(self) -> None:

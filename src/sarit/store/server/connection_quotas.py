@@ -83,7 +83,7 @@ class ConnectionQuotas:
         return True
 
     async def answer(self, command: Any, size: int, answer: Callable[[], Awaitable[None]]) -> None:
-        """Call `answer` for a request of `size` bytes when the quotas allow it; refuse a table over the quota."""
+        """Call `answer` for a request of `size` bytes when the quotas allow it; refuse a creation over the quota."""
         scope = scope_of(getattr(command, "segment", ""))
         writes = isinstance(command, wire.UpdateTableEntries)
         if writes or size > QUOTA_COUNTED_BYTES:

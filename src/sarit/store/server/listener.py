@@ -191,5 +191,5 @@ class _RefusedConnection(asyncio.BufferedProtocol):
         transport.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # asyncio asks with -1, and treats an empty buffer as an error.
+        # Return at least one byte: asyncio passes -1 for any size, and treats an empty buffer as an error.
         return memoryview(bytearray(max(1, sizehint)))

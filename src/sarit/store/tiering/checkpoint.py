@@ -270,7 +270,7 @@ class BatchBuilder:
             if segment.committed:
                 stored = await self._stored_entries(segment, [entry.key for entry in page])
             for entry in page:
-                # Delete the row of the old version, which the new one does not overwrite: its key is the position.
+                # Delete the row of the old version, which the new one does not overwrite, since each has another key.
                 old = stored.get(entry.key)
                 if old is not None:
                     batch.deletes.add(keys.version_key(segment.id, old.version))

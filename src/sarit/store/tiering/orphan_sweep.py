@@ -59,7 +59,7 @@ class OrphanSweep:
 
     async def _sweep(self, record_swept: bool) -> int:
         container, swept_key = self._container, keys.meta_key("swept-epoch")
-        # Read again each time: the commit that records epochs as swept deletes their resolved numbers.
+        # Read the swept epoch at each sweep, since an earlier sweep may have recorded it.
         (row,) = await container.index.get([swept_key])
         before = 0 if row is None else keys.parse_attribute_value(row)
         if before >= container.log.epoch - 1:
