@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sarit.cli.options import count_of, format_option
+from sarit.cli.options import count_of, format_option, show
 from sarit.cli.progress import Bar
 from sarit.core.errors import SaritError
 from sarit.core.extras import require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sarit.ops.verify.directory import Directory
     from sarit.ops.verify.findings import Report
 
@@ -80,7 +83,8 @@ def _print(report: Report, *, running: bool) -> None:
 @click.command()
 @click.argument("data", type=click.Path(path_type=Path), metavar="DATA")
 @click.option("--yes", is_flag=True, help="Do it; without this the command says what it would do.")
-def repair(data: Path, *, yes: bool) -> None:
+@format_option
+def repair(data: Path, *, yes: bool, output: str) -> None:
     """Repair the index of a stopped node as far as no guess is needed; say what that is.
 
     A record with one flipped bit is put back, since its checksum says which bit.  A segment's name is made from its
@@ -102,38 +106,55 @@ def repair(data: Path, *, yes: bool) -> None:
         if directory.lock is None:
             click.echo(f"sarit: a node runs on {data}: stop it first", err=True)
             sys.exit(_FAILED)
-        left = _repair(directory, yes=yes)
+        found = _repair(directory, yes=yes, say=click.echo if output == "text" else _say_nothing)
     except (SaritError, OSError, sqlite3.Error) as error:
         click.echo(f"sarit: {data} cannot be repaired: {error}", err=True)
         sys.exit(_FAILED)
     finally:
         directory.close()
-    sys.exit(_DAMAGED if left else 0)
+    if output == "json" or found.text():
+        show(output, asdict(found), found.text())
+    sys.exit(_DAMAGED if found.left or (found.changes and not yes) else 0)
 
 
-def _repair(directory: Directory, *, yes: bool) -> bool:
-    """Return whether something is left."""
+@dataclass(slots=True)
+class _Repaired:
+    """The changes of a repair, made or (without --yes) planned, and what it cannot repair; each with its container."""
+
+    done: bool
+    changes: list[dict[str, object]] = field(default_factory=list)
+    left: list[dict[str, object]] = field(default_factory=list)
+
+    def text(self) -> str:
+        """Return what is left to do, in words; empty: what is left cannot be repaired."""
+        if self.changes and not self.done:
+            return f"{count_of(len(self.changes), 'change')} would be made: give --yes to make them"
+        return "" if self.left else "nothing is left to repair in the index; `sarit verify` checks chunks and log, too"
+
+
+def _say_nothing(_text: str) -> None:
+    """Print nothing: the document at the end has it."""
+
+
+def _repair(directory: Directory, *, yes: bool, say: Callable[[str], None]) -> _Repaired:
+    """Plan the repair of each index, say what it is, and make it if `yes`."""
     from sarit.env.real import real_env
     from sarit.ops.verify.repair import apply, plan_repair
 
-    env, waiting, left, bar = real_env(), 0, 0, Bar()
+    env, found, bar = real_env(), _Repaired(yes), Bar()
     for number in range(directory.description.containers):
         path = directory.index_path(number)
         if not env.files.exists(path) and not env.files.exists(f"{directory.path}/log/{number}"):
             continue
         plan = plan_repair(env, number, path)
         for change in plan.changes:
-            click.echo(f"{'' if yes else 'would '}{change} (container {number})")
+            say(f"{'' if yes else 'would '}{change} (container {number})")
         for what in plan.left:
-            click.echo(f"cannot be repaired: {what} (container {number})")
+            say(f"cannot be repaired: {what} (container {number})")
+        found.changes += [{"container": number, "what": str(change)} for change in plan.changes]
+        found.left += [{"container": number, "what": str(what)} for what in plan.left]
         if plan.changes and yes:
             bar.begin(f"index {number}", directory.index_bytes(env, number))
             apply(env, plan, bar.add)
             bar.end()
-        waiting += len(plan.changes) * (not yes)
-        left += len(plan.left)
-    if waiting:
-        click.echo(f"{count_of(waiting, 'change')} would be made: give --yes to make them")
-    elif not left:
-        click.echo("nothing is left to repair in the index; `sarit verify` checks chunks and log, too")
-    return bool(waiting or left)
+    return found

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from sarit.cli.main import cli
 
-# What they print is no result: a server's life, a script, a file to edit, changes to read before they are made.
+# What they print is no result: a server's life, a script, a file to edit.
 WITHOUT = {
-    "standalone", "store", "controller", "completion", "config example", "repair",
+    "standalone", "store", "controller", "completion", "config example",
     "cluster init",  # its options are keys of the file of options
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -71,6 +72,16 @@ def test_a_whole_index_needs_no_repair_and_is_not_changed(data) -> None:
     assert repaired(data)[0] == 0
     assert repaired(data, "--yes")[0] == 0
     assert contents_of(data) == before
+
+
+def test_what_a_repair_would_do_and_does_is_a_document(data) -> None:
+    flip_value(data, keys.segment_key(id_of(data, STREAM)), 2, 5)
+    code, said = repaired(data, "--format", "json")
+    planned = json.loads(said)
+    assert (code, planned["done"], planned["left"]) == (1, False, [])
+    (change,) = planned["changes"]
+    assert change["container"] == 0
+    assert repaired(data, "--yes", "--format", "json") == (0, json.dumps({**planned, "done": True}) + "\n")
 
 
 @pytest.mark.parametrize("place", [(2, 5), (20, 0)], ids=["checksum", "value"])
