@@ -63,3 +63,19 @@ def test_lines_of_documents_are_short() -> None:
         if len(line) > MAX_LINE_CHARACTERS and not line.startswith("|") and "](" not in line
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_page_installs_by_a_name_that_anybody_may_take() -> None:
+    """The name is not registered: the path of the wheel stands in each command."""
+    by_name = re.compile(r"pip install [^`\n]*(?<![-\w./])sarit(?![-\w.])")
+    pages = [
+        *PAGES,
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        *(ROOT / "deploy").rglob("*.md"),
+    ]
+    wrong = {f"{page.relative_to(ROOT)}: {found[0]}" for page in pages for found in by_name.finditer(page.read_text())}
+    assert not wrong, "\n".join(sorted(wrong))
+    for text in ("pip install sarit", "pip install 'sarit[node]'", 'pip install -U "sarit"'):
+        assert by_name.search(text)
+    assert not by_name.search("pip install 'dist/sarit-0.1.0-py3-none-any.whl[node]'")

@@ -74,6 +74,7 @@ def copy(source: Path, to: Path, options: str) -> None:
         shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__"))
         return
     target = to / source.name if to.is_dir() else to
+    target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(source, target)
     if mode := re.search(r"--chmod=(\d+)", options):
         target.chmod(int(mode[1], 8))
