@@ -133,7 +133,7 @@ class ControllerProcess:
 
     @property
     def failure(self) -> SaritError | None:
-        """See `Process`: background work that others rely on has ended."""
+        """The failure that ends the process: background work that others rely on has ended."""
         return None if self._controller is None else self._controller.failure
 
     async def start(self, admin: Admin, end: Callable[[], None]) -> None:

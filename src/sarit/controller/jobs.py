@@ -130,11 +130,6 @@ class Claim:
         """Note that the job is done.  Raises Fenced, Unavailable."""
         await self._write(replace(self.job, done=True, holder=""))
 
-    async def release(self) -> None:
-        """Leave the job to other workers, unless it is done.  Raises Fenced, Unavailable."""
-        if not self.job.done:
-            await self._write(replace(self.job, holder=""))
-
     async def _write(self, job: Job) -> None:
         # In this table alone: one of a later scope of the name has versions of its own.
         update = TableUpdate(job.key.rows()[1], _encode_progress(job), self._version)
@@ -227,6 +222,10 @@ class JobTable:
         claim = Claim(self._tables, found)
         await claim._write(replace(found.job, fence=found.job.fence + 1, holder=holder))
         return claim
+
+    async def release(self, found: FoundJob) -> None:
+        """Leave a job, as it was found, to other workers.  Raises Fenced: it was changed since; Unavailable."""
+        await Claim(self._tables, found)._write(replace(found.job, holder=""))
 
     async def position(self) -> int | None:
         """Return a number that rises when a job is created or is over; None: there never was one.  Raises

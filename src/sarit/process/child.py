@@ -1,4 +1,4 @@
-"""A process of a node with several: one store with its containers, or the controller.  `processes.py` starts it.
+"""A process of a node with several: one store with its containers, or the controller.  `supervisor.py` starts it.
 
 *A process may be started before it is needed*: it loads the program, which takes most of the time of a start, and waits
 for its description.

@@ -465,7 +465,7 @@ class SupervisorProcess:
 
     @property
     def failure(self) -> SaritError | None:
-        """See `Process`: a copy of the directory has started."""
+        """The failure that ends the process: a copy of the directory has started."""
         return None if self._storage is None else self._storage.failure
 
     async def start(self, admin: Admin, end: Callable[[], None]) -> None:

@@ -94,7 +94,7 @@ class WorkerRole:
             if key.kind in self._runners and self._assignment.is_mine(str(key.stream))
         }
         for key in [key for key in self._works if key not in mine]:
-            self._background.spawn(self._works.pop(key).hand_over())
+            self._background.spawn(self._hand_over(key, self._works.pop(key)))
         for key, entry in mine.items():
             known = self._works.get(key)
             # One that has ended is begun again if it was entered since: it was created again, or its creation ended.
@@ -139,6 +139,16 @@ class WorkerRole:
         await self._jobs.remove_entry(key, work.entry)
         return True
 
+    async def _hand_over(self, key: JobKey, work: _Work) -> None:
+        """Stop a job, and let another worker claim it."""
+        work.task.cancel()
+        await asyncio.gather(work.task, return_exceptions=True)
+        with suppress(SaritError):  # the others wait a little longer
+            # Found again: the claim or the save that was cancelled may have been made.
+            found = await self._jobs.find(key)
+            if found is not None and found.job.holder == self._name and key not in self._works:
+                await self._jobs.release(found)
+
     @property
     def _name(self) -> str:
         return _name_of(self._assignment.me)
@@ -161,14 +171,6 @@ class _Work:
         self.entry = entry
         self.claim: Claim | None = None
         self.seen: tuple[int, float] | None = None  # the version of the progress of another holder, and since when
-
-    async def hand_over(self) -> None:
-        """Stop the job, and let another worker claim it."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        if self.claim is not None:
-            with suppress(SaritError):  # the others wait a little longer
-                await self.claim.release()
 
 
 def _name_of(worker: Address) -> str:

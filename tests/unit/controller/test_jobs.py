@@ -192,7 +192,7 @@ def test_worker_whose_job_was_claimed_cannot_save_nor_finish_nor_release():
             await site.jobs.claim(found, "b:1")  # as it was before the first one
         second = await site.jobs.claim(await site.jobs.find(KEY), "b:1")
         await second.save(b"1")
-        for write in (first.save(b"2"), first.finish(), first.release()):
+        for write in (first.save(b"2"), first.finish(), site.jobs.release(found)):
             with pytest.raises(Fenced, match="another worker's now"):
                 await write
         assert (await site.jobs.list(STREAM))[0] == second.job
@@ -228,6 +228,31 @@ def test_job_is_left_to_a_holder_that_lives_until_it_hands_it_over(monkeypatch):
         go_on.set()
         await site.until([first, second], lambda: site.last.done)
         for each in (first, second):
+            await each.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_job_is_handed_over_in_the_middle_of_a_save(turns, monkeypatch):
+    async def main():
+        site = Installation(monkeypatch)
+        await site.start()
+        await site.jobs.create(KEY)
+
+        async def endless(job, save) -> None:
+            while True:
+                await save(b"1")
+
+        heir = owner_of_bucket()
+        holder = A if heir == B else B
+        workers = [site.worker(holder, (holder,), {"count": endless}), site.worker(heir, (A, B), {"count": endless})]
+        await site.until(workers[:1], lambda: site.last.state == b"1")
+        site.known[holder] = [A, B]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await site.until(workers, lambda: site.last.fence == 2)  # no time passes
+        for each in workers:
             await each.stop()
 
     run(main())
