@@ -114,6 +114,16 @@ CLIENT_TABLE_ENTRY_OVERHEAD_BYTES: Final = 32
 MAX_COALESCED_BYTES: Final = MIB
 MAX_OUTSTANDING_TABLE_BYTES: Final = 8 * MAX_COALESCED_BYTES
 
+# -- client: search ----------------------------------------------------------------------------
+SEARCH_SLICE_BYTES: Final = 256 * KIB  # matched at once, or one event that is longer
+SEARCH_SLICE_EVENTS: Final = 4096
+SEARCH_PATTERN_CHARS: Final = 200
+# Bytes of an event times characters of a pattern: about two seconds of a thread in the worst case.
+SEARCH_REGEX_COST: Final = 64 * MIB
+SEARCH_JSON_BYTES: Final = MIB  # of a document that is parsed
+SEARCH_FIRST_TIME_STEP_MS: Final = 60_000  # doubles until a recorded cut lies behind the time
+SEARCH_RECORDING_MS: Final = 10_000  # which recording a cut takes at most
+
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.
 CANCEL_GRACE_SECONDS: Final = 5.0

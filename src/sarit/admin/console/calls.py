@@ -83,7 +83,7 @@ async def body_of(request: Request) -> dict[str, Any]:
 def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:
     """A parameter that is a whole number from `low` to `high`.  Raises Invalid."""
     text = request.query_params.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
         raise Invalid(f"{name}={text[:20]!r}: give a number from {low} to {high}")
     return int(text)
 

@@ -10,6 +10,7 @@ from sarit.core.envelope import Envelope
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
+from sarit.core.times import parse_time
 
 if TYPE_CHECKING:
     from sarit.core.policies import StreamConfig
@@ -124,14 +125,30 @@ def event_document(event: bytes, segment: SegmentId, offset: int, most: int) -> 
     return document | {"payload": bytes_document(payload, most)}
 
 
-def payload_of(body: dict[str, Any]) -> bytes:
-    """The payload of an event to write: "text", or "base64".  Raises Invalid."""
+def payload_of(body: dict[str, Any], name: str = "text") -> bytes:
+    """Bytes of a person: a field that is text, or "base64".  Raises Invalid."""
     if "base64" in body:
         try:
             return base64.b64decode(text_of(body, "base64"), validate=True)
         except ValueError:
             raise Invalid("base64: that is not base64") from None
     try:
-        return text_of(body, "text").encode()
+        return text_of(body, name).encode()
     except UnicodeEncodeError:
-        raise Invalid("text: it has half a surrogate pair: give it as base64") from None
+        raise Invalid(f"{name}: it has half a surrogate pair: give it as base64") from None
+
+
+def event_of(body: dict[str, Any], key: str | None, now_ms: int) -> bytes:
+    """Return the event to write: the payload, or an envelope of it, its key, its time and its headers.
+
+    "headers": a list of {"name", and "value" or "base64"}; "event_time": as `sarit write --event-time` takes it;
+    "envelope": true makes one without either.  Raises Invalid."""
+    payload = payload_of(body)
+    headers, time = body.get("headers", []), text_of(body, "event_time", "")
+    if not isinstance(headers, list) or not all(isinstance(header, dict) for header in headers):
+        raise Invalid("headers: give a list of objects with name and value")
+    if not headers and not time and body.get("envelope") is not True:
+        return payload
+    pairs = [(text_of(header, "name"), payload_of(header, "value")) for header in headers]
+    return bytes(Envelope(payload, key=key, event_time=parse_time(time, now_ms) * 1000 if time else None,
+                          headers=pairs))  # fmt: skip

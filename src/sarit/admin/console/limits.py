@@ -34,6 +34,14 @@ CONSOLE_SHOWN_EVENT_BYTES: Final = 8 * KIB
 CONSOLE_BROWSE_SECONDS: Final = 5.0
 CONSOLE_BROWSE_EVENTS: Final = 100
 CONSOLE_MAX_FILTER_CHARS: Final = 200
+# Searches: of one, what it reads, how long it takes, what it finds, before it asks whether to go on; and how many at
+# once in this process.
+CONSOLE_SEARCH_BYTES: Final = 256 * MIB
+CONSOLE_SEARCH_SECONDS: Final = 20.0
+CONSOLE_SEARCH_HITS: Final = 100
+CONSOLE_MAX_SEARCHES: Final = 2
+CONSOLE_SEARCH_REPORT_SECONDS: Final = 0.2  # between two reports without a hit
+CONSOLE_SEARCH_SHARE: Final = 0.5  # of the time: a search rests for the other part, and appends go on
 # The heat map of a stream: one sampler for all who see it, which ends when nobody does.
 CONSOLE_HEAT_SECONDS: Final = 2.0
 CONSOLE_HEAT_COLUMNS: Final = 450

@@ -20,6 +20,7 @@ from sarit.admin.console.guard import Guard
 from sarit.admin.console.limits import CONSOLE_KEEP_ALIVE_SECONDS, CONSOLE_OVERVIEW_SECONDS
 from sarit.admin.console.names import NameLists
 from sarit.admin.console.samplers import Samplers
+from sarit.admin.console.search import SearchCalls, SearchPlaces
 from sarit.admin.console.sessions import Sessions, cookie_of, random_text, set_cookie
 from sarit.admin.console.sse import Live, Places
 from sarit.admin.console.streams import StreamCalls
@@ -64,6 +65,7 @@ class Console:
         self._names = names
         self._writes = writes
         self._places = Places()
+        self._searches = SearchPlaces()
         self._calls: dict[Asker, _Calls] = {}
 
     def __repr__(self) -> str:
@@ -172,7 +174,7 @@ class Console:
     def _calls_of(self, asker: Asker) -> _Calls:
         found = self._calls.get(asker)
         if found is None:
-            found = self._calls[asker] = _Calls(asker, self._node, self._places, self._session)
+            found = self._calls[asker] = _Calls(asker, self._node, self._places, self._searches, self._session)
 
             async def close() -> None:
                 await self._calls.pop(asker).close()
@@ -189,7 +191,8 @@ class _Calls:
     """The calls of one caller; `session`: what `/session` answers."""
 
     def __init__(
-        self, asker: Asker, node: NodeView, places: Places, session: Callable[[Request, Asker], Any]
+        self, asker: Asker, node: NodeView, places: Places, searches: SearchPlaces,
+        session: Callable[[Request, Asker], Any],
     ) -> None:  # fmt: skip
         client, clock = asker.client, asker.client.session.env.clock
         self._asker = asker
@@ -202,6 +205,7 @@ class _Calls:
         families = (
             StreamCalls(client, node, lists),
             self.events,
+            SearchCalls(client, clock, live, searches),
             self._samplers,
             GroupCalls(client, lists),
             TableCalls(client, lists),

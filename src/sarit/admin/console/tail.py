@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sarit.admin.console.calls import body_of, call, stream_of, whole_number
-from sarit.admin.console.documents import event_document, payload_of, text_of
+from sarit.admin.console.documents import event_document, event_of, segment_of, text_of
 from sarit.admin.console.limits import (
     CONSOLE_BROWSE_EVENTS,
     CONSOLE_BROWSE_SECONDS,
@@ -24,10 +24,12 @@ from sarit.admin.console.limits import (
     CONSOLE_TAIL_INTERVAL_SECONDS,
     CONSOLE_TAIL_SCANNED_BYTES,
 )
-from sarit.core.cuts import StreamCut, to_text
+from sarit.admin.console.positions import cut_of
+from sarit.client.limits import MAX_EVENT_BYTES
+from sarit.client.reader.pointers import EventPointer
+from sarit.core.cuts import to_text
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
-from sarit.core.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from sarit.admin.console.sse import Event, Live
     from sarit.client.aio import Client
     from sarit.client.reader.reader import EventReader
+    from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
     from sarit.env.ports import Clock
 
@@ -104,6 +107,7 @@ class EventCalls:
             call(f"{one}/tail/live", self.tail),
             call(f"{one}/events", self.browse),
             call(f"{one}/events", self.write, "POST"),
+            call(f"{one}/event", self.whole),
         ]
 
     async def tail(self, request: Request) -> Any:
@@ -111,7 +115,7 @@ class EventCalls:
         stream = stream_of(request)
         # A browser that connects again says what it has.
         start = request.headers.get("last-event-id") or request.query_params.get("from", "tail")
-        cut = await self._cut(stream, start)
+        cut = await cut_of(self._client, stream, start, self._clock.wall_ms())
         return self._live.response(self.events(stream, cut, _filter(request), skips=start == "tail"))
 
     async def events(
@@ -148,7 +152,8 @@ class EventCalls:
         stream = stream_of(request)
         limit = whole_number(request, "limit", CONSOLE_BROWSE_EVENTS, 1, CONSOLE_BROWSE_EVENTS)
         wanted = _filter(request)
-        start = await self._cut(stream, request.query_params.get("from", "head"))
+        place = request.query_params.get("from", "head")
+        start = await cut_of(self._client, stream, place, self._clock.wall_ms())
         async with self._client.reader(stream, start, "tail", skip_truncated=True) as reader:
             found = await take(reader, wanted, CONSOLE_BROWSE_SECONDS, limit)
             return {
@@ -156,27 +161,29 @@ class EventCalls:
                 "at_end": found.ended,
             }  # fmt: skip
 
-    async def write(self, request: Request) -> Any:
-        """Body: {"text" or "base64", "key"}; durable when it is answered."""
-        body = await body_of(request)
-        payload = payload_of(body)
-        if len(payload) > CONSOLE_MAX_EVENT_BYTES:
-            raise Invalid(f"an event of {len(payload)} bytes: the console writes at most {CONSOLE_MAX_EVENT_BYTES}")
-        key = text_of(body, "key", "") or None
-        async with self._client.writer(stream_of(request)) as writer:
-            writer.write(payload, key=key)
-            await writer.flush()
-        return {"bytes": len(payload), "key": key}
+    async def whole(self, request: Request) -> Any:
+        """One event, as far as CONSOLE_MAX_EVENT_BYTES.  Parameters: `segment`, `offset`, and `size` of its bytes."""
+        stream, given = stream_of(request), request.query_params
+        segment = segment_of(given.get("segment", ""))
+        offset = whole_number(request, "offset", 0, 0, (1 << 63) - 1)
+        size = whole_number(request, "size", 0, 0, MAX_EVENT_BYTES)
+        pointer = EventPointer(stream, segment, offset, size + EVENT_HEADER_BYTES)
+        event = await self._client.stream(stream).fetch_event(pointer)
+        return event_document(event, segment, offset, CONSOLE_MAX_EVENT_BYTES)
 
-    async def _cut(self, stream: StreamName, start: str) -> StreamCut:
-        """As `sarit read --from`.  Raises Invalid, NotFound."""
-        # The text of a cut begins with a letter.
-        if start[:1].isdigit() or start.startswith("-"):
-            return await self._client.stream(stream).cut_at(parse_time(start, self._clock.wall_ms()))
-        found = await self._client.cut(stream, start)
-        if found is None:
-            raise Invalid("from: give head, tail, a time or a cut")
-        return found
+    async def write(self, request: Request) -> Any:
+        """Body: "text" or "base64", "key"; with "headers" or "event_time" it is written as an envelope, with its key.
+
+        Durable when it is answered."""
+        body = await body_of(request)
+        key = text_of(body, "key", "") or None
+        event = event_of(body, key, self._clock.wall_ms())
+        if len(event) > CONSOLE_MAX_EVENT_BYTES:
+            raise Invalid(f"an event of {len(event)} bytes: the console writes at most {CONSOLE_MAX_EVENT_BYTES}")
+        async with self._client.writer(stream_of(request)) as writer:
+            writer.write(event, key=key)
+            await writer.flush()
+        return {"bytes": len(event), "key": key}
 
 
 def _batch(found: Taken, position: StreamCut) -> Event:

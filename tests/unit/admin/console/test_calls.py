@@ -2,67 +2,21 @@
 
 import asyncio
 import base64
-import json
 import re
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 
-import httpx
 import pytest
-from starlette.applications import Starlette
 
 from sarit.admin.console.assets import load
 from sarit.admin.console.samplers import Sampler
 from sarit.core.envelope import Envelope
 from sarit.core.names import StreamName
-from tests.console.serving import serving
-from tests.limits import HANG_SECONDS
-
-API = "/console/api"
-
-
-class Page:
-    """What a page of the console does: calls with the session's token."""
-
-    def __init__(self, made) -> None:
-        self.node, self.client, self.console = made.node, made.client, made.console
-        self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(Starlette(routes=made.console.routes())), base_url="http://127.0.0.1:9091"
-        )
-
-    async def get(self, path: str, status: int = 200, **params):
-        reply = await self.http.get(API + path, params=params)
-        assert reply.status_code == status, reply.text
-        return reply.json()
-
-    async def send(self, method: str, path: str, body, status: int = 200):
-        headers = {"x-sarit-token": self.console.token, "content-type": "application/json"}
-        reply = await self.http.request(method, API + path, content=json.dumps(body), headers=headers)
-        assert reply.status_code == status, reply.text
-        return reply.json()
+from tests.unit.admin.console.pages import API, serve_page
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Runs coroutines with a page of one node, which all tests of this file share."""
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-
-        async def start():
-            page = Page(await stack.enter_async_context(serving(tmp_path_factory.mktemp("console") / "node")))
-            await page.client.create_scope("s")
-            return page
-
-        page = runner.run(start())
-
-        def run(test):
-            async def bounded():
-                async with asyncio.timeout(HANG_SECONDS):
-                    await test(page)
-
-            runner.run(bounded())
-
-        yield run
-        runner.run(stack.aclose())
+    yield from serve_page(tmp_path_factory.mktemp("console") / "node")
 
 
 def test_a_stream_is_created_changed_sealed_and_deleted(run) -> None:

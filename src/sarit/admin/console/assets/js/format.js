@@ -94,6 +94,36 @@ export function hex(data) {
   return lines.join("\n");
 }
 
+/** The text of a payload that came whole; null when it is no UTF-8. */
+export function utf8(payload) {
+  try { return strict.decode(fromBase64(payload.base64)); } catch { return null; }
+}
+
+const TOKENS = /"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s[\]{}:,"]+/g;
+
+/** A JSON document on several lines, its numbers and texts as they are written: `JSON.parse` would round and drop. */
+export function pretty(text) {
+  let out = "";
+  let depth = 0;
+  let before = "";
+  const line = () => `\n${"  ".repeat(Math.min(depth, 50))}`;
+  for (const token of text.match(TOKENS) ?? []) {
+    const closes = token === "]" || token === "}";
+    if (closes) depth -= 1;
+    const opened = before === "[" || before === "{";
+    if (closes) out += opened ? token : line() + token;
+    else if (token === ",") out += token;
+    else if (token === ":") out += ": ";
+    else out += (opened || before === "," ? line() : "") + token;
+    if (token === "[" || token === "{") depth += 1;
+    before = token;
+  }
+  return out;
+}
+
+/** A JSON document on one line, its numbers and texts as they are written. */
+export const compact = (text) => (text.match(TOKENS) ?? []).join("");
+
 /** How a payload shows: { kind: "json" | "text" | "hex", text, line }. `wanted`: "auto" or one of the kinds. */
 export function decode(payload, wanted = "auto") {
   const data = fromBase64(payload.base64);
@@ -102,7 +132,8 @@ export function decode(payload, wanted = "auto") {
     if (text !== null) {
       if (wanted !== "text" && /^\s*[[{"]/.test(text)) {
         try {
-          return { kind: "json", text: JSON.stringify(JSON.parse(text), null, 2), line: text };
+          JSON.parse(text);
+          return { kind: "json", text: pretty(text), line: text };
         } catch { /* looks like JSON, and is none, or was cut */ }
       }
       return { kind: "text", text, line: text };

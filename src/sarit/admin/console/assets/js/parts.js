@@ -35,12 +35,12 @@ export const panel = (title, ...children) => h("section", { class: "panel" },
 export const figure = (name, value, more) => h("div", { class: "figure" },
   h("span", { class: "name" }, name), h("span", { class: "value" }, value), more && h("span", { class: "more" }, more));
 
-/** A bar from 0 to `limit`, with marks at other limits. */
-export function bar(label, value, limit, text, marks = []) {
+/** A bar from 0 to `limit`, with marks at other limits; `calm`: being full is no warning. */
+export function bar(label, value, limit, text, marks = [], calm = false) {
   const inner = h("div", { class: "bar-fill" });
   const share = limit ? Math.min(1, value / limit) : 0;
   inner.style.width = `${share * 100}%`;
-  if (share >= 0.8) inner.classList.add("bad"); else if (share >= 0.4) inner.classList.add("warn");
+  if (calm) inner.classList.add("calm"); else if (share >= 0.8) inner.classList.add("bad"); else if (share >= 0.4) inner.classList.add("warn");
   const lines = marks.map(([at, name]) => {
     const line = h("i", { title: name });
     line.style.left = `${Math.min(100, (at / limit) * 100)}%`;
@@ -48,7 +48,7 @@ export function bar(label, value, limit, text, marks = []) {
   });
   return h("div", { class: "bar-row" },
     h("div", { class: "bar-head" }, h("span", {}, label), h("span", { class: "num" }, text)),
-    h("div", { class: "bar", role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": Math.round(value), "aria-valuetext": text }, inner, lines));
+    h("div", { class: "bar", role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": calm ? value.toFixed(2) : Math.round(value), "aria-valuetext": text }, inner, lines));
 }
 
 /** Pages of a list; `counted`: whether `total` is all of them, and not what was read so far. */
@@ -113,6 +113,37 @@ export function confirm(title, text, action, submit, name = "") {
     await submit();
   }, "danger");
 }
+
+/** Put text where other programs take it from; false: this browser does not let us. */
+export async function copy(text, within) {
+  try { await navigator.clipboard.writeText(text); return true; } catch { /* no secure context, or not allowed */ }
+  const field = h("textarea", { class: "unseen", readonly: true, "aria-hidden": "true", tabindex: "-1" });
+  field.value = text; // as it is: attributes and text of elements show what is hidden
+  within.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  return done;
+}
+
+/** A dialog with commands to copy; `list`: [label, command]. */
+export function commands(title, list) {
+  const before = document.activeElement;
+  const said = h("p", { class: "muted", role: "status" });
+  const box = h("dialog", { "aria-labelledby": "dialog-title", class: "wide", onclose: () => { box.remove(); before?.focus?.(); } },
+    h("h2", { id: "dialog-title" }, title),
+    list.filter(Boolean).map(([label, text]) => h("div", { class: "command" },
+      h("div", { class: "command-head" }, h("span", {}, label), h("button", { type: "button", "aria-label": `Copy: ${label}`, onclick: async () => {
+        said.textContent = (await copy(text, box)) ? `Copied: ${label}` : "This browser does not let the page copy: select the text";
+      } }, "Copy")),
+      h("pre", { tabindex: "0", "aria-label": label }, text))),
+    said,
+    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => box.close() }, "Close")));
+  document.body.append(box);
+  box.showModal();
+}
+
+export const copyButton = (title, list) => h("button", { type: "button", onclick: () => commands(title, list()) }, "Copy as command");
 
 export const go = (hash) => { location.hash = hash; };
 export const link = (hash, ...text) => h("a", { href: hash }, text);

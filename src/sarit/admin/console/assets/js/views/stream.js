@@ -6,10 +6,12 @@ import * as f from "../format.js";
 import { badge, confirm, dialog, facts, field, go, link, panel, state, table, toast } from "../parts.js";
 import { heat } from "./heat.js";
 import { policyFields } from "./policies.js";
-import { tail, writeEvent } from "./tail.js";
+import { search } from "./search.js";
+import { tail } from "./tail.js";
+import { writeEvent } from "./write.js";
 
 const REFRESH_MS = 5000;
-const TABS = [["heat", "Heat map"], ["events", "Events"], ["config", "Configuration"], ["transactions", "Transactions"]];
+const TABS = [["heat", "Heat map"], ["events", "Events"], ["search", "Search"], ["config", "Configuration"], ["transactions", "Transactions"]];
 
 export async function stream(context) {
   const { root, parts, writes, onEnd } = context;
@@ -17,7 +19,7 @@ export async function stream(context) {
   const call = api.path("streams", scope, name);
   const hash = `#/streams/${encodeURIComponent(scope)}/${encodeURIComponent(name)}`;
   const info = await api.get(call);
-  const write = h("button", { type: "button", disabled: !writes || info.sealed, onclick: () => writeEvent(call) }, "Write an event");
+  const write = h("button", { type: "button", disabled: !writes || info.sealed, onclick: () => writeEvent(call, `${scope}/${name}`) }, "Write an event");
   const body = h("div", {});
   const figures = h("div", { class: "figures" });
   const draw = (now) => fill(figures,
@@ -37,8 +39,8 @@ export async function stream(context) {
       h("a", { href: `${hash}/${id}`, "aria-current": id === tab ? "page" : null }, text))),
     body);
   root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  const inner = { root: body, call, info, hash, writes, onEnd };
-  const view = { heat, events: tail, config, transactions }[tab];
+  const inner = { root: body, call, info, hash, writes, params: context.params, onEnd };
+  const view = { heat, events: tail, search, config, transactions }[tab];
   if (!view) throw new Error("there is no such part of a stream");
   await view(inner);
 }

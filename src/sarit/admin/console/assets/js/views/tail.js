@@ -1,9 +1,11 @@
-// Events: a live tail with a filter, history page by page, and one event written by hand.
+// Events: a live tail with a filter, and history from a place on.
 
 import * as api from "../api.js";
 import { fill, h } from "../dom.js";
 import * as f from "../format.js";
-import { badge, dialog, failure, field, panel, select, toast } from "../parts.js";
+import { copyButton, failure, panel, select } from "../parts.js";
+import * as shell from "../shell.js";
+import { eventRow } from "./event.js";
 
 const MAX_SHOWN = 300; // older events leave the page
 
@@ -11,6 +13,7 @@ export async function tail({ root, call, info, onEnd }) {
   let close = null;
   let last = ""; // the cut after what was shown, from which a pause goes on
   let kind = "auto";
+  const name = `${info.scope}/${info.stream}`;
   const counts = { shown: 0, scanned: 0, bytes: 0 };
   const start = select([["tail", "From now on"], ["head", "From the beginning"], ["-10 minutes", "The last 10 minutes"], ["-1 hour", "The last hour"]], info.sealed ? "head" : "tail", () => restart());
   const filter = h("input", { type: "search", placeholder: "Filter: events that contain…", maxlength: "200", spellcheck: "false", "aria-label": "Filter" });
@@ -19,10 +22,15 @@ export async function tail({ root, call, info, onEnd }) {
   form.setAttribute("aria-label", "How payloads are shown");
   const pause = h("button", { type: "button", onclick: () => (close ? stop() : follow(last)) });
   const clear = h("button", { type: "button", onclick: () => { fill(events); counts.shown = 0; say(); } }, "Clear");
+  const copied = copyButton("Copy as command", () => [
+    ["Follow the stream", shell.readCommand(name, shell.option("from", start.value), "--follow")],
+    last && ["Go on behind what is shown", shell.readCommand(name, shell.option("from", last), "--follow")],
+    ["Envelopes with key, time and headers", shell.readCommand(name, shell.option("from", start.value), "--follow", "--envelope")],
+  ]);
   const said = h("p", { class: "muted num", role: "status" });
   const problem = h("div", {});
   const events = h("ol", { class: "events", "aria-label": "Events, the newest first" });
-  fill(root, panel(null, h("div", { class: "filters" }, start, filter, form, pause, clear), said, problem, events));
+  fill(root, panel(null, h("div", { class: "filters" }, start, filter, form, pause, clear, copied), said, problem, events));
 
   let note = "";
   function say() {
@@ -53,61 +61,16 @@ export async function tail({ root, call, info, onEnd }) {
     counts.scanned += found.scanned;
     counts.bytes += found.bytes;
     counts.shown += found.events.length;
-    events.prepend(...found.events.map((event) => row(event, kind)).reverse());
+    events.prepend(...found.events.map((event) => eventRow(event, { call, name, kind })).reverse());
     while (events.children.length > MAX_SHOWN) events.lastChild.remove();
     say();
   }
   function redraw() {
     const all = [...events.children].map((item) => item.event);
-    fill(events, all.map((event) => row(event, kind)));
+    fill(events, all.map((event) => eventRow(event, { call, name, kind })));
   }
   let timer = 0;
   filter.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(restart, 300); });
   onEnd(() => { clearTimeout(timer); stop(); });
   follow("");
-}
-
-function row(event, kind) {
-  const shown = f.decode(event.payload, kind);
-  const key = event.envelope?.key;
-  const details = h("details", {},
-    h("summary", {},
-      h("code", { class: "where" }, `${event.segment}:${event.offset}`),
-      key !== undefined && key !== null && h("span", { class: "key" }, key),
-      h("span", { class: "line" }, shown.line.slice(0, 400)),
-      h("span", { class: "size num" }, f.bytes(event.size))));
-  // The long form is made when it is asked for.
-  details.addEventListener("toggle", () => { if (details.open && details.children.length === 1) details.append(long(event, shown)); });
-  const item = h("li", {}, details);
-  item.event = event;
-  return item;
-}
-
-function long(event, shown) {
-  const parts = [badge("", shown.kind)];
-  const e = event.envelope;
-  if (e) {
-    parts.push(badge("info", "envelope"), e.key !== null && h("span", {}, `key ${e.key}`),
-      e.event_time_us !== null && h("span", {}, f.moment(e.event_time_us / 1000)),
-      e.headers.map((header) => h("span", {}, h("code", {}, header.name), " ", f.decode(header).line)));
-  }
-  if (event.envelope_error) parts.push(h("span", { class: "why" }, event.envelope_error));
-  if (event.payload.cut) parts.push(h("span", { class: "muted" }, `the first ${f.bytes(f.fromBase64(event.payload.base64).length)} of ${f.bytes(event.payload.bytes)}`));
-  return h("div", { class: "event" }, h("div", { class: "event-head" }, parts), h("pre", { tabindex: "0" }, shown.text));
-}
-
-export function writeEvent(call) {
-  const key = h("input", { type: "text", autocomplete: "off", spellcheck: "false" });
-  const payload = h("textarea", { rows: "8", spellcheck: "false" });
-  const kind = select([["text", "Text"], ["json", "JSON, checked and on one line"], ["base64", "Bytes in base64"]], "text");
-  dialog("Write an event", [
-    field("Routing key", key, "Events of one key keep their order. Without one, any segment gets it."), field("Payload", payload), field("Payload is", kind),
-  ], "Write", async () => {
-    const body = { key: key.value };
-    if (kind.value === "base64") body.base64 = payload.value.replace(/\s+/g, "");
-    else body.text = kind.value === "json" ? JSON.stringify(JSON.parse(payload.value)) : payload.value;
-    const made = await api.send("POST", `${call}/events`, body);
-    toast(`Written: ${f.bytes(made.bytes)}, durable`);
-  });
-  payload.focus();
 }
