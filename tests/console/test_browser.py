@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sarit.controller.times import Times
+from sarit.core.envelope import Envelope
 from sarit.core.metering import ScalingTimes
 from tests.console import load
 from tests.console.browser import browser, overflows, shot, until
@@ -20,8 +21,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 # Minutes of scaling are seconds here.
 TIMES = Times(ScalingTimes().shrunk(40), timeline_interval=5.0)
 PLACES = (
-    "overview", "streams", "streams/shop/orders", "streams/shop/orders/events", "streams/shop/payments/config",
-    "streams/shop/payments/transactions", "groups", "groups/shop/billing", "tables", "tables/shop/prices", "settings",
+    "overview", "streams", "streams/shop/orders", "streams/shop/orders/events", "streams/shop/orders/search",
+    "streams/shop/payments/config", "streams/shop/payments/transactions", "groups", "groups/shop/billing", "tables",
+    "tables/shop/prices", "cluster", "settings",
 )  # fmt: skip
 SCRIPTS = (
     "<script>window.pwned = 1</script>",
@@ -241,6 +243,157 @@ def test_a_payload_with_script_is_shown_as_text_and_does_not_run(run) -> None:
             await world.browser.open(page, f"streams/{name}/config")
             await page.wait_for_selector(".badge.tag")
             assert await overflows(page) <= 0, "a long value makes the page no wider"
+
+    run(test)
+
+
+def test_a_search_of_hostile_bytes_shows_them_as_text(run) -> None:
+    async def test(world) -> None:
+        name = "shop/searched"
+        await world.client.create_stream(name)
+        long = b"<b>needle</b>" + b"x" * (1 << 20)
+        async with world.client.writer(name) as writer:
+            for event in (
+                *(f"{text} needle" for text in SCRIPTS),
+                "\u001b[2J\u202eneedle\u0000",
+                long[: 1 << 20],
+                "other",
+            ):
+                writer.write(event)
+            header = {"<script>window.pwned=1</script>": b"<img src=x onerror=window.pwned=1>"}
+            writer.write(bytes(Envelope('{"needle": 12345678901234567890}', key=SCRIPTS[1], headers=header)))
+            await writer.flush()
+        for phone in (False, True):
+            async with world.browser.page(phone=phone) as page:
+                await world.browser.open(page, f"streams/{name}/search")
+                await page.fill("main input[type=search]", "NEEDLE")
+                await page.keyboard.press("Enter")
+                await page.wait_for_selector("text=Everything in the range was searched: 7 found in 8 events.")
+                assert "100 %" in await page.inner_text(".bar-row")
+                for summary in await page.locator(".events summary").all():
+                    await summary.click()
+                await until(page, "document.querySelectorAll('.events pre').length === 7")
+                shown = await page.locator(".events pre").all_inner_texts()
+                assert f"{SCRIPTS[0]} needle" in shown
+                assert any("12345678901234567890" in text for text in shown)
+                assert any("1b 5b 32 4a" in text for text in shown)  # controls as bytes
+                assert sum(map(len, shown)) < 100_000
+                await page.click("button:text-is('Show more')")
+                await until(
+                    page, "[...document.querySelectorAll('.events pre')].some((pre) => pre.textContent.length > 1e6)"
+                )
+                assert await page.evaluate("window.pwned") is None
+                assert await page.locator("main script, main img, main b").count() == 0
+                assert await overflows(page) <= 0
+                await shot(page, f"search-hostile{'-phone' if phone else ''}")
+
+    run(test)
+
+
+def test_a_search_is_stopped_continued_and_refused_with_its_reason(run) -> None:
+    async def test(world) -> None:
+        name = "shop/long-search"
+        await world.client.create_stream(name)
+        async with world.client.writer(name) as writer:
+            for n in range(250):
+                writer.write(b'{"n": %d, "deep": {"ok": %s}}' % (n, b"true" if n % 2 else b"false"))
+            await writer.flush()
+        async with world.browser.page() as page:
+            await world.browser.open(page, f"streams/{name}/search")
+            await page.select_option("select >> nth=0", "field")
+            await page.fill("main input[type=text] >> nth=0", "deep.ok")
+            await page.fill("main input[type=search]", "true")
+            await page.click("button:text-is('Search')")
+            await page.wait_for_selector("text=It has found as many as one search shows: 100 found")
+            await page.click("button:text-is('Go on')")
+            await page.wait_for_selector("text=Everything in the range was searched: 125 found in 250 events.")
+            await page.select_option("select >> nth=0", "pattern")
+            await page.fill("main input[type=search]", "(a{50}){50}")
+            await page.keyboard.press("Enter")
+            await page.wait_for_selector("[role=alert]:has-text('with its repetitions written out')")
+            assert all("400" in each for each in world.browser.wrong), world.browser.wrong
+            world.browser.wrong.clear()  # the browser notes the refused request by itself
+            with world.made.console._searches, world.made.console._searches:
+                await page.fill("main input[type=search]", "a")
+                await page.keyboard.press("Enter")
+                await page.wait_for_selector("[role=alert]:has-text('2 searches run on this process')")
+            world.browser.wrong.clear()
+
+    run(test)
+
+
+def test_an_event_is_written_with_headers_and_copied_as_a_command(run) -> None:
+    async def test(world) -> None:
+        await world.client.create_stream("shop/headers")
+        async with world.browser.page() as page:
+            await world.browser.open(page, "streams/shop/headers/events")
+            await page.click("button:text-is('Write an event')")
+            await page.fill("dialog textarea", "it's 5 o'clock")
+            await page.fill("dialog input >> nth=0", "north")
+            await page.click("button:text-is('Add a header')")
+            await page.keyboard.type("unit")
+            await page.keyboard.press("Tab")
+            await page.keyboard.type("°C")
+            await page.click("dialog button:text-is('Copy as command')")
+            shown = await page.inner_text("dialog.wide pre")
+            assert shown == (
+                "printf '%s\\n' 'it'\\''s 5 o'\\''clock' | sarit write shop/headers --input=lines --key=north "
+                "--envelope --header='unit=°C'"
+            )
+            await page.keyboard.press("Escape")
+            await page.click("dialog button[type=submit]")
+            await page.wait_for_selector(".events li")
+            await page.click(".events summary")
+            await page.wait_for_selector(".headers dt:has-text('unit')")
+            assert await page.inner_text(".headers dd") == "°C"
+        async with world.client.reader("shop/headers", end="tail") as reader:
+            (event,) = [event async for event in reader]
+        assert Envelope.parse(event) == Envelope("it's 5 o'clock", key="north", headers={"unit": "°C".encode()})
+
+    run(test)
+
+
+def test_groups_and_tables_are_changed_and_everything_asks_by_name(run) -> None:
+    async def test(world) -> None:
+        client = world.client
+        await client.create_stream("shop/grouped")
+        group = await client.reader_groups.create("shop/changing", "shop/grouped")
+        await group.reader("lost-one")
+        await client.tables.create("shop/changing", primary_key_bytes=3)
+        await client.table("shop/changing").put("abc", '{"a": 1}')
+        async with world.browser.page() as page:
+            await world.browser.open(page, "groups/shop/changing")
+            await page.click("button:text-is('Set offline')")
+            assert "lost-one of shop/changing" in await page.inner_text("dialog h2")
+            await page.click("dialog button[type=submit]")
+            await page.wait_for_selector("text=lost-one is offline")
+            await page.click("button:text-is('Reset')")
+            assert "shop/changing" in await page.inner_text("dialog h2")
+            await page.select_option("dialog select", "head")
+            await page.click("dialog button[type=submit]")
+            await page.wait_for_selector("text=begins generation 1")
+            await page.click("button:text-is('Delete')")
+            await page.click("dialog button[type=submit]")
+            await page.wait_for_selector("dialog [role=alert]:has-text('type shop/changing')")
+            await page.fill("dialog input", "shop/changing")
+            await page.click("dialog button[type=submit]")
+            await page.wait_for_selector("h1:text-is('Reader groups')")
+            await world.browser.open(page, "tables/shop/changing")
+            await page.click("button:text-is('Edit')")
+            await page.fill("dialog textarea", "<i>changed</i>")
+            await page.click("dialog button[type=submit]")
+            await page.wait_for_selector("code:text-is('<i>changed</i>')")
+            await page.click("button:text-is('Add an entry')")
+            await page.fill("dialog input", "new")
+            await page.fill("dialog textarea", "value")
+            await page.click("dialog button[type=submit]")
+            await page.wait_for_selector("code:text-is('new')")
+            await page.locator("button:text-is('Delete')").first.click()
+            assert "abc of shop/changing" in await page.inner_text("dialog h2")
+            await page.click("dialog button[type=submit]")
+            await page.wait_for_selector("text=abc is deleted")
+            await until(page, "document.querySelectorAll('main tbody tr').length === 1")
+        assert [entry.primary async for entry in client.table("shop/changing").scan()] == [b"new"]
 
     run(test)
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 PLACES = (
     "overview", "streams", "streams/shop/orders", "streams/shop/orders/events", "streams/shop/payments/config",
-    "streams/shop/payments/transactions", "groups/shop/billing", "tables/shop/prices", "settings",
+    "streams/shop/payments/transactions", "groups/shop/billing", "tables/shop/prices", "cluster", "settings",
 )  # fmt: skip
 
 

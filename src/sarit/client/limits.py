@@ -93,6 +93,9 @@ HEARTBEATS_PER_DEATH_TIMEOUT: Final = 4
 MIN_DEATH_TIMEOUT_SECONDS: Final = 0.5
 GROUP_CONFIG_CHANGE_GRACE_SECONDS: Final = 10.0  # then a reader completes a configuration change of a lost author
 GROUP_POLL_SECONDS: Final = 3.0  # a caller that waits for a group's state fetches it at least that often
+# Lag in time: from one recorded cut to the next, and how many of them are asked for at most, twice as far each time.
+FIRST_LAG_STEP_MS: Final = 60_000
+MAX_LAG_STEPS: Final = 24
 # Shared state.  A process that writes without a break pauses, and after a conflict the newer one of two gives way.
 COMPACT_AFTER_BYTES: Final = 512 * KIB
 MAX_WRITE_PAUSE_SECONDS: Final = 0.05

@@ -11,10 +11,12 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sarit.admin.console.view import ClusterView, ComponentView, ReportView, RequestsView
 from sarit.cluster.connection import ClusterConnection
 from sarit.cluster.controller_members import CONTROLLERS, ControllerMembers
 from sarit.cluster.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.cluster.map_watch import MapWatch
+from sarit.cluster.object_requests import on_object_store, read_report
 from sarit.cluster.own_health import map_samples, reasons_of_session
 from sarit.cluster.report_watch import ReportWatch
 from sarit.cluster.verdict import FAILED
@@ -22,7 +24,7 @@ from sarit.coordination.leader import Leader
 from sarit.coordination.limits import STORE_LEASE_SECONDS
 from sarit.coordination.map_register import STORES
 from sarit.core.errors import SaritError, Unavailable
-from sarit.env.background import Background
+from sarit.env.background import Background, gather
 from sarit.env.passed_sockets import check_passed_sockets
 from sarit.process.addresses import bound_address, internal_address, warn_of_addresses
 from sarit.process.controller_role import ControllerRole, ControllerSettings
@@ -33,8 +35,9 @@ from sarit.process.store_calls.remote import RemoteStores, StoreConnections
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from sarit.cluster.object_requests import RequestReport
     from sarit.cluster.process_config import ProcessConfig
     from sarit.cluster.settings import ClusterMeta
     from sarit.coordination.port import Members, Registers
@@ -64,6 +67,7 @@ class ClusterController:
         self.reports = ReportWatch(registers, self.watch, env.clock)
         self.members = ControllerMembers(members(CONTROLLERS), env)
         self.stores = StoreConnections(env, self.watch, secret)
+        self._env, self._registers = env, registers
         self.failure: SaritError | None = None  # why it cannot go on
         self._on_failure = on_failure
         self._background = Background(self._on_failed)
@@ -106,14 +110,40 @@ class ClusterController:
             lambda: {f"controller {number}": f"{host}:{port}"
                      for number, (host, port) in enumerate(self.members.addresses(), 1)},
             {"log": meta.log, "chunks": meta.storage, "index": meta.index}, config.options, states,
+            partial(self._shown, meta, str(config.cluster)),
         )  # fmt: skip
         return PlacedView(parts, health)
+
+    async def _shown(self, meta: ClusterMeta, address: str) -> ClusterView:
+        """Return the parts of the cluster for the console: the verdict from memory, requests from their registers."""
+        verdict = self.reports.verdict()
+        return ClusterView(
+            address, meta.lease_seconds, meta.containers, verdict.served,
+            [ComponentView(one.name, one.state, one.text) for one in verdict.components],
+            [ReportView(name, age) for name, age in sorted(verdict.ages.items())],
+            await self._requests(sorted(verdict.ages)) if on_object_store(meta) else (),
+        )  # fmt: skip
+
+    async def _requests(self, stores: Sequence[str]) -> list[RequestsView]:
+        now = self._env.clock.wall_ms()
+        found = await gather(*(read_report(self._registers, name, now) for name in stores))
+        return [_requests_of(name, report) for name, report in zip(stores, found, strict=True)]
 
     def _on_failed(self, _: asyncio.Task[Any], error: BaseException) -> None:
         """Its background work runs until it is cancelled: others would rely on a controller that does none."""
         _log.critical("background work of the controller failed: internal error", exc_info=error)
         self.failure = self.failure or Unavailable("background work of the controller failed: internal error")
         self._on_failure()
+
+
+def _requests_of(store: str, report: RequestReport | None) -> RequestsView:
+    if report is None:
+        return RequestsView(store)
+    counts = report.counts
+    return RequestsView(
+        store, report.seconds, counts.chunk_puts, counts.index_puts, counts.chunk_gets, counts.index_gets,
+        report.dollars_a_day(),
+    )  # fmt: skip
 
 
 class ControllerProcess:

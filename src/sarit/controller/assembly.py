@@ -42,6 +42,7 @@ from sarit.env.background import Background
 from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.statistics import CallStatistics
+from sarit.security.permissions import Permission
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from sarit.controller.statistics import ControllerStatistics
     from sarit.env.ports import Env
     from sarit.rpc.handlers import Handler
+    from sarit.security.permissions import Caller
     from sarit.security.quotas import Quotas
 
 
@@ -133,6 +135,11 @@ class Controller:
         work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run(), self.timeline.run())
         for each in work:
             self._background.spawn(each)
+
+    def may_change(self, caller: Caller, *resources: str) -> bool:
+        """Return whether the rules let a caller change one of these resources; without rules everybody may."""
+        rules = None if self._access is None else self._access.rules
+        return rules is None or any(rules.of(caller, resource) is Permission.READ_UPDATE for resource in resources)
 
     def change_times(self, times: Times) -> None:
         """Other intervals of scaling by rate, retention and watermarks."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from sarit.admin.console.view import RequestsView
 from sarit.cluster.controller import ClusterController
 from sarit.cluster.controller_members import CONTROLLERS, ControllerMembers, decode
 from sarit.cluster.member import ConfirmedLogs, Member
+from sarit.cluster.object_requests import REQUESTS, Counts, RequestReport
+from sarit.cluster.settings import ClusterMeta
 from sarit.controller.times import ScalingTimes, Times
 from sarit.coordination.container_map import StoreAddress
 from sarit.coordination.map_register import STORES, change_map
@@ -18,6 +22,7 @@ from sarit.coordination.memory import MemoryCoordination
 from sarit.core.errors import Exists, Invalid
 from sarit.env.real import RealNetwork
 from sarit.process.controller_role import ControllerSettings
+from sarit.process.observation.health import Health
 from sarit.process.places.store_parts import StoreParts
 from sarit.process.security import Security, SecurityConfig
 from sarit.process.settings import NodeConfig
@@ -148,3 +153,33 @@ def test_controller_joins_again_after_a_lost_lease():
 def test_address_that_cannot_be_read_is_invalid(value):
     with pytest.raises(Invalid, match="address cannot be read"):
         decode(value)
+
+
+def test_console_of_a_controller_shows_what_the_cluster_needs():
+    async def main():
+        async with started() as fleet:
+            controller = fleet.controller("x")
+            opening = asyncio.ensure_future(controller.open())
+            await fleet.store("a")
+            await fleet.store("b")
+            await opening
+            await until(lambda: set(controller.watch.map.stores) == {"a", "b"})
+            registers = fleet.service.client("test", fleet.env.clock)
+            now = fleet.env.clock.wall_ms()
+            report = RequestReport(now, 60.0, Counts(1000, 200, 30, 4))
+            await registers.create(f"{REQUESTS}/a", report.encode())
+            await controller.reports.read()
+            config = SimpleNamespace(cluster="zk://one:2181/c", options=())
+            for storage, requests in (
+                ("s3://b/p", (RequestsView("a", 60.0, 1000, 200, 30, 4, report.dollars_a_day()), RequestsView("b"))),
+                ("file:///d", ()),
+            ):
+                meta = ClusterMeta("id", SECRET.hex(), SMALL.containers, "file:///log", "file:///i", storage, "m")
+                view = controller.view(meta, config, Health("the controller", fleet.env.clock))
+                found = await view.cluster()
+                assert tuple(found.requests) == requests
+                assert (found.address, found.containers, found.served) == ("zk://one:2181/c", SMALL.containers, 0)
+                assert {one.name: one.state for one in found.components} == {"zookeeper": "ok", "storage": "unknown"}
+                assert [(one.store, one.age) for one in found.reports] == [("a", None), ("b", None)]
+
+    asyncio.run(main())

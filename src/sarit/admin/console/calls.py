@@ -51,7 +51,7 @@ _STATUSES: Final[tuple[tuple[type[SaritError], int], ...]] = (
 
 
 def call(path: str, handler: Handler, method: str = "GET") -> Route:
-    """A route whose handler returns a document, or a response; errors become statuses."""
+    """Return a route whose handler returns a document, or a response; errors become statuses."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -68,7 +68,7 @@ def call(path: str, handler: Handler, method: str = "GET") -> Route:
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """The body, which is a JSON object.  Raises Invalid."""
+    """Return the body, which is a JSON object.  Raises Invalid."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise Invalid("send the body as application/json")
     try:
@@ -80,8 +80,14 @@ async def body_of(request: Request) -> dict[str, Any]:
     return found
 
 
+def check_confirmed(body: dict[str, Any], name: str) -> None:
+    """Check that a body names what is to be deleted.  Raises Invalid."""
+    if body.get("confirm") != name:
+        raise Invalid(f'to delete it for good, confirm with its name: {{"confirm": "{name}"}}')
+
+
 def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """A parameter that is a whole number from `low` to `high`.  Raises Invalid."""
+    """Return a parameter that is a whole number from `low` to `high`.  Raises Invalid."""
     text = request.query_params.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
         raise Invalid(f"{name}={text[:20]!r}: give a number from {low} to {high}")
@@ -91,7 +97,7 @@ def whole_number(request: Request, name: str, default: int, low: int, high: int)
 async def page_of(
     request: Request, lists: NameLists, kind: str, row: Callable[[str], Awaitable[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """A page of a list with a row for each name.
+    """Return a page of a list with a row for each name.
 
     Parameters: `scope`, `q` (searched text), `offset`, `limit`, and `counted=1`: with the number of all.  Raises
     Invalid."""
@@ -110,12 +116,12 @@ async def page_of(
 
 
 def stream_of(request: Request) -> StreamName:
-    """The stream in the path.  Raises Invalid."""
+    """Return the stream in the path.  Raises Invalid."""
     return StreamName.parse(f"{request.path_params['scope']}/{request.path_params['stream']}")
 
 
 async def for_all(items: Iterable[A], ask: Callable[[A], Awaitable[T]]) -> list[T]:
-    """The answers for all items, in order; some are asked for at the same time."""
+    """Return the answers for all items, in order; some are asked for at the same time."""
     slots = asyncio.Semaphore(CONSOLE_ASKED_AT_ONCE)
 
     async def one(item: A) -> T:

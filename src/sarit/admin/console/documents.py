@@ -23,7 +23,7 @@ _SEGMENT = re.compile(r"(\d{1,10})\.(\d{1,10})")
 
 
 def text_of(body: dict[str, Any], name: str, default: str | None = None) -> str:
-    """A field that is text.  Raises Invalid."""
+    """Return a field that is text.  Raises Invalid."""
     found = body.get(name, default)
     if not isinstance(found, str):
         raise Invalid(f"{name}: give text")
@@ -31,7 +31,7 @@ def text_of(body: dict[str, Any], name: str, default: str | None = None) -> str:
 
 
 def number_of(body: dict[str, Any], name: str, default: int | None = None) -> int:
-    """A field that is a whole number.  Raises Invalid."""
+    """Return a field that is a whole number.  Raises Invalid."""
     found = body.get(name, default)
     if isinstance(found, bool) or not isinstance(found, int):
         raise Invalid(f"{name}: give a whole number")
@@ -66,7 +66,7 @@ def retention_of(found: Any) -> RetentionPolicy:
 
 
 def tags_of(found: Any) -> tuple[str, ...]:
-    """A list of tags.  Raises Invalid."""
+    """Return a list of tags.  Raises Invalid."""
     if not isinstance(found, list) or not all(isinstance(tag, str) for tag in found):
         raise Invalid("tags: give a list of texts")
     return tuple(found)
@@ -92,12 +92,12 @@ def config_document(config: StreamConfig) -> dict[str, Any]:
 
 
 def segment_text(segment: SegmentId) -> str:
-    """A segment as the console writes it: NUMBER.EPOCH."""
+    """Return a segment as the console writes it: NUMBER.EPOCH."""
     return f"{segment.number}.{segment.epoch}"
 
 
 def segment_of(text: str) -> SegmentId:
-    """The inverse of `segment_text`.  Raises Invalid."""
+    """Return the inverse of `segment_text`.  Raises Invalid."""
     found = _SEGMENT.fullmatch(text)
     if found is None:
         raise Invalid(f"{text[:40]!r} is no segment: give NUMBER.EPOCH")

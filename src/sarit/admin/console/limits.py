@@ -55,4 +55,7 @@ CONSOLE_HEAT_SECONDS_PER_SEGMENT: Final = 0.01
 CONSOLE_MAX_EVENT_BYTES: Final = MIB
 CONSOLE_TABLE_ROWS: Final = 50
 CONSOLE_SHOWN_VALUE_BYTES: Final = 4 * KIB
+CONSOLE_MAX_VALUE_BYTES: Final = MIB  # of one that is changed
+CONSOLE_MAX_QUOTAS: Final = 200  # that are shown
+CONSOLE_MAX_RATED_SEGMENTS: Final = 2000  # whose rates are asked for at once
 CONSOLE_MAX_TRANSACTIONS: Final = 500

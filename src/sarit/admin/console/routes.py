@@ -14,11 +14,13 @@ from starlette.routing import Mount, Route, Router
 from sarit.admin.callers import peer_of, refused
 from sarit.admin.console.assets import INDEX, Assets, load
 from sarit.admin.console.calls import body_of, call
+from sarit.admin.console.cluster import ClusterCalls
 from sarit.admin.console.documents import text_of
 from sarit.admin.console.groups import GroupCalls
 from sarit.admin.console.guard import Guard
 from sarit.admin.console.limits import CONSOLE_KEEP_ALIVE_SECONDS, CONSOLE_OVERVIEW_SECONDS
 from sarit.admin.console.names import NameLists
+from sarit.admin.console.permissions import Rights
 from sarit.admin.console.samplers import Samplers
 from sarit.admin.console.search import SearchCalls, SearchPlaces
 from sarit.admin.console.sessions import Sessions, cookie_of, random_text, set_cookie
@@ -202,13 +204,15 @@ class _Calls:
         lists = self.lists = NameLists(client, clock)
         self.events = EventCalls(client, clock, live)
         self._samplers = Samplers(client, clock, live)
+        rights = Rights(node, asker.caller)
         families = (
-            StreamCalls(client, node, lists),
+            StreamCalls(client, node, lists, rights),
             self.events,
             SearchCalls(client, clock, live, searches),
             self._samplers,
-            GroupCalls(client, lists),
-            TableCalls(client, lists),
+            GroupCalls(client, lists, rights),
+            TableCalls(client, lists, rights),
+            ClusterCalls(client, node, rights),
         )
         self.api = Router([
             call("/session", self._session),

@@ -27,9 +27,8 @@ from sarit.admin.console.limits import (
     CONSOLE_HEAT_SECONDS_PER_SEGMENT,
 )
 from sarit.client.streams.history import Ranges
+from sarit.client.streams.recorded_cuts import recorded_cut
 from sarit.core.errors import NotFound, SaritError, Unavailable
-from sarit.core.names import SegmentId
-from sarit.rpc.generated import sarit_pb2
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -40,7 +39,8 @@ if TYPE_CHECKING:
     from sarit.admin.console.heat import Column
     from sarit.admin.console.sse import Event, Live
     from sarit.client.aio import Client
-    from sarit.core.names import StreamName
+    from sarit.client.streams.recorded_cuts import RecordedCut
+    from sarit.core.names import SegmentId, StreamName
     from sarit.env.ports import Clock
 
 _log = logging.getLogger("sarit.admin.console")
@@ -144,11 +144,11 @@ class Sampler:
         assert self._last is not None
         samples = [self._last]
         try:
-            cuts = await self._recorded_cuts(self._last.time_ms)
-            for time_ms, cut in cuts:
-                ranges = await self._ranges.of(cut)
-                parts = {s: Part(ranges[s].low, ranges[s].high, end) for s, end in cut.items()}
-                samples.append(Sample(time_ms, parts, frozenset(parts)))
+            for record in await self._recorded_cuts(self._last.time_ms):
+                positions = record.cut.positions
+                ranges = await self._ranges.of(positions)
+                parts = {s: Part(ranges[s].low, ranges[s].high, end) for s, end in positions.items()}
+                samples.append(Sample(record.time_ms, parts, frozenset(parts)))
         except NotFound:
             pass  # the history was truncated meanwhile
         except SaritError as error:
@@ -165,17 +165,15 @@ class Sampler:
         ended = {s: before.parts[s]._replace(end=info.end_offset) for s, info in infos.items() if info.sealed}
         return before, Sample(after.time_ms, {**after.parts, **ended}, after.active)
 
-    async def _recorded_cuts(self, time_ms: int) -> list[tuple[int, dict[SegmentId, int]]]:
-        """The newest first, with the time of each."""
-        session, found = self._client.session, list[tuple[int, dict[SegmentId, int]]]()
-        method = session.controller.sarit_stub.cutAt
+    async def _recorded_cuts(self, time_ms: int) -> list[RecordedCut]:
+        """Return the records, the newest first."""
+        found: list[RecordedCut] = []
         while len(found) < CONSOLE_HEAT_RECORDED_COLUMNS:
-            asked = sarit_pb2.CutAtRequest(scope=self._stream.scope, stream=self._stream.stream, timeMs=time_ms)
-            reply = await session.with_retry(lambda: session.controller.call(method, asked))  # noqa: B023
-            if not reply.recorded:
+            record = await recorded_cut(self._client.session, self._stream, time_ms)
+            if record is None:
                 break
-            found.append((reply.recordedMs, {SegmentId.unpack(s): at for s, at in reply.cut.items()}))
-            time_ms = reply.recordedMs - 1
+            found.append(record)
+            time_ms = record.time_ms - 1
         return found
 
 

@@ -152,7 +152,7 @@ def matcher_of(kind: str, text: str, path: str) -> Matcher:
 def _document(step: Step) -> dict[str, Any]:
     return {
         "events": list(map(_hit, step.hits)), "scanned": step.events, "bytes": step.bytes, "partly": step.partly,
-        "ended": step.ended,
+        "ended": step.ended or "",
     }  # fmt: skip
 
 

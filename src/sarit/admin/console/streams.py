@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sarit.admin.console.calls import body_of, call, page_of, stream_of
+from sarit.admin.console.calls import body_of, call, check_confirmed, page_of, stream_of
 from sarit.admin.console.documents import (
     config_document,
     number_of,
@@ -15,18 +16,23 @@ from sarit.admin.console.documents import (
     tags_of,
     text_of,
 )
-from sarit.admin.console.limits import CONSOLE_MAX_TRANSACTIONS
+from sarit.admin.console.limits import CONSOLE_MAX_RATED_SEGMENTS, CONSOLE_MAX_TRANSACTIONS
 from sarit.admin.console.names import SCOPES, STREAMS, Wanted
+from sarit.admin.console.positions import cut_of
+from sarit.admin.console.view import SegmentRate
 from sarit.client.streams import history
 from sarit.core.cuts import to_text
-from sarit.core.errors import Invalid, NotFound
+from sarit.core.errors import Invalid, NotFound, SaritError
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
     from sarit.admin.console.names import NameLists
+    from sarit.admin.console.permissions import Rights
     from sarit.admin.console.view import NodeView
     from sarit.client.aio import Client
 
@@ -34,8 +40,9 @@ if TYPE_CHECKING:
 class StreamCalls:
     """Calls on scopes and streams."""
 
-    def __init__(self, client: Client, node: NodeView, lists: NameLists) -> None:
+    def __init__(self, client: Client, node: NodeView, lists: NameLists, rights: Rights) -> None:
         self._client = client
+        self._rights = rights
         self._node = node
         self._lists = lists
 
@@ -63,9 +70,13 @@ class StreamCalls:
     # -- scopes -------------------------------------------------------------------------------
 
     async def scopes(self, request: Request) -> Any:
-        """The names of the scopes."""
+        """Return the names of the scopes, and those of them in which the caller may create streams."""
         found = await self._lists.page(SCOPES, Wanted(counted=True))
-        return {"scopes": list(found.names), "complete": found.complete}
+        may_create = [scope for scope in found.names if self._rights.creates_in(scope)]
+        return {
+            "scopes": list(found.names), "complete": found.complete, "may_create": may_create,
+            "may_create_scopes": self._rights.changes_everything(),
+        }  # fmt: skip
 
     async def create_scope(self, request: Request) -> Any:
         """Body: {"scope"}."""
@@ -83,8 +94,24 @@ class StreamCalls:
     # -- streams ------------------------------------------------------------------------------
 
     async def streams(self, request: Request) -> Any:
-        """A page of streams with what a row of the list shows."""
-        return await page_of(request, self._lists, STREAMS, self._row)
+        """Return a page of streams with what a row of the list shows."""
+        page = await page_of(request, self._lists, STREAMS, self._row)
+        rows = page["rows"]
+        rates = await self._rates([name for row in rows for name in row.get("ids", ())])
+        for row in rows:
+            names = row.pop("ids", ())
+            known = bool(names) and all(name in rates for name in names)
+            row |= _summed(rates[name] for name in names) if known else {"event_rate": None, "byte_rate": None}
+        return page
+
+    async def _rates(self, segments: Sequence[str]) -> dict[str, SegmentRate]:
+        """Rates by the full name of a segment: of the first so many; of none when a store does not answer."""
+        asked = segments[:CONSOLE_MAX_RATED_SEGMENTS]
+        try:
+            found = await self._node.rates(asked) if asked else []
+        except SaritError:
+            return {}
+        return dict(zip(asked, found, strict=True))
 
     async def _row(self, name: str) -> dict[str, Any]:
         stream = StreamName.parse(name)
@@ -95,7 +122,8 @@ class StreamCalls:
             active = await session.with_retry(lambda: session.controller.current_segments(stream))
         except NotFound:  # deleted since the list was fetched
             return row | {"gone": True}
-        return row | {"segments": len(active), "sealed": not active} | config_document(config)
+        ids = [stream.segment(found.segment) for found in active]
+        return row | {"ids": ids, "segments": len(active), "sealed": not active} | config_document(config)
 
     async def create(self, request: Request) -> Any:
         """Body: {"scope", "stream", "scaling", "retention", "tags", "create_scope"}."""
@@ -117,11 +145,14 @@ class StreamCalls:
         infos = await self._client.segment_infos(stream, wanted)
         ids = [found.segment for found in info.segments]
         stores = await self._client.stream(stream).nodes(ids)
+        rates = await self._rates([stream.segment(segment) for segment in ids])
+        none = SegmentRate(None, None)
         segments = [
             {
                 "segment": segment_text(found.segment), "low": found.low, "high": found.high,
                 "start": infos[found.segment].start_offset, "end": infos[found.segment].end_offset,
                 "modified_ms": infos[found.segment].modified_ms, "store": stores.get(found.segment, ""),
+                **asdict(rates.get(stream.segment(found.segment), none)),
             }
             for found in info.segments if found.segment in infos
         ]  # fmt: skip
@@ -135,6 +166,7 @@ class StreamCalls:
             "epoch": max((found.epoch for found in info.tail.positions), default=0),
             "all_segments": len(infos), "segments": segments,
             "head": to_text(info.head), "tail": to_text(info.tail),
+            "may_change": self._rights.changes_stream(stream), **_summed(rates.values()),
         } | config_document(info.config)  # fmt: skip
 
     async def update(self, request: Request) -> Any:
@@ -156,9 +188,10 @@ class StreamCalls:
         return {"sealed": True}
 
     async def truncate(self, request: Request) -> Any:
-        """Body: {"cut"}, "tail" or the text of one.  Deletes all events before it."""
-        cut = text_of(await body_of(request), "cut")
-        await self._client.truncate_stream(stream_of(request), cut=cut)
+        """Body: {"cut"}: tail, a time, or the text of a cut.  Deletes all events before it, none of a later time."""
+        place, stream = text_of(await body_of(request), "cut"), stream_of(request)
+        cut = await cut_of(self._client, stream, place, self._client.session.env.clock.wall_ms())
+        await self._client.truncate_stream(stream, cut=cut)
         return {"truncated": True}
 
     async def scale(self, request: Request) -> Any:
@@ -173,8 +206,7 @@ class StreamCalls:
     async def delete(self, request: Request) -> Any:
         """Seal and delete.  The body names the stream again: {"confirm": "scope/stream"}."""
         stream = stream_of(request)
-        if text_of(await body_of(request), "confirm", "") != str(stream):
-            raise Invalid(f'to delete it for good, confirm with its name: {{"confirm": "{stream}"}}')
+        check_confirmed(await body_of(request), str(stream))
         await self._client.delete_stream(stream, seal=True)
         self._lists.changed()
         return {"deleted": True}
@@ -193,3 +225,14 @@ class StreamCalls:
             for one in found
         ]  # fmt: skip
         return {"open": rows, "most": CONSOLE_MAX_TRANSACTIONS, "ended": ended[:CONSOLE_MAX_TRANSACTIONS]}
+
+
+def _summed(rates: Iterable[SegmentRate]) -> dict[str, float | None]:
+    """Return the rates of several segments together; None where none is known."""
+    found = list(rates)
+    if not found:
+        return {"event_rate": None, "byte_rate": None}
+    return {
+        "event_rate": sum(rate.event_rate or 0.0 for rate in found),
+        "byte_rate": sum(rate.byte_rate or 0.0 for rate in found),
+    }

@@ -57,7 +57,7 @@ class Taken:
 
 
 def matches(event: bytes, wanted: bytes) -> bool:
-    """Whether an event contains a text; letters of ASCII in any case.  `wanted` is in lower case."""
+    """Return whether an event contains a text; letters of ASCII in any case.  `wanted` is in lower case."""
     return not wanted or wanted in event.lower()
 
 
@@ -148,7 +148,7 @@ class EventCalls:
             reader.close()
 
     async def browse(self, request: Request) -> Any:
-        """A page of events from a place on, and where the next page begins."""
+        """Return a page of events from a place on, and where the next page begins."""
         stream = stream_of(request)
         limit = whole_number(request, "limit", CONSOLE_BROWSE_EVENTS, 1, CONSOLE_BROWSE_EVENTS)
         wanted = _filter(request)
@@ -162,7 +162,7 @@ class EventCalls:
             }  # fmt: skip
 
     async def whole(self, request: Request) -> Any:
-        """One event, as far as CONSOLE_MAX_EVENT_BYTES.  Parameters: `segment`, `offset`, and `size` of its bytes."""
+        """Return one event, as far as CONSOLE_MAX_EVENT_BYTES.  Parameters: `segment`, `offset`, `size` in bytes."""
         stream, given = stream_of(request), request.query_params
         segment = segment_of(given.get("segment", ""))
         offset = whole_number(request, "offset", 0, 0, (1 << 63) - 1)

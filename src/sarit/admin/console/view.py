@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sarit.core.names import StreamName
+    from sarit.security.permissions import Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +110,76 @@ class OpenTransaction:
     left_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentRate:
+    """Events and bytes per second that a segment gets, averaged over the shortest window of scaling by rate; None:
+    not known."""
+
+    event_rate: float | None
+    byte_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentView:
+    """Something that a cluster needs: "zookeeper", "bookies" or "storage".  `state`: "ok", "degraded", "failed" or
+    "unknown"."""
+
+    name: str
+    state: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsView:
+    """Requests of one store to object storage in the last `seconds`; None: it has not reported for a while."""
+
+    store: str
+    seconds: float | None = None
+    chunk_puts: int | None = None
+    index_puts: int | None = None
+    chunk_gets: int | None = None
+    index_gets: int | None = None
+    dollars_a_day: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """The age of what a store has reported of its health, in seconds; None: it has not since it started."""
+
+    store: str
+    age: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster at one moment.  `address`: of its coordination service.  `requests`: empty without an object store."""
+
+    address: str
+    lease_seconds: float
+    containers: int
+    served: int
+    components: Sequence[ComponentView]
+    reports: Sequence[ReportView]
+    requests: Sequence[RequestsView] = ()
+
+
 class NodeView(Protocol):
     """What the console asks of the process that it runs in.  Calls raise the kinds of `core.errors`."""
 
     async def overview(self) -> Overview:
-        """The node now.  Raises Unavailable (what it needs to ask for it)."""
+        """Return the node now.  Raises Unavailable (what it needs to ask for it)."""
 
     async def settings(self) -> Sequence[Setting]:
         """The configuration, secrets hidden."""
 
     async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
-        """The transactions of a stream that have not ended, at most `most` of them.  Raises NotFound."""
+        """Return the transactions of a stream that have not ended, at most `most` of them.  Raises NotFound."""
+
+    async def rates(self, segments: Sequence[str]) -> Sequence[SegmentRate]:
+        """Return the rates of segments, by their full names, in order; 0 without writers.  Raises Unavailable."""
+
+    async def cluster(self) -> ClusterView | None:
+        """Return the cluster that the process belongs to; None: it belongs to none.  Raises Unavailable."""
+
+    def may_change(self, caller: Caller, *resources: str) -> bool:
+        """Return whether the rules let a caller change one of these resources."""

@@ -25,6 +25,7 @@ from sarit.client.limits import SEARCH_JSON_BYTES, SEARCH_PATTERN_CHARS, SEARCH_
 from sarit.core.bounded_json import parse_json
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Corrupt, Invalid
+from sarit.core.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,8 @@ class PatternMatcher:
     """Events in whose bytes a regular expression of RE2 matches somewhere."""
 
     def __init__(self, pattern: str) -> None:
-        """Raises Invalid (no pattern, one that RE2 does not know, one that costs too much)."""
+        """Raises Invalid (no pattern, one that RE2 does not know, one that costs too much), MissingExtra."""
+        require("arrow", "a search by regular expression")
         _checked("the pattern", pattern)
         if not pattern:
             raise Invalid("the pattern is empty: give a regular expression")

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.client.core.segments import segment_infos
 from sarit.client.limits import SEARCH_SLICE_BYTES, SEARCH_SLICE_EVENTS
@@ -18,6 +19,7 @@ from sarit.client.reader.pointers import EventPointer
 from sarit.client.reader.reader import EventReader
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut
+from sarit.core.errors import SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
     from sarit.client.session.session import Session
     from sarit.core.names import SegmentId
 
-# Why a scan has ended.
-AT_END: Final = "end"
-AT_BYTES: Final = "bytes"
-AT_SECONDS: Final = "seconds"
-AT_HITS: Final = "hits"
+
+class Ended(StrEnum):
+    """Reasons for which a scan ends: everything was searched, or a bound of `ScanBounds` was reached."""
+
+    RANGE = "end"
+    BYTES = "bytes"
+    SECONDS = "seconds"
+    HITS = "hits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +59,18 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a scan has done since the step before, and where it is.
+    """The work of a scan since the step before, and where it is.
 
     `hits`: of this step.  `position`: everything before it was searched.  `events`, `bytes`: searched so far, with
-    headers.  `partly`: events so far of which only the beginning, or nothing, was matched.  `ended`: "" while the scan
-    goes on; then "end", "bytes", "seconds" or "hits"."""
+    headers.  `partly`: events so far of which only the beginning, or nothing, was matched.  `ended`: None while
+    the scan goes on."""
 
     hits: tuple[Hit, ...]
     position: StreamCut
     events: int
     bytes: int
     partly: int
-    ended: str = ""
+    ended: Ended | None = None
 
 
 async def scan(
@@ -89,11 +94,13 @@ async def scan(
             try:
                 async with asyncio.timeout_at(deadline):
                     ready = await reader.next_events()
+            except SaritError:  # also one that is a TimeoutError
+                raise
             except TimeoutError:
-                step = replace(step, hits=(), ended=AT_SECONDS)
+                step = replace(step, hits=(), ended=Ended.SECONDS)
             else:
                 if ready is None:
-                    step = replace(step, hits=(), position=reader.position(), ended=AT_END)
+                    step = replace(step, hits=(), position=reader.position(), ended=Ended.RANGE)
                 else:
                     part = _take(ready)
                     matched = await worker.run(partial(matcher.match, part.events))
@@ -145,14 +152,14 @@ def _take(ready: Events) -> _Slice:
 def _next(step: Step, part: _Slice, matched: Matched, position: StreamCut, bounds: ScanBounds, left: int) -> Step:
     """Return the step after a slice.  `position`: after the slice; `left`: how many hits may still be returned."""
     places, taken = matched.places[:left], len(part.events)
-    ended = ""
+    ended = None
     if len(matched.places) >= left:
         # What is behind the last hit is searched by the next scan.
-        ended, taken = AT_HITS, places[-1] + 1
+        ended, taken = Ended.HITS, places[-1] + 1
         position = StreamCut(position.stream, {**position.positions, part.segment: part.end_of(places[-1])})
     size = step.bytes + part.end_of(taken - 1) - part.offsets[0]
     if not ended and size >= bounds.bytes:
-        ended = AT_BYTES
+        ended = Ended.BYTES
     hits = tuple(
         Hit(EventPointer(position.stream, part.segment, part.offsets[place], part.end_of(place) - part.offsets[place]),
             part.events[place])

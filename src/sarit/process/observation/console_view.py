@@ -14,6 +14,7 @@ from sarit.admin.console.view import (
     MemoryView,
     OpenTransaction,
     Overview,
+    SegmentRate,
     Setting,
     StoreView,
     TierView,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Clock, Env
     from sarit.process.settings import NodeConfig
     from sarit.process.shown_option import ShownOption
+    from sarit.security.permissions import Caller
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.metering.load_meters import LoadMeters
     from sarit.store.server.listener import StoreListener
@@ -77,6 +79,11 @@ async def open_transactions(
         )
         for number, record in await controller.transactions.live(stream, most)
     ]  # fmt: skip
+
+
+async def segment_rates(controller: Controller, segments: Sequence[str]) -> Sequence[SegmentRate]:
+    """Return the rates of segments as their stores measured them, over the shortest window.  Raises Unavailable."""
+    return [SegmentRate(found.events[0], found.bytes[0]) for found in await controller.segments.rates(segments)]
 
 
 def containers_of(store: SegmentStore, name: str) -> list[ContainerView]:
@@ -188,3 +195,12 @@ class StandaloneView:
 
     async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
         return await open_transactions(self._node.controller, self._node.env.clock, stream, most)
+
+    async def rates(self, segments: Sequence[str]) -> Sequence[SegmentRate]:
+        return await segment_rates(self._node.controller, segments)
+
+    async def cluster(self) -> None:
+        return None
+
+    def may_change(self, caller: Caller, *resources: str) -> bool:
+        return self._node.controller.may_change(caller, *resources)

@@ -16,13 +16,20 @@ from sarit.admin.reasons import container_of_part
 from sarit.core.errors import SaritError
 from sarit.env.background import gather
 from sarit.process.limits import STORE_SIGN_OF_LIFE_SECONDS
-from sarit.process.observation.console_view import DAMAGED, hidden_in, open_transactions, reason_text, shown_settings
+from sarit.process.observation.console_view import (
+    DAMAGED,
+    hidden_in,
+    open_transactions,
+    reason_text,
+    segment_rates,
+    shown_settings,
+)
 from sarit.wire.commands import GetRates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from sarit.admin.console.view import OpenTransaction
+    from sarit.admin.console.view import ClusterView, OpenTransaction, SegmentRate
     from sarit.admin.reasons import Reason
     from sarit.controller.assembly import Controller
     from sarit.coordination.container_map import ContainerMap
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from sarit.process.observation.health import Health
     from sarit.process.shown_option import ShownOption
     from sarit.process.store_calls.remote import StoreConnections
+    from sarit.security.permissions import Caller
 
 PLACED, MOVING, UNPLACED = "assigned", "moving", "unassigned"
 ANSWERS, LEAVING, SILENT = "ok", "leaving", "away"
@@ -126,7 +134,7 @@ class ControllerParts:
     """The parts of a controller, for the console.  `tiers`: where data is, by name.
 
     `states`: of the containers of its cluster, as their stores report them; None: a node in several processes, whose
-    reasons of health tell them."""
+    reasons of health tell them.  `cluster`: what it needs, for a controller of a cluster."""
 
     kind: str
     controller: Controller
@@ -136,6 +144,7 @@ class ControllerParts:
     tiers: Mapping[str, str]
     options: Sequence[ShownOption]
     states: Callable[[], ContainerStates] | None = None
+    cluster: Callable[[], Awaitable[ClusterView]] | None = None
 
 
 class PlacedView:
@@ -180,3 +189,12 @@ class PlacedView:
 
     async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
         return await open_transactions(self._parts.controller, self._health.clock, stream, most)
+
+    async def rates(self, segments: Sequence[str]) -> Sequence[SegmentRate]:
+        return await segment_rates(self._parts.controller, segments)
+
+    async def cluster(self) -> ClusterView | None:
+        return None if self._parts.cluster is None else await self._parts.cluster()
+
+    def may_change(self, caller: Caller, *resources: str) -> bool:
+        return self._parts.controller.may_change(caller, *resources)

@@ -32,7 +32,8 @@ def test_what_turns_or_hides_text_is_shown_as_its_number():
 )  # fmt: skip
 def test_a_json_document_is_laid_out_and_not_changed(text):
     """Numbers of more than 53 bits were rounded, and the first of two fields of a name was left out."""
-    shown = evaluate("format.js", f"pretty({json.dumps(text)})")
+    payload = {"base64": base64.b64encode(text.encode()).decode(), "cut": False}
+    shown = evaluate("format.js", f"decode({json.dumps(payload)}).text")
     assert "".join(shown.split()) == "".join(text.split())
     assert evaluate("format.js", f"pretty(compact({json.dumps(text)}))") == shown
     assert evaluate("format.js", 'pretty(\'{"a":[1,{}],"b":2}\')') == '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": 2\n}'

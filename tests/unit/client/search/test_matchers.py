@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from sarit.client.search.matchers import FieldMatcher, PatternMatcher, TextMatcher
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
+from sarit.core.extras import MissingExtra
 from sarit.core.limits import MIB
 
 
@@ -29,10 +31,18 @@ def test_a_pattern_is_found_in_bytes() -> None:
     assert PatternMatcher(r"\xff\x00").match(events).places == [1]
 
 
-@pytest.mark.parametrize("pattern", ["", "(", "(?=a)", r"(a)\1", "a{2000}", "(a{50}){50}", "a{1001,}", "x" * 201])
+@pytest.mark.parametrize(
+    "pattern", ["", "(", "(?=a)", r"(a)\1", "a{2000}", "(a{50}){50}", "(a?){900}a{900}b", "a{1001,}", "x" * 201]
+)
 def test_a_pattern_that_is_none_or_costs_too_much_is_refused(pattern: str) -> None:
     with pytest.raises(Invalid, match="pattern"):
         PatternMatcher(pattern)
+
+
+def test_a_pattern_without_the_extra_says_how_to_install_it(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtra, match="a search by regular expression needs packages.*arrow"):
+        PatternMatcher("a")
 
 
 @pytest.mark.parametrize("pattern", ["(a|aa)+$b", "(x+x+)+y", "(a?){28}(a?){2}b", ".*.*.*.*.*z", "[a-q][^u-z]{13}x"])

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 
 from sarit.client.search.matchers import Matched, TextMatcher
-from sarit.client.search.scan import AT_BYTES, AT_END, AT_HITS, AT_SECONDS, ScanBounds, distance, scan
+from sarit.client.search.scan import Ended, ScanBounds, distance, scan
 from sarit.client.search.time_range import cut_behind
 from sarit.core.limits import MIB
 from sarit.core.names import StreamName
@@ -40,10 +40,10 @@ async def test_a_scan_finds_each_event_once_through_a_scale_whatever_it_stops_fo
     start, end = await ends(made)
     await write(made, [b"behind the end: needle"])
     for bounds, reason in (
-        (WIDE, AT_END), (ScanBounds(500, 60.0, 1 << 20), AT_BYTES), (ScanBounds(1 << 40, 60.0, 7), AT_HITS),
+        (WIDE, Ended.RANGE), (ScanBounds(500, 60.0, 1 << 20), Ended.BYTES), (ScanBounds(1 << 40, 60.0, 7), Ended.HITS),
     ):  # fmt: skip
         at, hits, reasons, events = start, [], [], 0
-        while not reasons or reasons[-1] != AT_END:
+        while not reasons or reasons[-1] != Ended.RANGE:
             last = await steps(made, at, end, "NEEDLE", bounds)
             hits += [hit for step in last for hit in step.hits]
             assert len([hit for step in last for hit in step.hits]) <= bounds.hits
@@ -81,7 +81,7 @@ async def test_a_scan_ends_in_time_where_no_data_comes(made) -> None:
     start, end = await ends(made)
     beyond = type(end)(NAME, {segment: at + 100 for segment, at in end.positions.items()})
     found = await steps(made, start, beyond, "x", ScanBounds(MIB, 0.3, 10))
-    assert [step.ended for step in found][-1] == AT_SECONDS
+    assert [step.ended for step in found][-1] == Ended.SECONDS
     assert found[-1].position == end
     assert len(found[0].hits) == 1
 
@@ -91,11 +91,14 @@ async def test_a_scan_that_is_left_ends_its_reader_and_its_thread(made) -> None:
     await made.client.create_stream(NAME)
     await write(made, [bytes(100_000)] * 20)
     start, end = await ends(made)
-    before = len(asyncio.all_tasks())
+    before, parts = len(asyncio.all_tasks()), len(made.client.session.parts)
     async with aclosing(scan(made.client.session, start, end, TextMatcher("x"), WIDE)) as found:
         await anext(found)
-    await asyncio.sleep(0.1)
-    assert len(asyncio.all_tasks()) <= before
+        assert len(made.client.session.parts) == parts + 1
+    assert len(made.client.session.parts) == parts
+    async with asyncio.timeout(5):
+        while len(asyncio.all_tasks()) > before:
+            await asyncio.sleep(0.01)
 
 
 @on_node

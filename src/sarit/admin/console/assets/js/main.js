@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { fill, h, icon, ICONS } from "./dom.js";
 import { visible } from "./format.js";
 import { failure } from "./parts.js";
+import { cluster } from "./views/cluster.js";
 import { groups, group } from "./views/groups.js";
 import { logIn } from "./views/login.js";
 import { overview } from "./views/overview.js";
@@ -12,12 +13,12 @@ import { stream } from "./views/stream.js";
 import { streams } from "./views/streams.js";
 import { table, tables } from "./views/tables.js";
 
-const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["settings", "Settings"]];
+const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["cluster", "Cluster"], ["settings", "Settings"]];
 
 // First part of the path -> number of further parts -> view.
 const ROUTES = {
   overview: { 0: overview }, streams: { 0: streams, 2: stream, 3: stream }, groups: { 0: groups, 2: group },
-  tables: { 0: tables, 2: table }, settings: { 0: settings },
+  tables: { 0: tables, 2: table }, cluster: { 0: cluster }, settings: { 0: settings },
 };
 
 const main = document.getElementById("main");
@@ -54,7 +55,7 @@ async function show() {
     const session = await api.getSession();
     const ended = [];
     end = () => ended.forEach((each) => each());
-    await view({ root, parts: rest, params, writes: session.writes, onEnd: (each) => ended.push(each) });
+    await view({ root, parts: rest, params, writes: session.writes, user: session.user ?? "", onEnd: (each) => ended.push(each) });
   } catch (error) {
     if (asked) return;
     fill(root, h("h1", {}, name), failure(error));

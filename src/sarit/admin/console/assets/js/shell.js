@@ -38,3 +38,6 @@ export function writeCommand(stream, event) {
   if (headers.length) document.headers = headers.map(({ name, value, base64: raw }) => (value === undefined ? { name, value_base64: raw } : { name, value }));
   return `printf '%s\\n' ${quote(asciiJson(document))} | ${command("sarit", "write", stream, "--input=json")}`;
 }
+
+/** A GET of the REST API; `user`: who logs in, and is asked for the password. */
+export const curl = (origin, path, user = "") => command("curl", "-sS", ...(user ? ["-u", user] : []), origin + path);

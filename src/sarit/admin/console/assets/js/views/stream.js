@@ -3,8 +3,10 @@
 import * as api from "../api.js";
 import { fill, h } from "../dom.js";
 import * as f from "../format.js";
-import { badge, confirm, dialog, facts, field, go, link, panel, state, table, toast } from "../parts.js";
+import { badge, confirm, copyButton, dialog, facts, field, go, link, panel, state, table, toast } from "../parts.js";
+import * as shell from "../shell.js";
 import { heat } from "./heat.js";
+import { PAST, placeField } from "./places.js";
 import { policyFields } from "./policies.js";
 import { search } from "./search.js";
 import { tail } from "./tail.js";
@@ -14,16 +16,17 @@ const REFRESH_MS = 5000;
 const TABS = [["heat", "Heat map"], ["events", "Events"], ["search", "Search"], ["config", "Configuration"], ["transactions", "Transactions"]];
 
 export async function stream(context) {
-  const { root, parts, writes, onEnd } = context;
+  const { root, parts, onEnd } = context;
   const [scope, name, tab = "heat"] = parts;
   const call = api.path("streams", scope, name);
   const hash = `#/streams/${encodeURIComponent(scope)}/${encodeURIComponent(name)}`;
   const info = await api.get(call);
-  const write = h("button", { type: "button", disabled: !writes || info.sealed, onclick: () => writeEvent(call, `${scope}/${name}`) }, "Write an event");
+  const writes = context.writes && info.may_change;
+  const write = writes && h("button", { type: "button", disabled: info.sealed, onclick: () => writeEvent(call, `${scope}/${name}`) }, "Write an event");
   const body = h("div", {});
   const figures = h("div", { class: "figures" });
   const draw = (now) => fill(figures,
-    one("Size", f.bytes(now.bytes)), one("Segments", now.sealed ? "0, sealed" : f.count(now.segments.length)), one("Epoch", f.count(now.epoch)),
+    one("Size", f.bytes(now.bytes)), one("Rate", rates(now)), one("Segments", now.sealed ? "0, sealed" : f.count(now.segments.length)), one("Epoch", f.count(now.epoch)),
     one("Scaling", f.scaling(now.scaling)), one("Retention", f.retention(now.retention)));
   draw(info);
   const timer = setInterval(async () => {
@@ -39,15 +42,18 @@ export async function stream(context) {
       h("a", { href: `${hash}/${id}`, "aria-current": id === tab ? "page" : null }, text))),
     body);
   root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  const inner = { root: body, call, info, hash, writes, params: context.params, onEnd };
+  const inner = { root: body, call, info, writes, params: context.params, user: context.user, onEnd };
   const view = { heat, events: tail, search, config, transactions }[tab];
   if (!view) throw new Error("there is no such part of a stream");
   await view(inner);
 }
 
+/** Bytes and events per second; of a sealed stream none. */
+const rates = (found) => (found.byte_rate === null || found.byte_rate === undefined ? "–" : h("span", {}, f.rate(found.byte_rate), h("span", { class: "second" }, ` ${f.count(found.event_rate)} events/s`)));
+
 const one = (name, value) => h("div", { class: "figure small" }, h("span", { class: "name" }, name), h("span", { class: "value" }, value));
 
-async function config({ root, call, info, hash, writes }) {
+async function config({ root, call, info, writes, user }) {
   const name = `${info.scope}/${info.stream}`;
   const again = () => dispatchEvent(new HashChangeEvent("hashchange"));
   const change = () => {
@@ -66,20 +72,27 @@ async function config({ root, call, info, hash, writes }) {
       again();
     });
   };
-  const button = (text, onclick, kind = "") => h("button", { type: "button", class: kind, disabled: !writes, onclick }, text);
+  const button = (text, onclick, kind = "") => h("button", { type: "button", class: kind, onclick }, text);
+  const truncate = () => {
+    const place = placeField("Delete all events", [["tail", "that are in it now"], ...PAST.map(([value, text]) => [value, `from before ${text}`])], "tail",
+      "Of a time: up to the last recorded position before it, so that no later event is deleted.");
+    const typed = h("input", { type: "text", autocomplete: "off", spellcheck: "false" });
+    dialog(`Truncate ${name}`, [place.node, field(`Type ${name} to confirm`, typed)], "Truncate", async () => {
+      if (typed.value.trim() !== name) throw new Error(`type ${name} to confirm`);
+      await api.send("POST", `${call}/truncate`, { cut: place.value() });
+      toast(`${name} is truncated`);
+      again();
+    }, "danger");
+  };
   fill(root,
     h("div", { class: "grid" },
       panel("Configuration", facts(
         ["Scaling", f.scaling(info.scaling)], ["Retention", f.retention(info.retention)],
         ["Tags", info.tags.length ? info.tags.map((tag) => badge("tag", tag)) : "none"], ["State", info.sealed ? "sealed" : "active"],
         ["Size", f.bytes(info.bytes)], ["Segments with data", f.count(info.all_segments)])),
-      panel("Changes", h("div", { class: "actions left" },
+      writes && panel("Changes", h("div", { class: "actions left" },
         !info.sealed && button("Change configuration", change), !info.sealed && button("Scale", scale),
-        button("Truncate", () => confirm(`Truncate ${name}`, "All events that are in the stream now are deleted.", "Truncate", async () => {
-          await api.send("POST", `${call}/truncate`, { cut: "tail" });
-          toast("Truncated");
-          again();
-        }, name), "danger-line"),
+        button("Truncate", truncate, "danger-line"),
         !info.sealed && button("Seal", () => confirm(`Seal ${name}`, "The stream refuses further events, for ever. What is in it can still be read.", "Seal", async () => {
           await api.send("POST", `${call}/seal`);
           toast("Sealed");
@@ -91,13 +104,18 @@ async function config({ root, call, info, hash, writes }) {
           go(`#/streams?scope=${encodeURIComponent(info.scope)}`);
         }, name), "danger-line"))),
       panel("Positions", facts(["Head cut", h("code", { class: "cut" }, info.head)], ["Tail cut", h("code", { class: "cut" }, info.tail)]),
-        h("p", { class: "muted" }, "A cut is a position in all segments at once: ", h("code", { class: "cli" }, "sarit read --from"), " takes it."))),
+        h("p", { class: "muted" }, "A cut is a position in all segments at once: ", h("code", { class: "cli" }, "sarit read --from"), " takes it."),
+        h("div", { class: "actions left" }, copyButton("Copy as command", () => [
+          ["The stream", shell.command("sarit", "stream", "info", name)], ["Its events", shell.readCommand(name, shell.option("from", info.head))],
+          ["Its configuration as JSON, over HTTP", shell.curl(location.origin, `/v1/scopes/${info.scope}/streams/${info.stream}`, user)],
+        ])))),
     panel("Active segments", segments(info)));
 }
 
 const segments = (info) => table("Active segments", [
   ["Segment", (s) => h("code", {}, s.segment)], ["Keys", (s) => f.keys(s.low, s.high)], ["Bytes", (s) => f.bytes(s.end - s.start), "num"],
   ["From", (s) => f.count(s.start), "num"], ["To", (s) => f.count(s.end), "num"], ["Changed", (s) => (s.modified_ms ? f.moment(s.modified_ms) : "–")],
+  ["Rate", (s) => f.rate(s.byte_rate), "num"], ["Events", (s) => (s.event_rate === null ? "–" : `${f.count(s.event_rate)}/s`), "num"],
   ["Store", (s) => h("code", {}, s.store)],
 ], info.segments, "The stream is sealed: it has no active segment.");
 

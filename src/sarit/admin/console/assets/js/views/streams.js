@@ -57,35 +57,37 @@ export async function list({ root, params, onEnd }, { title, place, call, draw, 
   onEnd(() => { asked += 1; });
   const [found] = await Promise.all([api.get("/scopes"), load()]);
   for (const scope of found.scopes.slice(0, 1000)) scopes.append(h("option", { value: scope, selected: scope === now.scope }, scope));
-  return { reload: load, scopes: found.scopes, scope: () => now.scope };
+  return { reload: load, scopes: found.may_create, scopesToo: found.may_create_scopes, scope: () => (found.may_create.includes(now.scope) ? now.scope : "") };
 }
 
 export async function streams(context) {
-  // It can be pressed while the list still loads.
-  const create = h("button", { type: "button", class: "primary", disabled: !context.writes, onclick: async () => createStream(await made) }, "Create stream");
+  // It can be pressed while the list still loads; who may create none sees it no more then.
+  const create = h("button", { type: "button", class: "primary", hidden: !context.writes, onclick: async () => createStream(await made) }, "Create stream");
   const made = list(context, {
     title: "Streams", place: "streams", call: "/streams", actions: [create],
     draw: (rows) => table("Streams", [
       ["Stream", (s) => link(`#/streams/${encodeURIComponent(s.scope)}/${encodeURIComponent(s.stream)}`, h("span", { class: "muted" }, `${s.scope}/`), s.stream)],
       ["Segments", (s) => (s.gone ? "–" : s.sealed ? badge("", "sealed") : f.count(s.segments)), "num"],
+      ["Rate", (s) => (s.byte_rate === null || s.byte_rate === undefined ? "–" : f.rate(s.byte_rate)), "num"],
       ["Scaling", (s) => (s.gone ? "deleted" : f.scaling(s.scaling))],
       ["Retention", (s) => (s.gone ? "" : f.retention(s.retention))],
       ["Tags", (s) => s.tags?.map((tag) => badge("tag", tag))],
     ], rows, "No stream has this name."),
   });
-  await made;
+  const { scopes, scopesToo } = await made;
+  if (!scopes.length && !scopesToo) create.remove();
 }
 
-function createStream({ scopes, scope, reload }) {
+function createStream({ scopes, scopesToo, scope, reload }) {
   const where = h("input", { type: "text", value: scope() || scopes[0] || "", list: "scopes", required: true, autocomplete: "off", spellcheck: "false" });
   const name = h("input", { type: "text", required: true, autocomplete: "off", spellcheck: "false" });
   const policies = policyFields();
   dialog("Create stream", [
-    field("Scope", where, "Created, too, if it is missing."),
+    field("Scope", where, scopesToo ? "Created, too, if it is missing." : "One of those in which you may create streams."),
     h("datalist", { id: "scopes" }, scopes.slice(0, 200).map((each) => h("option", { value: each }))),
     field("Name", name, "Letters, digits, '.' and '-'."), policies.node,
   ], "Create", async () => {
-    const made = await api.send("POST", "/streams", { scope: where.value.trim(), stream: name.value.trim(), create_scope: true, ...policies.values() });
+    const made = await api.send("POST", "/streams", { scope: where.value.trim(), stream: name.value.trim(), create_scope: scopesToo && !scopes.includes(where.value.trim()), ...policies.values() });
     toast(made.created ? `Stream ${made.scope}/${made.stream} created` : "That stream exists already", made.created ? "good" : "warn");
     if (!made.created) { await reload(); return; }
     // The list that is left is not asked for again.
