@@ -141,7 +141,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
 
     Handing an event (or a batch) out counts as consuming it.  Events are fetched on the loop's thread and handed
     out on the caller's: a call that Ctrl-C interrupts consumes nothing.""",
-                translated=frozenset({"read_events", "read_arrow"}),
+                translated=frozenset({"read", "read_events", "read_arrow"}),
                 posted=frozenset({"close"}),
                 hidden={
                     "client_closed": _CLIENT_CALLS,
@@ -191,6 +191,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                 "sarit.client.reader.batch",
                 "BatchReader",
                 attributes={"slices": ("tuple[Slice, ...]", "The pieces to read; a slice can be pickled.")},
+                translated=frozenset({"read"}),
             ),
             Facade("sarit.client.streams.event_time", "TimeWindows"),
         ],

@@ -171,7 +171,7 @@ async def event_reader_iterators(world: World, method: str) -> Any:
     return getattr(reader, method)
 
 
-@case("EventReader.read_events", "EventReader.read_arrow", "EventReader.next_events")
+@case("EventReader.read", "EventReader.read_events", "EventReader.read_arrow", "EventReader.next_events")
 async def event_reader(world: World, method: str) -> Any:
     return getattr(await at_tail(world), method)
 
@@ -238,7 +238,7 @@ async def stream_with_arguments(world: World, method: str) -> Any:
     return lambda: getattr(handle, method)(*arguments)
 
 
-@case("BatchReader.__iter__", "BatchReader.batches", "BatchReader.arrow_batches")
+@case("BatchReader.__iter__", "BatchReader.batches", "BatchReader.arrow_batches", "BatchReader.read")
 async def batch_reader(world: World, method: str) -> Any:
     await world.with_stream()
     batch = await wait(world.client.stream(world.stream).batch())

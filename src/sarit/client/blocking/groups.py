@@ -73,7 +73,7 @@ class GroupReader:
         return self._run(self._inner.time_window(stream))
 
     def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
-        """Return the next event; or a checkpoint; None after `timeout` seconds without one, or when all is read
+        """Return the next event, or a checkpoint; None after `timeout` seconds without one, or at the end
         (`at_end`)."""
         return self._run(self._inner.read(timeout))
 

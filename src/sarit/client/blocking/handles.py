@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.core.deadline import within
 from sarit.client.reader import batch
 from sarit.client.session.guard import guarded
 
@@ -174,7 +175,8 @@ class Stream:
 class BatchReader:
     """Everything between two cuts, in no order.  Create one with `client.stream(...).batch(...)`.
 
-    `slices` lists what there is to read; every method reads all of it.  `parallel` slices are read concurrently."""
+    `slices` lists what there is to read; every method reads all of it, and `read` goes on from call to call.
+    `parallel` slices are read concurrently."""
 
     def __init__(self, thread: LoopThread, inner: AioBatchReader) -> None:
         self._thread = thread
@@ -193,6 +195,19 @@ class BatchReader:
     def total_bytes(self) -> int:
         """How much there is to read, headers of events included."""
         return self._inner.total_bytes
+
+    @property
+    def at_end(self) -> bool:
+        """Whether `read` has come to the end."""
+        return self._inner.at_end
+
+    def read(self, timeout: float | None = None) -> bytes | None:
+        """Return the next event; None after `timeout` seconds without one, or at the end (`at_end`).  Raises
+        Truncated."""
+        event = next(self._inner._left, None)
+        if event is None and self._run(within(timeout, self._inner._has_left())):
+            event = next(self._inner._left)
+        return event
 
     def arrow_batches(self) -> Iterator[pa.RecordBatch]:
         """Record batches (event, segment, offset); those of one segment in order.  Raises Truncated."""

@@ -128,6 +128,13 @@ class EventReader:
         """Return the events in lists, as they come."""
         return self._thread.iterate(self._inner.batches())
 
+    def read(self, timeout: float | None = None) -> bytes | None:
+        """Return the next event; None after `timeout` seconds without one, or at the end (`at_end`)."""
+        found = self._inner.waiting_events()
+        if found is None:
+            found = self._run(within(timeout, self._inner._next_events()))
+        return None if found is None else next(found.left)
+
     def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
         """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
 
@@ -155,6 +162,11 @@ class EventReader:
     def position(self) -> StreamCut:
         """Return the position after the last event handed out: a reader started here continues with the next event."""
         return self._inner.position()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether a read has come to the end: everything up to the given cut was read, or all of a sealed stream."""
+        return self._inner.at_end
 
     @property
     def at_tail(self) -> bool:
@@ -238,7 +250,8 @@ class ByteReader:
         return repr(self._inner)
 
     def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
-        """Up to `most` bytes, at least one; none at the end of a sealed stream or after `timeout` seconds."""
+        """Return up to `most` bytes, at least one; none (`b""`) after `timeout` seconds without any, or at the end
+        (`at_end`)."""
         self._run(within(timeout, self._inner.fill()))
         return self._inner.take(most)
 
@@ -254,6 +267,11 @@ class ByteReader:
             self.seek(parts.start)
             raise
         return parts.whole()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether a read has come to the end of a sealed stream."""
+        return self._inner.at_end
 
     def tell(self) -> int:
         """Return the offset of the next byte."""

@@ -213,7 +213,7 @@ class GroupReader:
     # -- reading ------------------------------------------------------------------------------------
 
     async def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
-        """Return the next event; or a checkpoint; None after `timeout` seconds without one, or when all is read
+        """Return the next event, or a checkpoint; None after `timeout` seconds without one, or at the end
         (`at_end`)."""
         found = await self._next(timeout)
         if isinstance(found, CheckpointEvent) or found is None:

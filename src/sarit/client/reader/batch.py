@@ -18,6 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from sarit.client.core.deadline import within
 from sarit.client.core.iteration import Items, Resumed
 from sarit.client.core.segments import segment_infos
 from sarit.client.reader.boundaries import locate
@@ -32,7 +33,7 @@ from sarit.core.public import public
 from sarit.env.background import gather
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
     import pyarrow as pa
 
@@ -240,7 +241,8 @@ class _ParallelRead(Generic[T]):
 class BatchReader:
     """Everything between two cuts, in no order.  Create one with `client.stream(...).batch(...)`.
 
-    `slices` lists what there is to read; every method reads all of it.  `parallel` slices are read concurrently."""
+    `slices` lists what there is to read; every method reads all of it, and `read` goes on from call to call.
+    `parallel` slices are read concurrently."""
 
     def __init__(self, session: Session, slices: list[Slice], parallel: int, *, skip_truncated: bool) -> None:
         if parallel < 1:
@@ -249,6 +251,10 @@ class BatchReader:
         self._session = session
         self._parallel = parallel
         self._skip_truncated = skip_truncated
+        # Of `read`: the lists of events, and those of the last one that are not handed out yet.
+        self._lists: AsyncIterator[list[bytes]] | None = None
+        self._left: Iterator[bytes] = iter(())
+        self._ended = False
 
     def __repr__(self) -> str:
         return f"BatchReader({self._session.state()}, {len(self.slices)} slices, {self.total_bytes} bytes)"
@@ -257,6 +263,28 @@ class BatchReader:
     def total_bytes(self) -> int:
         """How much there is to read, headers of events included."""
         return sum(part.length for part in self.slices)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether `read` has come to the end."""
+        return self._ended
+
+    async def read(self, timeout: float | None = None) -> bytes | None:
+        """Return the next event; None after `timeout` seconds without one, or at the end (`at_end`).  Raises
+        Truncated."""
+        event = next(self._left, None)
+        if event is None and await within(timeout, self._has_left()):
+            event = next(self._left)
+        return event
+
+    async def _has_left(self) -> bool:
+        """Have events at hand, not handed out yet; False at the end.  A cancelled call loses nothing."""
+        if self._lists is None:
+            self._lists = self.batches()
+        found = await anext(self._lists, None)
+        self._ended = found is None
+        self._left = iter(found or ())
+        return found is not None
 
     def arrow_batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Record batches (event, segment, offset); those of one segment in order.  Raises Truncated."""

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sarit.client.core.deadline import within
+from sarit.client.core.deadline import Once, within
 from sarit.client.core.iteration import Items, Mapped, Pulled
 from sarit.client.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
@@ -66,7 +66,7 @@ class EventReader:
     def __init__(self, session: Session, stream: StreamName, bounds: Bounds, *, skip_truncated: bool = False) -> None:
         self.stream = stream
         self._session = session
-        self._bounds = bounds
+        self._bounds = Once(bounds)
         self._progress = Progress({}, None)
         self._opened = False
         self._skip_truncated = skip_truncated
@@ -79,6 +79,7 @@ class EventReader:
         self._source: _Source | None = None
         self._wake: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
+        self._ended = False
         self._closed = False
         session.register(self, weakly=True)
         self._unwatch = watch(self, session, f"a reader of {stream}", partial(_close_all, self._sources))
@@ -86,7 +87,9 @@ class EventReader:
     async def open(self) -> EventReader:
         """Resolve where to start (and end); otherwise the first read does.  Raises NotFound, Unavailable."""
         if not self._opened:
-            start, end = await self._bounds()
+            start, end = await self._bounds.get()
+            if self._closed:
+                raise Invalid(f"the reader of {self.stream} is closed")
             self._progress = Progress(start.positions, end.positions if end is not None else None)
             self._open_segments(list(self._progress.positions))
             self._opened = True
@@ -105,6 +108,13 @@ class EventReader:
     def batches(self) -> AsyncIterator[list[bytes]]:
         """Return the events in lists, as they come."""
         return Mapped(Pulled(partial(_left, self)), list)
+
+    async def read(self, timeout: float | None = None) -> bytes | None:
+        """Return the next event; None after `timeout` seconds without one, or at the end (`at_end`)."""
+        found = self.waiting_events()
+        if found is None:
+            found = await within(timeout, self._next_events())
+        return None if found is None else next(found.left)
 
     async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
         """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
@@ -164,6 +174,11 @@ class EventReader:
             else:
                 positions[cursor.segment] = cursor.offset if self._current is None else self._current.position()
         return StreamCut(self.stream, positions)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether a read has come to the end: everything up to the given cut was read, or all of a sealed stream."""
+        return self._ended
 
     @property
     def at_tail(self) -> bool:
@@ -319,6 +334,7 @@ class EventReader:
                 # Nothing more comes, and few users close what is at its end.
                 self._session.unregister(self)
                 self._unwatch()
+                self._ended = True
                 return None
             # No await since `_ready` was found empty: no notification is missed.
             self._wake = self._session.loop.create_future()

@@ -7,10 +7,11 @@ stream has one segment for ever, because offsets mean nothing across segments.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.client.core import segments
-from sarit.client.core.deadline import within
+from sarit.client.core.deadline import Once, within
 from sarit.client.core.framing import Chunk
 from sarit.client.limits import MAX_BYTE_WRITER_UNACKED_BYTES, WRITE_CHUNK_BYTES
 from sarit.client.reader.fetch import SegmentFetch
@@ -284,17 +285,19 @@ class ByteReader:
         self._session = session
         self._skip_truncated = skip_truncated
         self._offset = offset
-        self._segment: SegmentId | None = None
+        self._only = Once(partial(only_segment, session, stream))
         self._fetch: SegmentFetch | None = None
         self._unwatch: Callable[[], object] = lambda: None
         self._piece = memoryview(b"")
+        self._ended = False
         self._moved = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"ByteReader({self.stream}, {self._session.state()}, at {self._offset})"
 
     async def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
-        """Up to `most` bytes, at least one; none at the end of a sealed stream or after `timeout` seconds."""
+        """Return up to `most` bytes, at least one; none (`b""`) after `timeout` seconds without any, or at the end
+        (`at_end`)."""
         await within(timeout, self.fill())
         return self.take(most)
 
@@ -318,6 +321,11 @@ class ByteReader:
             raise
         return parts.whole()
 
+    @property
+    def at_end(self) -> bool:
+        """Whether a read has come to the end of a sealed stream."""
+        return self._ended
+
     def tell(self) -> int:
         """Return the offset of the next byte."""
         return self._offset
@@ -333,6 +341,7 @@ class ByteReader:
             self._piece = memoryview(b"")
             self.close()
         self._offset = offset
+        self._ended = False
 
     async def head_offset(self) -> int:
         """Return the offset at which the stream begins: bytes before it were truncated."""
@@ -355,13 +364,8 @@ class ByteReader:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
-    async def _only(self) -> SegmentId:
-        if self._segment is None:
-            self._segment = await only_segment(self._session, self.stream)
-        return self._segment
-
     async def _info(self) -> SegmentInfo:
-        return await segments.segment_info(self._session, self.stream, await self._only())
+        return await segments.segment_info(self._session, self.stream, await self._only.get())
 
     async def fill(self) -> None:
         """Have bytes at hand, unless at the end.  Raises Truncated, NotFound."""
@@ -380,6 +384,7 @@ class ByteReader:
                 self._offset = fetch.failure.start_offset
                 continue
             if fetch.exhausted:
+                self._ended = True
                 return
             # No await since `take`: no notification is missed.
             self._moved.clear()
@@ -387,7 +392,7 @@ class ByteReader:
 
     async def _fetching(self) -> SegmentFetch:
         if self._fetch is None:
-            segment, moved = await self._only(), self._moved
+            segment, moved = await self._only.get(), self._moved
             fetch = SegmentFetch(self._session, self.stream, segment, self._offset, None, lambda _: moved.set())
             self._fetch, self._unwatch = fetch, watch(self, self._session, f"a reader of {self.stream}", fetch.close)
             fetch.start()
