@@ -1,7 +1,7 @@
 """Events that cannot be processed go to a stream of dead letters: they neither stop the others nor get lost.
 
-    python examples/dead_letters/letters.py --controller HOST:PORT shop/payments           # process; ends when sealed
-    python examples/dead_letters/letters.py --controller HOST:PORT shop/payments --again   # after the bug is fixed
+    python examples/dead_letters/letters.py shop/payments           # process; ends when sealed
+    python examples/dead_letters/letters.py shop/payments --again   # after the bug is fixed
 
 An event that fails is retried a few times, since the cause may be temporary.  Then it is written to `<stream>-dead`,
 with the reason and its offset, and the position advances only when that is durable.  After a crash an event may be a
@@ -98,7 +98,7 @@ def pay(event: bytes) -> None:
 def main() -> None:
     """Process a stream of payments, or its dead letters."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     parser.add_argument("--again", action="store_true", help="process the dead letters instead")
     parser.add_argument("--start", default="head", help="where to begin: head, tail or a stream cut")
     parser.add_argument("stream")

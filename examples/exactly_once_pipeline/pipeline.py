@@ -1,6 +1,6 @@
 """Read, process, write: each order counted exactly once, however often the program is killed.
 
-    python examples/exactly_once_pipeline/pipeline.py --controller HOST:PORT --state FILE shop/orders shop/totals
+    python examples/exactly_once_pipeline/pipeline.py --state FILE shop/orders shop/totals
 
 Orders are `customer,amount`; for each, the customer's running total is written.  What makes it exact:
 
@@ -99,7 +99,7 @@ def count(order: bytes, totals: dict[str, int]) -> tuple[str, int]:
 def main() -> None:
     """Run until the source is sealed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     parser.add_argument("--state", type=Path, default=Path("pipeline.state"))
     parser.add_argument("source")
     parser.add_argument("target")

@@ -1,6 +1,6 @@
 """Sensors whose number changes write to a stream that scales by itself.
 
-    python examples/iot_scaling/sensors.py --controller HOST:PORT --per-segment 1000 factory/sensors
+    python examples/iot_scaling/sensors.py --per-segment 1000 factory/sensors
 
 The scaling policy sets how many events a second one segment should take.  In the morning segments above that rate
 split; at night adjacent segments far below it merge.  Writers and readers need no change, and the readings of one
@@ -71,7 +71,7 @@ def watch(client: sarit.Client, stream: str) -> dict[str, int]:
 def main() -> None:
     """A day of a factory, in so many seconds for each of its shifts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     parser.add_argument("--per-segment", type=int, default=1000, help="events a second")
     parser.add_argument("--seconds", type=float, default=1200, help="how long a shift is")
     parser.add_argument("stream")

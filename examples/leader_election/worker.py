@@ -1,6 +1,6 @@
 """One of several workers leads, the others wait to take over; late writes of a former leader are refused.
 
-    python examples/leader_election/worker.py --controller HOST:PORT --name worker-1 jobs/leader jobs/ledger
+    python examples/leader_election/worker.py --name worker-1 jobs/leader jobs/ledger
 
 Start it several times.  The leader writes numbers 1, 2, 3 ... to a ledger.  Kill it, and the next leader continues
 there.
@@ -63,7 +63,7 @@ def work(client: sarit.Client, name: str, election_stream: str, ledger_stream: s
 def main() -> None:
     """Work until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     parser.add_argument("--name", required=True)
     parser.add_argument("--lease", type=float, default=10.0, help="seconds after which a dead leader is replaced")
     parser.add_argument("election")

@@ -1,6 +1,6 @@
 """A new version of an application over all of history, then live: no gap, nothing twice, and the old one still running.
 
-    python examples/replay/replay.py --controller HOST:PORT --version 2 site/visits
+    python examples/replay/replay.py --version 2 site/visits
 
 The application turns visits (`page,milliseconds`) into figures.  Version 1 counts visits per page.  Version 2 also
 computes their mean duration, for old visits, too.  So it reads the stream from its head, with the same code that
@@ -85,7 +85,7 @@ def run(client: sarit.Client, stream: str, version: int, caught_up: Callable[[],
 def main() -> None:
     """Run one version."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     parser.add_argument("--version", type=int, choices=sorted(VERSIONS), default=2)
     parser.add_argument("stream")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 """A service whose settings are changed while it runs, in all its processes at once.
 
-    python examples/shared_configuration/service.py --controller HOST:PORT serve app/settings
-    python examples/shared_configuration/service.py --controller HOST:PORT set app/settings greeting '"Hello"'
-    python examples/shared_configuration/service.py --controller HOST:PORT add app/settings limit 5
+    python examples/shared_configuration/service.py serve app/settings
+    python examples/shared_configuration/service.py set app/settings greeting '"Hello"'
+    python examples/shared_configuration/service.py add app/settings limit 5
 
 `serve` prints the settings, and again whenever they change.  `set` takes a JSON value.  `add` changes a number by so
 much; however many do so at once, none is lost, as each is decided from the newest value.
@@ -41,7 +41,7 @@ def add(settings: sarit.SharedConfiguration, name: str, amount: int) -> None:
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb in ("serve", "set", "add"):
         command = verbs.add_parser(verb)

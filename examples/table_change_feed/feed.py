@@ -1,6 +1,6 @@
 """A change feed of a table: a stream with every change of every key, in order per key, each once.
 
-    python examples/table_change_feed/feed.py --controller HOST:PORT bank/accounts
+    python examples/table_change_feed/feed.py bank/accounts
 
 A program that changes a table and then writes an event may die in between.  So each change is stored in the table
 together with a note of it, in one update: both share a primary key, so the update is atomic.  The feeder writes the
@@ -117,7 +117,7 @@ class Feeder:
 def main() -> None:
     """Feed until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     parser.add_argument("table")
     options = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller, wait=60) as client:

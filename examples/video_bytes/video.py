@@ -1,6 +1,6 @@
 """A camera records into a byte stream; a player follows it and seeks in it, and old footage is truncated.
 
-    python examples/video_bytes/video.py --controller HOST:PORT --megabytes 256 studio/camera
+    python examples/video_bytes/video.py --megabytes 256 studio/camera
 
 Both sides hold a few megabytes, however long the recording is.  Frames are made up: a frame can be computed from its
 number, so the player can check that it got the right bytes.
@@ -91,7 +91,7 @@ def run(client: sarit.Client, stream: str, megabytes: int) -> None:
 def main() -> None:
     """Record into a stream of your choice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("stream")
     options = parser.parse_args()

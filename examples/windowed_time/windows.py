@@ -1,6 +1,6 @@
 """Means of each hour by the time of the *measurement*, however late and mixed the readings of many stations arrive.
 
-    python examples/windowed_time/windows.py --controller HOST:PORT weather/readings
+    python examples/windowed_time/windows.py weather/readings
 
 Events are `station,minute,value`.  The stream ends when it is sealed; until then the program follows it.
 
@@ -78,7 +78,7 @@ def is_over(client: sarit.Client, stream: str, position: sarit.StreamCut) -> boo
 def main() -> None:
     """Print each mean when its hour is complete."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--controller", help="HOST:PORT; without it SARIT_CONTROLLER, or the context in use")
     parser.add_argument("stream")
     options = parser.parse_args()
     with sarit.connect(options.controller, wait=60) as client:

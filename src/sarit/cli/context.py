@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sarit.cli.contexts import Context, ContextName, Contexts, choose, read_contexts, write_contexts
-from sarit.cli.options import DEFAULT_CONTROLLER, Commands, format_option, show_fields, show_rows
+from sarit.cli.contexts import ContextName, usage_errors, write_contexts
+from sarit.cli.options import Commands, format_option, show_fields, show_rows
 from sarit.cli.options import show as show_result
+from sarit.client.core.contexts import Context, Contexts, choose, read_contexts
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def add(
         parse_addresses(controller)
     except Invalid as error:
         raise click.UsageError(f"--controller: {error}") from None
-    contexts = read_contexts()
+    contexts = _read()
     if name in contexts.by_name and not replace:
         raise click.UsageError(f"there is a context {name!r} at {contexts.by_name[name].controller}: give --replace")
     contexts = contexts.with_context(name, Context(controller, description, _text_of(login)))
@@ -71,9 +73,9 @@ def use(name: str | None, none: bool, output: str) -> None:
     """Let commands ask the installation that NAME stands for."""
     if none == (name is not None):
         raise click.UsageError("give the NAME of a context, or --none")
-    contexts = read_contexts()
+    contexts = _read()
     if name is not None:
-        contexts.find(name)
+        _find(name)
     _write(contexts.using(name or ""))
     controller = contexts.by_name[name].controller if name else None
     show_result(
@@ -85,7 +87,7 @@ def use(name: str | None, none: bool, output: str) -> None:
 @format_option
 def list_contexts(output: str) -> None:
     """List the contexts."""
-    contexts = read_contexts()
+    contexts = _read()
     rows = [
         {"name": name, "controller": found.controller, "current": name == contexts.current,
          "description": found.description}
@@ -102,11 +104,12 @@ def list_contexts(output: str) -> None:
 def show(name: str | None, output: str) -> None:
     """Print the context NAME; without it, what a command asks here, and why."""
     if name is not None:
-        found = read_contexts().find(name)
+        found = _find(name)
         row = {"name": name, "controller": found.controller, "description": found.description}
         show_fields(output, {**row, **found.login})
         return
-    chosen = choose(DEFAULT_CONTROLLER)
+    with usage_errors():
+        chosen = choose()
     show_fields(output, {"controller": chosen.controller, "context": chosen.context or "-", "from": chosen.origin,
                          **chosen.login})  # fmt: skip
 
@@ -116,8 +119,8 @@ def show(name: str | None, output: str) -> None:
 @format_option
 def delete(name: str, output: str) -> None:
     """Delete the context NAME."""
-    contexts = read_contexts()
-    contexts.find(name)
+    contexts = _read()
+    _find(name)
     _write(contexts.without(name))
     left = ", which commands asked: they ask 127.0.0.1:9090 now" if contexts.current == name else ""
     show_result(output, {"name": name, "deleted": True}, f"context {name} deleted{left}")
@@ -145,3 +148,13 @@ def _write(contexts: Contexts) -> None:
         write_contexts(contexts)
     except OSError as error:
         raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
+
+
+def _read() -> Contexts:
+    with usage_errors():
+        return read_contexts(os.environ)
+
+
+def _find(name: str) -> Context:
+    with usage_errors():
+        return read_contexts(os.environ).find(name)

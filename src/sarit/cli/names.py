@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem
 
-from sarit.cli.contexts import choose, log_in_as
-from sarit.cli.options import DEFAULT_CONTROLLER
+from sarit.cli.contexts import log_in_as
+from sarit.client.core.contexts import choose
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import EPOCH_DELIMITER, SegmentId, StreamName, is_user_name
 from sarit.core.nearest_names import nearest
@@ -108,7 +108,7 @@ def _ask(ctx: click.Context, found: Callable[[Client], Iterable[str]]) -> list[s
     try:
         controller = ctx.params.get("controller")
         if not controller:
-            chosen = choose(DEFAULT_CONTROLLER)
+            chosen = choose()
             log_in_as(ctx, chosen.login)
             controller = chosen.controller
         with sarit.connect(controller, retry_timeout=1.0) as client:

@@ -6,17 +6,17 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from sarit.cli.contexts import CONTEXT_VARIABLE, CONTROLLER_VARIABLE, ContextName, take_context, take_controller
+from sarit.cli.contexts import ContextName, take_context, take_controller
 from sarit.cli.near_names import NamedCommand
 from sarit.cli.option_types import HttpPort
+from sarit.client.core.addresses import CONTROLLER_VARIABLE, DEFAULT_ADDRESS
+from sarit.client.core.contexts import CONTEXT_VARIABLE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-DEFAULT_CONTROLLER: Final = "127.0.0.1:9090"
 
 
 def controller_option(command: Command) -> Command:
@@ -34,7 +34,7 @@ def controller_option(command: Command) -> Command:
         ),
         click.option(
             "--controller",
-            default=DEFAULT_CONTROLLER,
+            default=DEFAULT_ADDRESS,
             envvar=CONTROLLER_VARIABLE,
             callback=take_controller,
             show_default=True,

@@ -14,15 +14,17 @@ A client belongs to the event loop it was made on.  The blocking client is `sari
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core import pages as listing
 from sarit.client.core import segments
-from sarit.client.core.addresses import default_address, default_traces, parse_addresses
+from sarit.client.core.addresses import default_traces, parse_addresses
 from sarit.client.core.call_traces import CallTraces
 from sarit.client.core.connection import first_request_id
+from sarit.client.core.contexts import choose, with_login
 from sarit.client.core.controller import ControllerClient
 from sarit.client.core.iteration import Items, Mapped, Resumed
 from sarit.client.core.login import Credentials, Tls, default_credentials, default_tls, refuse_plain
@@ -93,7 +95,8 @@ def connect(
     `async with connect(...) as client` closes the client at the end; `client = await connect(...)` leaves that to you.
     Of a cluster, name several controllers with commas, as `HOST:PORT,HOST:PORT`: when one fails, its calls go to the
     next.
-    Without an address: what the environment variable SARIT_CONTROLLER says, else 127.0.0.1:9090.
+    Without an address it is found as that of a command: the variable SARIT_CONTROLLER; the context that SARIT_CONTEXT
+    names; the one that `sarit context use` chose; 127.0.0.1:9090.  A context may say how to log in, too.
     `retry_timeout`: for how many seconds every call of the client goes on trying while the node does not answer, before
     it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as
     while it starts; without it the first failure is raised, so that a wrong address shows at once.
@@ -117,11 +120,14 @@ async def open_client(
     """Connect as `connect` does, in a given `env`; None: in the real one."""
     check_call(connect, address, retry_timeout=retry_timeout, wait=wait)
     real = env is None
-    address = default_address() if address is None else address
+    environ: Mapping[str, str] = os.environ
+    if address is None:
+        chosen = choose()
+        address, environ = chosen.controller, with_login(environ, chosen.login)
     if credentials is None:
-        credentials = default_credentials()
+        credentials = default_credentials(environ)
     if tls is None:
-        tls = default_tls(address)
+        tls = default_tls(address, environ)
     context = tls.context() if tls is not None else None
     if env is None:
         from sarit.env.real import real_env
@@ -131,7 +137,7 @@ async def open_client(
     policy = RetryPolicy(retry_timeout)
     addresses = parse_addresses(address)
     if context is None and real:
-        refuse_plain(credentials, (host for host, _ in addresses))
+        refuse_plain(credentials, (host for host, _ in addresses), environ)
     attempt_seconds = policy.attempt_of(len(addresses))
     controller = ControllerClient(
         addresses, attempt_seconds, min(policy.keep_alive_seconds, CONTROLLER_KEEP_ALIVE_SECONDS), credentials, context,

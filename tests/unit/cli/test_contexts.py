@@ -11,10 +11,11 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from sarit.cli import contexts, names
-from sarit.cli.contexts import Context, Contexts, contexts_path, decode_contexts
+from sarit.cli import names
 from sarit.cli.main import cli
 from sarit.cli.options import controller_option
+from sarit.client.core import contexts
+from sarit.client.core.contexts import Context, Contexts, contexts_path, decode_contexts
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,8 @@ def connect(
 
     Of a cluster, name several controllers with commas, as `HOST:PORT,HOST:PORT`: when one fails, its calls go to the
     next.
-    Without an address: what the environment variable SARIT_CONTROLLER says, else 127.0.0.1:9090.
+    Without an address it is found as that of a command: the variable SARIT_CONTROLLER; the context that SARIT_CONTEXT
+    names; the one that `sarit context use` chose; 127.0.0.1:9090.  A context may say how to log in, too.
     `retry_timeout`: for how many seconds every call of the client goes on trying while the node does not answer, before
     it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as
     while it starts; without it the first failure is raised, so that a wrong address shows at once.
