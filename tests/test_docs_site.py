@@ -41,6 +41,7 @@ def test_reference_holds_every_public_name(built: Path) -> None:
     missing = [name for name in sarit.__all__ if f'id="sarit.{name}"' not in page and name not in _IN_TEXT]
     assert not missing, f"add them to docs/reference/python.md: {missing}"
     assert all(f"<code>sarit.{name}</code>" in page for name in _IN_TEXT)
+    assert "LoopThread" not in page  # who makes a client's objects is not for users
 
 
 def test_asyncio_reference_holds_every_public_name_and_no_internal_one(built: Path) -> None:
@@ -51,6 +52,7 @@ def test_asyncio_reference_holds_every_public_name_and_no_internal_one(built: Pa
     internal = [f"{each.name}.{name}" for each in facades for name, why in each.hidden.items() if "call" in why]
     shown = [name for name in internal if f'id="sarit.aio.{name}"' in page]
     assert internal
+    assert "Session" not in page
     assert not shown, f"filter them in docs/reference/asyncio.md: {shown}"
 
 
