@@ -33,7 +33,7 @@ demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 # Not in check: the tests that start a process, a node or a Java, and those that compute for more than a second.
 check: setup  ## what is cheap to know, in a minute: lint, and the tests that start nothing; runs before each push
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/pytest -n 2 --dist loadfile --cost pure
+	@$(BIN)/pytest -n 2 --dist loadfile --cost=pure
 
 # Beside lint, which uses one processor, the tests of a fresh clone are compiled: four workers would each do all of it.
 test: setup  ## what CI runs: lint, types, imports, and every test

@@ -30,6 +30,7 @@ def opened(request, tmp_path):
     elif kind == "hdfs":
         url, environ = f"{request.getfixturevalue('hdfs').url}/{tmp_path.name}/deep", {}
     else:
+        assert kind == "s3"
         server = request.getfixturevalue("s3")
         url, environ = f"s3://{server.bucket}/{tmp_path.name}/deep", server.environ
 

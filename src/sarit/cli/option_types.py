@@ -185,9 +185,9 @@ def _cluster_index_check() -> Callable[[str], object]:
 
 
 def _cluster_storage_check() -> Callable[[str], object]:
-    from sarit.cluster.settings import check_storage_url
+    from sarit.cluster.settings import check_cluster_storage
 
-    return check_storage_url
+    return check_cluster_storage
 
 
 CLUSTER_URL = Text(_cluster_check)

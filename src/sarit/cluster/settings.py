@@ -16,7 +16,7 @@ from sarit.cluster.limits import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECOND
 from sarit.coordination.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
 from sarit.core.errors import Invalid
 from sarit.process.places.bookkeeper_logs import parse_log_url
-from sarit.storage.open import parse_s3
+from sarit.storage.open import check_lasting, check_storage_url, parse_s3
 
 META: Final = "meta"
 META_VERSION: Final = 1
@@ -117,7 +117,7 @@ class ClusterMeta:
             )
         check_log_url(self.log)
         check_index_url(self.index)
-        check_storage_url(self.storage)
+        check_cluster_storage(self.storage)
         return self
 
     def compare(self, given: dict[str, object]) -> None:
@@ -158,10 +158,10 @@ def check_index_url(url: str) -> None:
         parse_s3(url)
 
 
-def check_storage_url(url: str) -> None:
+def check_cluster_storage(url: str) -> None:
     """Raises Invalid: a cluster cannot have long-term storage there."""
-    if urlsplit(url).scheme not in ("file", "s3", "hdfs"):
-        raise Invalid(f"--storage {url}: use file:///absolute/path, s3://bucket/prefix or hdfs://namenode:port/folder")
+    check_storage_url(url)
+    check_lasting(url)
 
 
 def _is_file(url: str) -> bool:

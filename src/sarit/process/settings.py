@@ -20,7 +20,7 @@ from sarit.process.security import SecurityConfig
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
 from sarit.storage.layout import JOIN_EXTENTS
 from sarit.storage.limits import CHUNK_TARGET_BYTES, SMALL_EXTENT_BYTES
-from sarit.storage.open import parse_s3
+from sarit.storage.open import check_lasting, directory_of_storage, parse_s3
 from sarit.store.container.container import ContainerLimits
 from sarit.store.limits import FLUSH_TRIGGER_BYTES, MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND
 from sarit.store.store import StoreLimits
@@ -210,17 +210,19 @@ class NodeConfig:
 
         `machine_bytes`: as for `choose_memory`."""
         memory = choose_memory(self.memory_bytes, machine_bytes, self.containers)
-        shared = self.index_url is not None
-        limits = divide_memory(memory, self.containers, object_storage=self._has_objects(), shared_index=shared)
-        limits = replace(
-            limits,
-            scrub_bytes_per_second=self.scrub_bytes_per_second,
+        return replace(self, memory_bytes=memory, limits=self._store_limits(memory, self.containers))
+
+    def _store_limits(self, memory_bytes: int, own: int, processes: int = 1) -> StoreLimits:
+        """Return the limits of one of `processes` equal stores, which serves `own` containers in `memory_bytes`.
+
+        Each option that a store needs, but its listener does not, is carried to it here and nowhere else."""
+        on_disk = self.storage_url is None or directory_of_storage(self.storage_url) is not None
+        return replace(
+            divide_memory(memory_bytes, own, object_storage=not on_disk, shared_index=self.index_url is not None),
+            containers=self.containers,
+            scrub_bytes_per_second=self.scrub_bytes_per_second // processes,
             log_file_bytes=self.limits.log_file_bytes,
         )
-        return replace(self, memory_bytes=memory, limits=limits)
-
-    def _has_objects(self) -> bool:
-        return self.storage_url is not None and not self.storage_url.lower().startswith("file:")
 
     def validated(self) -> NodeConfig:
         """This configuration with absolute paths.  Raises Invalid with the reason."""
@@ -237,11 +239,8 @@ class NodeConfig:
                 f"controller and store need ports of their own (--controller-port and --store-port are "
                 f"{self.store_port}), unless one port serves both (--one-port)"
             )
-        if (self.storage_url or "").lower().startswith("memory:"):
-            raise Invalid(
-                "--storage memory:// is for tests: it loses everything when the node stops; use file:///absolute/path "
-                "or s3://bucket/prefix"
-            )
+        if self.storage_url is not None:
+            check_lasting(self.storage_url)
         if self.index_url is not None:
             parse_s3(self.index_url)
         if self.log_url is not None:
@@ -349,16 +348,10 @@ class NodeConfig:
                 f"{machine_bytes // MIB}M, and the programs of {count} stores and the controller take up to "
                 f"{programs // MIB}M: choose at most {max(machine_bytes - programs, 0) // MIB}M, or fewer --processes"
             )
-        objects, shared = self._has_objects(), self.index_url is not None
         parts = []
         for number in range(count):
             own = len(range(number, self.containers, count))
-            limits = replace(
-                divide_memory(asked // count, own, object_storage=objects, shared_index=shared),
-                containers=self.containers,
-                scrub_bytes_per_second=self.scrub_bytes_per_second // count,
-                log_file_bytes=self.limits.log_file_bytes,
-            )
+            limits = self._store_limits(asked // count, own, count)
             connections = replace(self, containers=own).within(descriptors).max_connections
             port = self.store_port + number if self.store_port else 0
             parts.append(replace(self, memory_bytes=asked, limits=limits, max_connections=connections, store_port=port))

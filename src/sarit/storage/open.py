@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from sarit.core.errors import Invalid
@@ -19,8 +19,7 @@ from sarit.storage.directory import open_directory
 from sarit.storage.names import check_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from urllib.parse import SplitResult
+    from collections.abc import Awaitable, Callable, Mapping
 
     from obstore.store import S3Config
 
@@ -31,37 +30,44 @@ _EXAMPLES = "file:///absolute/path, s3://bucket/prefix or hdfs://namenode:port/f
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
 
 
+class _Kind(NamedTuple):
+    """A kind of storage: all that the rest of the program asks about a URL's scheme.
+
+    `check`: raises Invalid for a URL that names no place.  `opener`: opens the storage.  `on_disk`: chunks are files of
+    this machine, whose free space is watched, and which are written in place; elsewhere each write is a request that
+    costs money.  `lasting`: chunks outlive the process."""
+
+    check: Callable[[str], object]
+    opener: Callable[[str, Env, Mapping[str, str]], Awaitable[ChunkStorage]]
+    on_disk: bool = False
+    lasting: bool = True
+
+
 async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = None) -> ChunkStorage:
     """Open the chunk storage at `url`.  Raises Invalid (with what to write instead), MissingExtra, Unavailable.
 
     `environ`: the environment variables; None: those of the process."""
-    parts = _split(url)
-    if parts.scheme == "file":
-        return await open_directory(_directory_of(url, parts.netloc, parts.path), env)
-    if parts.scheme == "hdfs":
-        return await _open_hdfs(*_hdfs_place(url, parts.netloc, parts.path), env)
-    require("node", "an object store")
-    from sarit.storage.objects import open_memory, open_s3
-
-    if parts.scheme == "s3":
-        config = s3_config(os.environ if environ is None else environ)
-        return open_s3(*parse_s3(url), config, env)
-    return open_memory(env)
+    return await _kind(url).opener(url, env, os.environ if environ is None else environ)
 
 
 def check_storage_url(url: str) -> None:
     """Check that `open_storage` accepts a URL, without opening it.  Raises Invalid (with what to write instead)."""
-    parts = _split(url)
-    if parts.scheme == "file":
-        _directory_of(url, parts.netloc, parts.path)
-    elif parts.scheme == "s3":
-        parse_s3(url)
-    elif parts.scheme == "hdfs":
-        _hdfs_place(url, parts.netloc, parts.path)
+    _kind(url).check(url)
 
 
-def _split(url: str) -> SplitResult:
-    """Return the parts of a URL whose kind is supported.  Raises Invalid."""
+def check_lasting(url: str) -> None:
+    """Check that chunks at `url` outlive the process that writes them.  Raises Invalid."""
+    if not _kind(url).lasting:
+        raise Invalid(f"--storage {url} is for tests: it loses everything when the node stops; use {_EXAMPLES}")
+
+
+def directory_of_storage(url: str) -> str | None:
+    """Return the directory of this machine that `url` names; None: chunks are elsewhere.  Raises Invalid."""
+    return _directory_of(url) if _kind(url).on_disk else None
+
+
+def _kind(url: str) -> _Kind:
+    """Return the kind of storage that a URL's scheme names.  Raises Invalid."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -70,15 +76,29 @@ def _split(url: str) -> SplitResult:
         raise Invalid(f"a storage URL takes no user or key: set AWS_ACCESS_KEY_ID and the like; use {_EXAMPLES}")
     if parts.query or parts.fragment:
         raise Invalid(f"storage URL {url!r} takes no query or fragment; use {_EXAMPLES}")
-    if parts.scheme == "memory" and not parts.netloc and parts.path in ("", "/"):
-        return parts
-    if parts.scheme not in ("file", "s3", "hdfs"):
+    if parts.scheme not in _KINDS:
         raise Invalid(f"storage URL {url!r} is not supported; use {_EXAMPLES}")
-    return parts
+    return _KINDS[parts.scheme]
 
 
-def _hdfs_place(url: str, namenode: str, path: str) -> tuple[str, str]:
+def _directory_of(url: str) -> str:
+    """Return the absolute path of a file URL.  Raises Invalid."""
+    host, path = urlsplit(url)[1:3]
+    if host not in ("", "localhost"):
+        raise Invalid(f"storage URL {url!r} names the host {host!r}; for a local path write file:///{host}{path}")
+    directory = unquote(path).rstrip("/")
+    if not directory.startswith("/") or "\0" in directory:
+        raise Invalid(f"storage URL {url!r} needs an absolute path below the root: file:///absolute/path")
+    return directory
+
+
+async def _open_directory(url: str, env: Env, _environ: Mapping[str, str]) -> ChunkStorage:
+    return await open_directory(_directory_of(url), env)
+
+
+def _hdfs_place(url: str) -> tuple[str, str]:
     """Return the namenode and the folder.  Raises Invalid."""
+    namenode, path = urlsplit(url)[1:3]
     root = path.rstrip("/")
     try:
         check_prefix(root.removeprefix("/"))
@@ -89,20 +109,33 @@ def _hdfs_place(url: str, namenode: str, path: str) -> tuple[str, str]:
     return namenode, root
 
 
-async def _open_hdfs(namenode: str, root: str, env: Env) -> ChunkStorage:
+async def _open_hdfs(url: str, env: Env, _environ: Mapping[str, str]) -> ChunkStorage:
+    place = _hdfs_place(url)
     require("cluster", "long-term storage on HDFS")
     from sarit.storage.hdfs import open_hdfs
 
-    return await open_hdfs(namenode, root, env)
+    return await open_hdfs(*place, env)
 
 
-def _directory_of(url: str, host: str, path: str) -> str:
-    if host not in ("", "localhost"):
-        raise Invalid(f"storage URL {url!r} names the host {host!r}; for a local path write file:///{host}{path}")
-    directory = unquote(path).rstrip("/")
-    if not directory.startswith("/") or "\0" in directory:
-        raise Invalid(f"storage URL {url!r} needs an absolute path below the root: file:///absolute/path")
-    return directory
+def _check_memory(url: str) -> None:
+    if url.rstrip("/").lower() != "memory:":
+        raise Invalid(f"storage URL {url!r} is not supported; use {_EXAMPLES}")
+
+
+async def _open_memory(url: str, env: Env, _environ: Mapping[str, str]) -> ChunkStorage:
+    _check_memory(url)
+    require("node", "an object store")
+    from sarit.storage.objects import open_memory
+
+    return open_memory(env)
+
+
+async def _open_s3(url: str, env: Env, environ: Mapping[str, str]) -> ChunkStorage:
+    place = parse_s3(url)
+    require("node", "an object store")
+    from sarit.storage.objects import open_s3
+
+    return open_s3(*place, s3_config(environ), env)
 
 
 def parse_s3(url: str) -> tuple[str, str]:
@@ -139,3 +172,11 @@ def s3_config(environ: Mapping[str, str]) -> S3Config:
     if token := environ.get("AWS_SESSION_TOKEN"):
         config["session_token"] = token
     return config
+
+
+_KINDS = {
+    "file": _Kind(_directory_of, _open_directory, on_disk=True),
+    "s3": _Kind(parse_s3, _open_s3),
+    "hdfs": _Kind(_hdfs_place, _open_hdfs),
+    "memory": _Kind(_check_memory, _open_memory, lasting=False),
+}

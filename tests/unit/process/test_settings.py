@@ -63,6 +63,22 @@ def test_rate_of_the_scrub_reaches_the_store(monkeypatch):
     assert rates == [8 * MIB, 0, 64 * MIB]
 
 
+OPTIONS_OF_STORES = {field.name for field in dataclasses.fields(NodeConfig)} & {
+    field.name for field in dataclasses.fields(StoreLimits)
+}
+
+
+@pytest.mark.parametrize("option", sorted(OPTIONS_OF_STORES))
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_option_of_the_store_reaches_each_store(option, processes):
+    value = getattr(NodeConfig("data"), option) * 2 + 2
+    config = replace(NodeConfig("data", processes=processes), **{option: value}).validated()
+    stores = config.divided(8192 * MIB, 1 << 20) if processes > 1 else [config.on_machine(8192 * MIB)]
+    found = [getattr(store.limits, option) for store in stores]
+    # A rate is divided among the stores; a number, such as that of all containers, is the same for each.
+    assert found in ([value] * processes, [value // processes] * processes)
+
+
 def test_connections_are_as_many_as_open_files_allow():
     config = NodeConfig("data", containers=2)
     assert config.within(1 << 20) == replace(config, open_files=1 << 20)

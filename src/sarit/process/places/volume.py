@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
+from sarit.storage.open import directory_of_storage
 from sarit.store.flow_control.free_space import log_file_bytes, require_space
 
 if TYPE_CHECKING:
@@ -31,8 +31,5 @@ def fit_to_volume(config: NodeConfig, files: Files) -> NodeConfig:
 
 def storage_directory(config: NodeConfig) -> str | None:
     """Return the directory of long-term storage, when it is not below DATA, whose disk is watched anyway."""
-    parts = urlsplit(config.storage_url or "")
-    if parts.scheme != "file":
-        return None
-    directory = unquote(parts.path).rstrip("/")
-    return None if f"{directory}/".startswith(f"{config.data_dir}/") else directory
+    directory = None if config.storage_url is None else directory_of_storage(config.storage_url)
+    return None if directory is None or f"{directory}/".startswith(f"{config.data_dir}/") else directory
