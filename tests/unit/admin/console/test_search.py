@@ -9,6 +9,7 @@ import json
 import pytest
 
 from sarit.core.envelope import Envelope
+from tests.console.serving import Serving, listening
 from tests.unit.admin.console.pages import API, serve_page
 
 SEARCH = "/streams/s/{}/search/live"
@@ -112,6 +113,26 @@ def test_a_search_whose_browser_leaves_ends(run, monkeypatch) -> None:
         await asyncio.gather(reading, return_exceptions=True)
         while page.console._searches._taken or len(asyncio.all_tasks()) > tasks:
             await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_a_search_ends_when_its_connection_is_closed(run, monkeypatch) -> None:
+    monkeypatch.setattr("sarit.client.search.scan.SEARCH_SLICE_BYTES", 1)
+    monkeypatch.setattr("sarit.admin.console.search.CONSOLE_SEARCH_SHARE", 0.001)
+
+    async def test(page) -> None:
+        await write(page, "closed", [b"hit"] * 10_000)
+        async with listening(Serving(page.node, page.client, page.console)) as made:
+            host, port = made.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            path = API + SEARCH.format("closed")
+            writer.write(f"GET {path}?text=hit HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+            await reader.readuntil(b"event: step")
+            assert page.console._searches._taken == 1
+            writer.close()
+            while page.console._searches._taken:
+                await asyncio.sleep(0.01)
 
     run(test)
 
