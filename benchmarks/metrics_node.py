@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 
 # On the way of an append: how the statements begin that are there for metrics alone.
 STATEMENTS: Final[Mapping[Callable[..., Any], tuple[str, ...]]] = {
-    StoreConnection.buffer_updated: ("self._statistics.received_bytes +=", "self._appends.may_measure ="),
-    StoreConnection._flush: ("self._statistics.sent_bytes +=",),
+    StoreConnection.buffer_updated: ("self._statistics.received_bytes +=",),
+    StoreConnection._flush: ("self._statistics.sent_bytes +=",) * 2,
+    AppendHandler.append: ("if self._sampling.due:",),
     AppendHandler.acknowledged: ("if append.arrival is not None:",),
     MetadataCache.find: ("self._statistics.metadata_hits +=", "self._statistics.metadata_misses +="),
     GroupCommit._durable: ("self._count(",),

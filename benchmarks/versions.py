@@ -1,9 +1,12 @@
-"""Two versions of the node under the same load: python -m benchmarks.versions CHECKOUT [--pairs N] [--seconds S]
+"""Two versions of the node under the same load: python -m benchmarks.versions CHECKOUT [--control] [--pairs N]
 
 CHECKOUT is a work tree of the earlier version.  Its node and that of this work tree run at once, each in a directory
 of its own; the load is this work tree's, and comes to one and then to the other.  So both meet the same machine: its
 processors are not always equally fast.  Bulk, as many events to both; 200 connections with one append of 100 bytes at
 a time; 10,000 events/s, open loop.  For each figure: the median of either, and the median of the ratios of the pairs.
+
+`--control` adds a second node of this work tree and compares both of its nodes in the same way: what it finds
+there is what the method cannot see.
 """
 
 from __future__ import annotations
@@ -73,13 +76,13 @@ class Version:
         self.found[figure].append(value)
 
 
-def report(earlier: Version, this: Version) -> None:
-    """Print all figures."""
+def report(first: str, before: Version, second: str, after: Version) -> None:
+    """Print all figures of two nodes, each by its name."""
     for figure, what in FIGURES.items():
-        before, after = earlier.found[figure], this.found[figure]
-        ratios = [new / old for old, new in zip(before, after, strict=True)]
+        old, new = before.found[figure], after.found[figure]
+        ratios = [of_new / of_old for of_old, of_new in zip(old, new, strict=True)]
         print(
-            f"{what}: earlier {statistics.median(before):.4g}, this {statistics.median(after):.4g}, ratio "
+            f"{what}: {first} {statistics.median(old):.4g}, {second} {statistics.median(new):.4g}, ratio "
             f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
         )
 
@@ -88,22 +91,27 @@ def main() -> None:
     """See above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--control", action="store_true", help="compare two nodes of this work tree, too")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each load but bulk")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="versions-"))
     try:
         with ExitStack() as nodes:
-            earlier = Version(options.checkout.absolute(), directory / "earlier")
-            nodes.callback(earlier.node.stop)
-            this = Version(ROOT, directory / "this")
-            nodes.callback(this.node.stop)
+            roots = [options.checkout.absolute(), ROOT, *([ROOT] if options.control else [])]
+            versions = []
+            for number, root in enumerate(roots):
+                versions.append(Version(root, directory / f"node-{number}"))
+                nodes.callback(versions[-1].node.stop)
             for pair in range(options.pairs):
-                # Who begins changes: what a slice leaves to the next is the same for both.
-                for version in (earlier, this) if pair % 2 else (this, earlier):
+                # Who begins changes: what a slice leaves to the next is the same for all.
+                for version in versions if pair % 2 else reversed(versions):
                     version.measure(pair, options.seconds)
                 print(f"pair {pair + 1} of {options.pairs}", flush=True)
-            report(earlier, this)
+            report("earlier", versions[0], "this", versions[1])
+            if options.control:
+                print("control:")
+                report("this", versions[1], "the same", versions[2])
     finally:
         Load.end_all()
         shutil.rmtree(directory, ignore_errors=True)

@@ -76,10 +76,11 @@ def last_throttled_append_stuck() -> Iterator[None]:
 @contextmanager
 def conditional_offset_unchecked() -> Iterator[None]:
     """A conditional append is accepted at any length of the segment."""
-    right = ContainerState.append
+    right: Any = ContainerState.append
 
-    def wrong(self: Any, *arguments: Any, expected_offset: int | None = None, **rest: Any) -> Any:
-        return right(self, *arguments, expected_offset=None, **rest)
+    def wrong(self: Any, *arguments: Any) -> Any:
+        *others, _expected_offset = arguments
+        return right(self, *others, None)
 
     with patched(ContainerState, ContainerState.append, wrong):
         yield
@@ -98,8 +99,8 @@ def refused_append_stored() -> Iterator[None]:
         last = self.last
         right(self, append, expected_offset)
         operation = self.container.state.append(
-            self.segment, self.attribute, self, last, writer=self.writer, number=append.last_event_number,
-            events=append.events, parts=append.parts, length=append.length,
+            self.segment, self.attribute, self, last, self.writer, append.last_event_number, append.events,
+            append.parts, append.length, None,
         )  # fmt: skip
         self.container.group_commit.add(operation, None)
         self.attribute.assigned = self.last = append.last_event_number

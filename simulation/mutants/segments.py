@@ -123,7 +123,7 @@ def merge_drops_last_block() -> Iterator[None]:
     def wrong(self: Any, target: Any, source: Any, attributes: Any) -> Merge:
         if len(source.tail) > 1 and source.assigned_length == source.length:
             last = source.tail.pop()
-            self.dirty.remove_block(last.length)
+            self.dirty.remove_blocks(1, last.length)
             source.assigned_length = source.length = last.offset
         return right(self, target, source, attributes)
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 @contextmanager
 def event_number_unchecked() -> Iterator[None]:
     """An append is accepted without a check of its writer's last event number."""
-    right = ContainerState.append
+    right: Any = ContainerState.append
 
-    def wrong(self: Any, segment: Any, attribute: Any, owner: Any, previous: int, **rest: Any) -> Any:
+    def wrong(self: Any, segment: Any, attribute: Any, owner: Any, previous: int, *rest: Any) -> Any:
         saved, attribute.owner = attribute.owner, owner
         try:
-            return right(self, segment, attribute, owner, attribute.assigned, **rest)
+            return right(self, segment, attribute, owner, attribute.assigned, *rest)
         finally:
             attribute.owner = saved
 

@@ -13,18 +13,24 @@ from sarit.core.histogram import COUNTS, DURATIONS, LATENCIES, SIZES, Histogram
 class Sampling:
     """Histograms of sampled values: each measured value counts for all the values since the one measured before it.
 
-    `at`: when the last measured value began, by the monotonic clock."""
+    `at`: when the last measured value began, by the monotonic clock.  `due`: whether the next value is to be measured,
+    of a sampling that a timer renews."""
 
-    __slots__ = ("_counted", "_last", "at", "histograms")
+    __slots__ = ("_counted", "_last", "at", "due", "histograms")
 
     def __init__(self, *histograms: Histogram) -> None:
         self.at = float("-inf")
+        self.due = True
         self.histograms = histograms
         self._counted = 0
         self._last: tuple[float, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Sampling, {self._counted} counted>"
+
+    def renew(self) -> None:
+        """Have the next value measured."""
+        self.due = True
 
     def observe(self, total: int, *values: float) -> None:
         """Add a measured value, also for the unmeasured ones before it.  `total`: the number of all values so far."""

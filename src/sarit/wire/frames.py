@@ -165,7 +165,9 @@ class FrameReader:
         else:
             partial = len(self._partial)
             # At each call again: other connections have used the window since.
-            window = self._window.of(self._size)
+            window = self._window.bytes
+            if len(window) < self._size:
+                window = self._window.of(self._size)
             if partial:
                 window[:partial] = self._partial
             buffer = window[partial : self._size]
@@ -320,11 +322,12 @@ class Append:
 class AppendAssembler:
     """Joins AppendBlock and AppendBlockEnd of one connection.  A ProtocolError ends the connection."""
 
-    __slots__ = ("_block", "_writer")
+    __slots__ = ("_block", "_writer", "buffered_bytes")
 
     def __init__(self) -> None:
         self._writer: bytes | None = None
         self._block: Buffer = _NOTHING
+        self.buffered_bytes = 0  # of the open block
 
     def __repr__(self) -> str:
         state = "no block" if self._writer is None else f"block of {len(self._block)} bytes, {self._writer.hex()}"
@@ -334,11 +337,6 @@ class AppendAssembler:
     def open(self) -> bool:
         """Whether a block is open."""
         return self._writer is not None
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of the open block."""
-        return len(self._block)
 
     def check_closed(self) -> None:
         """Raises ProtocolError when a block is open: of the append family only its end may follow."""
@@ -352,6 +350,7 @@ class AppendAssembler:
             raise ProtocolError(f"AppendBlock of {len(payload)} bytes is cut short")
         self._writer = bytes(payload[:UUID_BYTES])
         self._block = payload[UUID_BYTES:]
+        self.buffered_bytes = len(self._block)
 
     def block_end(self, payload: Buffer) -> Append:
         """Payload of AppendBlockEnd (4): the append to store.  Raises ProtocolError."""
@@ -395,6 +394,7 @@ class AppendAssembler:
         # Closed before the checks below: their errors end the connection anyway.
         self._writer = None
         self._block = _NOTHING
+        self.buffered_bytes = 0
         parts: list[Buffer] = [block[:whole]] if whole else []
         left = len(block) - whole - HEADER.size
         # The block ends with its last whole event.

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Protocol
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Exists, Invalid, Moved, NotFound, SaritError, Unavailable
 from sarit.store.container.damage import DamageLog
-from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
+from sarit.store.container.group_commit import GroupCommit, answer_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operation
 from sarit.store.container.segment import EVENT_COUNT, AttributeUpdate, resolve_attributes
@@ -426,7 +426,7 @@ class Container:
         # Refuse with Unavailable whatever the error was: a writer would take NotFound for the loss of its segment.
         lost = Unavailable("the container failed; connect again and retry")
         # Refuse throttled appends before those in flight: the order does not matter, as Unavailable ends connections.
-        bug = call_each((partial(session.refuse, append) for session, append in self.append_gate.fail()), lost)
+        bug = answer_each((partial(session.refuse, append) for session, append in self.append_gate.fail()), lost)
         self.control_limit.fail()
         for segment in self.state.segments.values():
             # Wake the readers at the tail: nothing will be appended to this object any more.

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Moved, SaritError
-from sarit.store.container.group_commit import call_each
+from sarit.store.container.group_commit import answer_each, call_each
 from sarit.store.container.writer_session import leave_owners
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Departure:
         """Refuse the appends that waited, now that another store may open the container."""
         throttled, self._throttled = self._throttled, []
         sessions, self._sessions = self._sessions, []
-        bug = call_each((partial(session.refuse, append) for session, append in throttled), self.moved())
+        bug = answer_each((partial(session.refuse, append) for session, append in throttled), self.moved())
         bug = call_each(partial(session.sink.moved, session) for session in sessions) or bug
         if bug is not None:
             raise bug

@@ -31,8 +31,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.errors import Moved, SaritError, Unavailable
 from sarit.log.limits import MAX_FRAME_BYTES
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from sarit.store.flow_control.memory_budget import MemoryBudget
 
 Done = Callable[[BaseException | None], None]
+E = TypeVar("E")
 
 _EVENTS: Final = attrgetter("events")
 
@@ -172,10 +174,12 @@ class GroupCommit:
             # depend on it could not be replayed.
             self.fail(bug)
             raise
-        if frame.bytes + size > MAX_FRAME_BYTES:
+        total = frame.bytes + size
+        if total > MAX_FRAME_BYTES:
             # Only a large operation does not fit: the batch is below FRAME_TARGET_BYTES, otherwise it would be queued.
             frame = self._start_overflow_batch(frame, parts)
-        frame.bytes += size
+            total = frame.bytes + size
+        frame.bytes = total
         # `ContainerState.append` has charged an append already, as a block.
         if not isinstance(operation, Append):
             charge = operation_charge(operation, size)
@@ -184,7 +188,7 @@ class GroupCommit:
             self._state.dirty.add_operation(charge)
         frame.operations.append(operation)
         frame.done.append(done)
-        if frame.bytes >= FRAME_TARGET_BYTES or len(frame.operations) >= MAX_FRAME_OPERATIONS:
+        if total >= FRAME_TARGET_BYTES or len(frame.operations) >= MAX_FRAME_OPERATIONS:
             self._full_batches.append(frame)
             self._batch = FrameBatch()
         if not self._send_scheduled and len(self._in_flight) < self._max_in_flight:
@@ -240,11 +244,11 @@ class GroupCommit:
         self._full_batches.clear()
         self._batch = FrameBatch()
         # Call `on_failure` before an operation is answered, so that the container has failed and the store hides it.
-        bug = call_each([self._on_failure], error)
+        bug = answer_each([self._on_failure], error)
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:
-            bug = call_each(frame.done, unknown) or bug
-            bug = call_each(frame.proofs or (), self._new_refusal()) or bug
+            bug = answer_each(frame.done, unknown) or bug
+            bug = answer_each(frame.proofs or (), self._new_refusal()) or bug
         if bug is not None:  # not raised: the caller has an error of its own to raise
             self._loop.call_exception_handler({"message": "a bug while a container failed", "exception": bug})
 
@@ -335,9 +339,9 @@ class GroupCommit:
         if frame.charged_bytes:  # not only appends
             state.dirty.operations_applied(frame.charged_bytes)
         # Acknowledge all operations, even if the callback of one raises.
-        raised = call_each(frame.done, None)
+        raised = answer_each(frame.done, None)
         if frame.proofs is not None:
-            raised = call_each(frame.proofs, None) or raised
+            raised = answer_each(frame.proofs, None) or raised
         try:
             self._observe(frame.began, frame.bytes)
             self._count(frame)
@@ -380,8 +384,17 @@ class GroupCommit:
             statistics.observe_frame(self._env.clock.monotonic() - frame.began, len(operations), frame.bytes)
 
 
-def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:
+def call_each(those: Iterable[Callable[[], None]]) -> Exception | None:
     """Call each of `those`, also after one that raises.  Returns the first exception, if any."""
+    return answer_each((partial(_call, call) for call in those), None)
+
+
+def _call(call: Callable[[], None], _outcome: None) -> None:
+    call()
+
+
+def answer_each(those: Iterable[Callable[[E], None] | None], outcome: E) -> Exception | None:
+    """Call each of `those` with an outcome, also after one that raises.  Returns the first exception, if any."""
     bug: Exception | None = None
     left = iter(those)
     while True:
@@ -389,7 +402,7 @@ def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> 
             # One iterator for all rounds: after an exception the next round goes on with the callable after it.
             for call in left:
                 if call is not None:
-                    call(*outcome)
+                    call(outcome)
             return bug
         except Exception as failure:
             bug = bug or failure

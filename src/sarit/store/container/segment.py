@@ -135,6 +135,11 @@ def block_offset(block: Block) -> int:
     return block.offset
 
 
+def block_end(block: Block) -> int:
+    """Sort key of a list of blocks, by their ends."""
+    return block.offset + block.length
+
+
 def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffer]:
     """Return up to `limit` bytes from `offset` of blocks in memory, without a copy; they end at the first hole."""
     out: list[Buffer] = []
@@ -166,14 +171,14 @@ def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffe
 
 
 class CachedRun:
-    """Adjacent flushed blocks of one segment, cached until the memory budget evicts them."""
+    """Adjacent flushed blocks of one segment, without a hole, cached until the memory budget evicts them."""
 
     __slots__ = ("blocks", "bytes", "segment")
 
     def __init__(self, segment: Segment, blocks: list[Block]) -> None:
         self.segment = segment
         self.blocks = blocks
-        self.bytes = sum(block.length for block in blocks) + len(blocks) * BLOCK_OVERHEAD_BYTES
+        self.bytes = blocks[-1].end - blocks[0].offset + len(blocks) * BLOCK_OVERHEAD_BYTES
 
     def evict(self) -> None:
         """Remove the run from its segment's cache, unless it was removed before."""
@@ -304,6 +309,7 @@ class Segment:
     def cache_flushed(self, blocks: Sequence[Block]) -> list[CachedRun]:
         """Cache the blocks that are still in memory, as runs without holes, and return the runs."""
         runs: list[list[Block]] = []
+        run: list[Block] = []
         end = -1
         for block in blocks:
             if block.parts is None or block.released:
@@ -311,9 +317,10 @@ class Segment:
                 continue
             # Begin a new run at a gap, which a read must not cross.
             if block.offset != end:
-                runs.append([])
-            runs[-1].append(block)
-            end = block.end
+                run = []
+                runs.append(run)
+            run.append(block)
+            end = block.offset + block.length
         self.cached += runs
         return [CachedRun(self, run) for run in runs]
 
@@ -396,6 +403,11 @@ class BlockSnapshot:
         self.block = block
         self.offset = block.offset
         self.parts = block.parts
+
+    @property
+    def end(self) -> int:
+        """Where the block ended at the snapshot."""
+        return self.offset + self.block.length
 
     @property
     def charged_bytes(self) -> int:

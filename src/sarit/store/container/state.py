@@ -187,7 +187,6 @@ class ContainerState:
         attribute: Attribute,
         owner: object,
         previous: int,
-        *,
         writer: bytes,
         number: int,
         events: int,
@@ -492,7 +491,7 @@ class ContainerState:
         for block in blocks:
             block.released = True
             if (held := block.reference) is None:
-                self.dirty.remove_block(block.length)
+                self.dirty.remove_blocks(1, block.length)
             elif held != kept:
                 self.garbage.add(held)
             block.parts = None

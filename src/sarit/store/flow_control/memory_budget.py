@@ -63,11 +63,13 @@ class DirtyBytes:
             self.append_blocks += 1
             self.charged_bytes += length + BLOCK_OVERHEAD_BYTES
 
-    def remove_block(self, length: int) -> None:
-        """Remove the charge of a block that is in a chunk or in the index, or will not be read again."""
+    def remove_blocks(self, blocks: int, length: int) -> None:
+        """Remove the charge of blocks that are in a chunk or in the index, or will not be read again.
+
+        `length`: the bytes of all of them."""
         self.append_bytes -= length
-        self.append_blocks -= 1
-        self.charged_bytes -= length + BLOCK_OVERHEAD_BYTES
+        self.append_blocks -= blocks
+        self.charged_bytes -= length + blocks * BLOCK_OVERHEAD_BYTES
         assert self.append_bytes >= 0, self  # each block is added once and removed once
 
     def add_operation(self, charged_bytes: int) -> None:
@@ -192,11 +194,11 @@ class MemoryBudget:
         """Note that the charge of a container has changed."""
         charged = user.charged_bytes
         change = charged - self._charged.get(container, 0)
-        self.charged_bytes += change
         self._charged[container] = charged
         self._users[container] = user
+        self.charged_bytes = total = self.charged_bytes + change
         # Skip `_changed` if the charge has not fallen and no limit is crossed, as for nearly every append.
-        if change < 0 or self.over_append_limit is not (self._disk_full or self.charged_bytes >= self.max_dirty_bytes):
+        if change < 0 or self.over_append_limit is not (total >= self.max_dirty_bytes or self._disk_full):
             self._changed(fell=change < 0)
 
     def forget(self, container: int) -> None:

@@ -5,7 +5,8 @@ is for the installation: each of n stores applies an n-th.  What a connection ha
 scope, and to the user if it is known (`security/byte_bucket.py`).  All connections of a scope or user share one bucket,
 that is, the rate and the debt: none of them takes an append before the debt is paid.
 
-While there is no quota, `active` is false, and no other method is called.
+While there is no quota, `active` is false, and no other method is called.  `when_switched` registers a callback for each
+change of `active`, so that connections need not ask at each append.
 
 A scope whose storage quota is used up is *full*: connections that write to it are not read from while it is.
 
@@ -28,7 +29,7 @@ from sarit.security.quotas import SCOPE, USER, Quotas
 from sarit.store.limits import MAX_CHARGED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sarit.env.ports import Clock
 
@@ -90,6 +91,7 @@ class TenantQuotas:
         self._making: dict[str, int] = {}  # creations in progress, by scope
         self._counting = asyncio.Lock()
         self._waiting: dict[Waiting, None] = {}
+        self._switched: list[Callable[[], None]] = []
         self._repeated = RepeatedLog(_log, clock.monotonic, counted=False)
         self.connections_refused = 0
 
@@ -101,7 +103,7 @@ class TenantQuotas:
         if (quotas, stores) == (self._quotas, self._stores):
             return
         self._quotas, self._stores = quotas, max(1, stores)
-        self.active = bool(quotas)
+        switched, self.active = self.active != bool(quotas), bool(quotas)
         now = self._clock.monotonic()
         for key, charge in list(self._charges.items()):
             rate = self._rate(*key)
@@ -111,6 +113,13 @@ class TenantQuotas:
                 del self._charges[key]
         for waiting in list(self._waiting):
             waiting.quotas_changed()
+        if switched:
+            for call in self._switched:
+                call()
+
+    def when_switched(self, call: Callable[[], None]) -> None:
+        """Call this each time that the first quota comes or the last one goes."""
+        self._switched.append(call)
 
     # -- bytes --------------------------------------------------------------------------------------
 

@@ -11,6 +11,10 @@ decides what the client is answered.
 - While the container of a writer is opened or leaves, set-ups and appends wait.  When it has left, the first append
   is answered with WrongHost, and the others are dropped: the client asks for the new store, and sets up there.
 - An append of an unknown writer ends the connection: if it were dropped, its client would wait for an answer for ever.
+
+No flag for quotas or traces is read at each append.  `entrance` returns the function that takes the appends of a
+connection; the connection calls it at its start, and when the first quota comes or the last one goes.  With traces the
+sessions answer to `TracedReplies`.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from sarit.store.limits import (
     REQUEST_OVERHEAD_BYTES,
     SAMPLE_SECONDS,
 )
+from sarit.store.server.append_traces import TracedReplies
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
@@ -41,11 +46,14 @@ from sarit.wire.frames import data_appended
 from sarit.wire.limits import MAX_SEGMENT_NAME_BYTES
 
 if TYPE_CHECKING:
-    from sarit.env.traces import Traces
+    from collections.abc import Callable
+
     from sarit.store.container.container import Container
     from sarit.store.server.request_connection import RequestConnection
     from sarit.store.store import SegmentStore
     from sarit.wire.frames import Append
+
+    Take = Callable[[Append, int | None], None]
 
 
 class AppendHandler:
@@ -55,7 +63,6 @@ class AppendHandler:
         self._connection = connection
         self._store = store
         self._tenants = store.quotas
-        self._traces = store.env.traces
         self._sessions: dict[bytes, WriterSession] = {}
         self._set_ups: dict[WriterSession, asyncio.Task[None]] = {}
         # Writers whose session ended, with the reason; None when the client has got its answer.
@@ -65,8 +72,8 @@ class AppendHandler:
         connection.quotas.when_paid(self.take_waiting)
         # The memory of unacknowledged appends.
         self.unacked_bytes = 0
-        # Whether the next append may be measured: only the first of each read of the socket; with traces, each one.
-        self.may_measure = True
+        self._sampling = store.statistics.append_sampling
+        self._replies = None if store.env.traces is None else TracedReplies(self, store.env.traces, store.env.clock)
 
     def __repr__(self) -> str:
         return f"<AppendHandler, {len(self._sessions)} writers, {self.unacked_bytes} bytes unacknowledged>"
@@ -81,6 +88,8 @@ class AppendHandler:
             session.close()
         self._sessions.clear()
         self._over_quota.clear()
+        # Break the reference cycle with this object, which only a full garbage collection would find.
+        self._replies = None
         # Free the memory of appends of these sessions that wait at an append gate.  The sweep comes a little later,
         # because many connections end at once.
         if self.unacked_bytes:
@@ -104,7 +113,7 @@ class AppendHandler:
         self._ended.pop(writer, None)
         if self._tenants.active:
             self._connection.quotas.stop_if_owed(command.segment)
-        session = self._sessions[writer] = WriterSession(writer, self)
+        session = self._sessions[writer] = WriterSession(writer, self._replies or self)
         before = None
         if older is not None:
             older.replace()
@@ -184,7 +193,7 @@ class AppendHandler:
         try:
             # Pass pending appends to `append` again: when they came, the session had no event number to compare with.
             for append, expected_offset in self._pop_pending(session):
-                self.append(append, expected_offset)
+                self.entrance()(append, expected_offset)
             self.newest, self._received = None, 0  # noted when they came
         except ProtocolError as error:
             # Abort here, because `buffer_updated` does not catch an error in the task of the set-up.
@@ -215,6 +224,12 @@ class AppendHandler:
 
     # -- appends ------------------------------------------------------------------------------
 
+    def entrance(self) -> Take:
+        """Return the function that takes the appends of the connection, until quotas are switched on or off."""
+        take = self.append if self._replies is None else partial(self._append_traced, self._replies)
+        # Keep the quotas' way while appends wait, even if the last quota is gone: later appends stay behind them.
+        return partial(self._append_within_quota, take) if self._tenants.active or self._over_quota else take
+
     def append(self, append: Append, expected_offset: int | None) -> None:
         """Pass an append to the session of its writer.
 
@@ -227,23 +242,31 @@ class AppendHandler:
             return
         if append.last_event_number < session.last:  # never true during the set-up, when `last` is NULL
             raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
-        # Appends that come during the set-up are charged after it, when the session has a segment.
-        asked = (self._tenants.active or self._over_quota) and session.state is OPEN
-        if asked and not self._may_take(session, append, expected_offset):
-            return
         # Count the append before the session gets it, since a refusal may come within that call.
         self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
-        if self.may_measure:
-            self._note(append)
+        if self._sampling.due:
+            self._measure(append)
         session.append(append, expected_offset)
 
-    def _may_take(self, session: WriterSession, append: Append, expected_offset: int | None) -> bool:
-        """Charge an append to its quotas, or queue it if it has to wait.  Returns whether it may be submitted now."""
-        if self._connection.quotas.take(session.segment.name, append.length):
-            return True
-        self._over_quota.append((append, expected_offset))
-        self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
-        return False
+    def _measure(self, append: Append) -> None:
+        append.arrival = self._store.env.clock.monotonic()
+        self._sampling.due = False
+        asyncio.get_running_loop().call_later(SAMPLE_SECONDS, self._sampling.renew)
+
+    def _append_traced(self, replies: TracedReplies, append: Append, expected_offset: int | None) -> None:
+        replies.append_arrived(append)
+        self.append(append, expected_offset)
+
+    def _append_within_quota(self, take: Take, append: Append, expected_offset: int | None) -> None:
+        """Charge an append to its quotas and pass it to `take`, or queue it if it has to wait."""
+        session = self._sessions.get(append.writer_id)
+        # Appends that come during the set-up are charged after it, when the session has a segment.
+        segment = session.segment.name if session is not None and session.state is OPEN else None
+        if segment is None or self._connection.quotas.take(segment, append.length):
+            take(append, expected_offset)
+        else:
+            self._over_quota.append((append, expected_offset))
+            self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
 
     def take_waiting(self) -> None:
         """Submit the appends that waited for a quota, until a quota stops the connection again."""
@@ -251,19 +274,12 @@ class AppendHandler:
             while self._over_quota and not self._connection.closed and not self._connection.quotas.stopped:
                 append, expected_offset = self._over_quota.popleft()
                 self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
-                self.append(append, expected_offset)
+                self.entrance()(append, expected_offset)
                 if self._over_quota and self._over_quota[-1][0] is append:
                     self._over_quota.rotate(1)  # the append was queued again: move it before those that came later
+            self._connection.choose_entrance()
         except ProtocolError as error:
             self._connection.abort(f"broke the protocol: {error}")
-
-    def _note(self, append: Append) -> None:
-        now, statistics = self._store.env.clock.monotonic(), self._store.statistics
-        if now - statistics.append_sampling.at >= SAMPLE_SECONDS:
-            append.arrival = statistics.append_sampling.at = now
-        self.may_measure = self._traces is not None
-        if self._traces is not None:
-            self._traces.append_arrived(append.writer_id, append.last_event_number, now)
 
     def _append_without_session(self, append: Append) -> None:
         if append.writer_id not in self._ended:
@@ -290,17 +306,9 @@ class AppendHandler:
         connection.send(
             data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset)
         )
-        if self._traces is not None:
-            self._trace(self._traces, session.segment.name, append)
         # An acknowledgement frees memory, so it can end a pause, but not begin one.
         if connection.paused:
             connection.apply_backpressure()
-
-    def _trace(self, traces: Traces, segment: str, append: Append) -> None:
-        traces.append_acknowledged(
-            append.writer_id, append.last_event_number, self._store.env.clock.monotonic(), segment, append.length,
-            append.events,
-        )  # fmt: skip
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         """Answer an append that is not stored; close the connection if the outcome is unknown."""

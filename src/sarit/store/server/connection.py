@@ -93,6 +93,15 @@ class ConnectionRegistry(Protocol):
 class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
+    # Objects with more than 30 attributes and without slots: the interpreter looks up each of their methods by name.
+    __slots__ = (
+        "_appends", "_assembler", "_budget", "_checks", "_closing", "_control", "_flush_scheduled", "_framed",
+        "_held_bytes", "_internal", "_loop", "_make_checks", "_max_unacked_bytes", "_out", "_out_bytes", "_reader",
+        "_reading", "_reads", "_reads_received", "_registry", "_request_bytes", "_session", "_statistics",
+        "_take_append", "_tasks", "_transients", "_transport", "_turn_scheduled", "_turns", "_writable", "closed",
+        "get_buffer", "hello_version", "host", "opened", "paused", "peer", "quotas", "reply_semaphore", "requested",
+    )  # fmt: skip
+
     def __init__(
         self, store: SegmentStore, control: ControlHandler, registry: ConnectionRegistry, window: Window | None = None,
         internal: InternalHandler | None = None, checks: Callable[[str], Checks] | None = None,
@@ -107,8 +116,11 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._session: InternalSession | None = None  # set once the connection has introduced itself
         self._registry = registry
         self._reader = FrameReader(window)
+        # Have the transport call the reader, without a call in between.
+        self.get_buffer = self._reader.get_buffer  # type: ignore[method-assign]
         self._assembler = AppendAssembler()
         self._transport: asyncio.Transport
+        self._take_append: Callable[[Append, int | None], None]
         self._loop = asyncio.get_running_loop()
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -154,6 +166,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.peer, self.host = f"{peer[0]}:{peer[1]}", str(peer[0])
         if self._make_checks is not None:
             self._checks = self._make_checks(self.peer)
+        # From here on the registry has it choose again.
+        self._take_append = self._appends.entrance()
         self._registry.connection_opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -180,7 +194,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         if self._session is not None:
             self._session.close()
         # Break the reference cycles of the handlers with this object, which only a full garbage collection would find.
-        del self._appends, self._reads
+        del self._appends, self._reads, self._take_append
 
     # asyncio calls this when the transport holds more unsent bytes than its limit (`set_memory_limits`).
     def pause_writing(self) -> None:
@@ -193,13 +207,9 @@ class StoreConnection(asyncio.BufferedProtocol):
         self.reply_semaphore.resume()
         self.apply_backpressure()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.get_buffer(sizehint)
-
     def buffer_updated(self, nbytes: int) -> None:
         self._reads_received += 1
         self._statistics.received_bytes += nbytes
-        self._appends.may_measure = True
         try:
             frames = self._reader.received(nbytes)
         except ProtocolError as error:
@@ -208,35 +218,51 @@ class StoreConnection(asyncio.BufferedProtocol):
                 return self.abort(f"broke the protocol: {error}")
             self._out.append(other[0])
             return self.close(other[1])
-        if frames:
+        if frames and not self._framed:
             self._framed = True
-            self.requested = self._budget.served or self._make_checks is None
+            self.requested = self.requested or self._make_checks is None
         self._serve(self._turns.received(frames))
         # Stop if a frame ended the connection (unsupported version, a bound).
         if self.closed:
             return
         held = self._reader.held_bytes + self._assembler.buffered_bytes
-        if held != self._held_bytes or (held and frames):
-            self._held_bytes = held
-            self._registry.incomplete_frame(self, held, new_frame=bool(frames))
+        if held or self._held_bytes:
+            self._report_held(held, new_frame=bool(frames))
 
-    def _serve(self, frames: list[tuple[int, Buffer]] | None = None) -> None:
-        """Serve frames; None: begin the next turn, and serve its frames."""
-        if frames is None:
-            self._turn_scheduled = False
-            # While a bound stops the connection, no turn begins: `apply_backpressure` schedules it when that ends.
-            if self.closed or self.paused:
-                return
-            frames = self._turns.next_turn()
+    def _report_held(self, held: int, *, new_frame: bool) -> None:
+        if held != self._held_bytes or new_frame:
+            self._held_bytes = held
+            self._registry.incomplete_frame(self, held, new_frame=new_frame)
+
+    def _next_turn(self) -> None:
+        self._turn_scheduled = False
+        # While a bound stops the connection, no turn begins: `apply_backpressure` schedules it when that ends.
+        if not (self.closed or self.paused):
+            self._serve(self._turns.next_turn())
+
+    def _serve(self, frames: list[tuple[int, Buffer]]) -> None:
+        requests, take_append = False, self._take_append
         try:
             for code, payload in frames:
-                self._frame(code, payload)
+                # Handle appends before the table of commands, so that a block needs no command object.
+                if code == _APPEND_BLOCK_END:
+                    take_append(self._assembler.block_end(payload), None)
+                else:
+                    requests = True
+                    self._frame(code, payload)
                 if self.closed:
                     return
         except ProtocolError as error:
             return self.abort(f"broke the protocol: {error}")
-        # Check the bounds once, after all frames of the turn: a connection exceeds them by one turn at most.
-        self.apply_backpressure()
+        # Check the bounds once, after all frames of the turn: a connection exceeds them by one turn at most.  Appends
+        # can exceed the one of unacknowledged bytes alone; a quota that stops the connection calls this itself.
+        if (
+            requests
+            or self._appends.unacked_bytes + self._request_bytes > self._max_unacked_bytes
+            or not self._turns.left
+            or not self._reading
+        ):
+            self.apply_backpressure()
 
     def close(self, reason: str | None = None) -> None:
         """Send what is queued, then end the connection.  `reason`: what the connection did, for the log."""
@@ -278,6 +304,11 @@ class StoreConnection(asyncio.BufferedProtocol):
         """Return when an accepted token expires, in seconds since 1970; infinity where none is required."""
         return inf if self._session is not None else self._checks.expires(token)
 
+    def choose_entrance(self) -> None:
+        """Choose the way of appends again: quotas have been switched on or off."""
+        if not self.closed:
+            self._take_append = self._appends.entrance()
+
     def writes_to(self, container: Container) -> bool:
         """Return whether a writer of this connection writes to `container`."""
         return self._appends.writes_to(container)
@@ -298,7 +329,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         turn_over = not self._turns.left
         if turn_over and not stop and not self._turn_scheduled:
             self._turn_scheduled = True
-            self._loop.call_soon(self._serve)
+            self._loop.call_soon(self._next_turn)
         reading = not (stop or turn_over)
         if reading != self._reading:
             self._reading = reading
@@ -310,10 +341,6 @@ class StoreConnection(asyncio.BufferedProtocol):
     # -- frames in --------------------------------------------------------------------------------
 
     def _frame(self, code: int, payload: Buffer) -> None:
-        # Handle appends before the table of commands, so that a block needs no command object.
-        if code == _APPEND_BLOCK_END:
-            self._appends.append(self._assembler.block_end(payload), None)
-            return
         # Refuse these inside a block.  `block` checks it for itself, and all other commands may come there.
         if code in _APPEND_FAMILY:
             self._assembler.check_closed()
@@ -347,13 +374,13 @@ class StoreConnection(asyncio.BufferedProtocol):
             # A conditional append is one event; its expected offset is checked when the append gets its offset.
             data = wire.event_bytes(command)
             append = Append(command.writer_id, [data], len(data), 1, command.event_number, command.request_id)
-            self._appends.append(append, command.expected_offset)
+            self._take_append(append, command.expected_offset)
         elif isinstance(command, wire.ConditionalBlockEnd):
             length = len(command.data)
             # Copy the data of a longer payload, since a view would keep the rest of it in memory.
             block = command.data if len(payload) <= length + KIB else bytes(command.data)
             append = Append(command.writer_id, [block], length, 1, command.event_number, command.request_id)
-            self._appends.append(append, command.expected_offset)
+            self._take_append(append, command.expected_offset)
         elif self._control.handles(command):
             # Answer in a task, since this waits for log or index.  Replies may overtake each other: they have ids.
             groups_alone = self._session is None and self._checks.groups_alone
@@ -470,12 +497,18 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        self._out_bytes = 0
         out, self._out = self._out, []
         # Drop frames that came after `close`, which has flushed.
-        if out and not self.closed:
+        if not out or self.closed:
+            return
+        if self._out_bytes:  # send large parts without a copy
+            self._out_bytes = 0
             self._statistics.sent_bytes += sum(map(len, out))
             self._transport.writelines(out)
+        else:
+            frames = b"".join(out)
+            self._statistics.sent_bytes += len(frames)
+            self._transport.write(frames)
 
     def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int = REQUEST_OVERHEAD_BYTES) -> asyncio.Task[None]:
         """Run a request, which holds `memory_bytes`, as a task that ends with the connection."""

@@ -79,6 +79,7 @@ class StoreListener:
         self._accepting = 0  # connections admitted and not open yet: a burst is admitted before the first one opens
         self._memory_limits = self._limits_of_one(1)
         store.watch_failures(self._container_failed)
+        store.quotas.when_switched(self._quotas_switched)
 
     def __repr__(self) -> str:
         return f"<StoreListener {len(self._connections)} connections>"
@@ -177,6 +178,10 @@ class StoreListener:
             self._server.close()
         for connection in list(self._connections):
             connection.close()
+
+    def _quotas_switched(self) -> None:
+        for connection in self._connections:
+            connection.choose_entrance()
 
     def _container_failed(self, container: Container) -> None:
         for connection in list(self._connections):

@@ -40,5 +40,8 @@ class RequestConnection(Peer, Protocol):
     def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int) -> asyncio.Task[None]:
         """Run a request as a task that ends with the connection."""
 
+    def choose_entrance(self) -> None:
+        """Choose what takes appends: quotas have been switched on or off."""
+
     def token_expires(self, token: str) -> float:
         """Return when an accepted token expires, in seconds since 1970; infinity where none is required."""

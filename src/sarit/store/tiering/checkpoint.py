@@ -96,20 +96,20 @@ def length_of(runs: Sequence[Run]) -> int:
 def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSnapshot]]:
     """Return the blocks that no chunk holds, as runs of adjacent blocks of at most `limit` bytes (or of one block)."""
     runs: list[list[BlockSnapshot]] = []
-    size = 0
-    end = -1
+    run: list[BlockSnapshot] = []
+    end = most = -1
     for snapshot in blocks:
         block = snapshot.block
         # End the run at a block that a chunk holds already, as blocks of a merged segment may be.
         if block.chunk is not None or snapshot.parts is None:
             end = -1
             continue
-        if end != snapshot.offset or size + block.length > limit:
-            runs.append([])
-            size = 0
-        runs[-1].append(snapshot)
-        size += block.length
-        end = snapshot.offset + block.length
+        at, after = snapshot.offset, snapshot.offset + block.length
+        if end != at or after > most:
+            run, most = [], at + limit
+            runs.append(run)
+        run.append(snapshot)
+        end = after
     return runs
 
 
@@ -122,8 +122,11 @@ def add_chunk_extents(item: SegmentSnapshot, boundary_step_bytes: int) -> None:
     starts: list[int] = []
     for snapshot in item.blocks:
         offset, block = snapshot.offset, snapshot.block
-        # Join a block that is in the same chunk, and adjacent both in the segment and in the chunk.
-        same = before is not None and block.is_in_chunk_of(before)
+        if block.chunk is None and chunk is None:
+            continue
+        # Join a block that is in the same chunk, and adjacent both in the segment and in the chunk.  Blocks that were
+        # written together share their checksums: their names need no comparison.
+        same = block.checksums is checksums is not None or (before is not None and block.is_in_chunk_of(before))
         before = block
         if not (same and at + length == offset and chunk_at + length == block.chunk_offset):
             if chunk is not None:

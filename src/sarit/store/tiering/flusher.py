@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -47,7 +48,13 @@ from sarit.storage.layout import Extent
 from sarit.storage.names import epoch_prefix, pack_name
 from sarit.storage.packs import PieceChecksums, reference
 from sarit.store.container.metadata_cache import EVICTION_SCAN
-from sarit.store.limits import CHUNK_RETRY_SECONDS, MAX_CHUNK_RETRY_SECONDS, MAX_UNCHANGED_FRAMES
+from sarit.store.container.segment import block_end
+from sarit.store.limits import (
+    BLOCK_OVERHEAD_BYTES,
+    CHUNK_RETRY_SECONDS,
+    MAX_CHUNK_RETRY_SECONDS,
+    MAX_UNCHANGED_FRAMES,
+)
 from sarit.store.tiering.checkpoint import (
     ENTRIES_PER_TURN,
     BatchBuilder,
@@ -300,7 +307,7 @@ class Flusher:
         async with asyncio.TaskGroup() as tasks:
             async for item in in_turns(snapshots, limits.segments_per_turn):
                 for blocks in adjacent_runs(item.blocks, limits.chunk_bytes):
-                    run = Run(item.segment, blocks, sum(snapshot.block.length for snapshot in blocks))
+                    run = Run(item.segment, blocks, blocks[-1].end - blocks[0].offset)
                     # Do not inline a run that begins within an event: an inlined extent has no field for `starts`.
                     if run.length < limits.inline_below_bytes and blocks[0].block.starts:
                         self._inline(item, blocks)
@@ -319,7 +326,7 @@ class Flusher:
 
     def _inline(self, item: SegmentSnapshot, run: list[BlockSnapshot]) -> None:
         """Copy the bytes of a small run for the index.  The blocks share the copy: memory holds them once."""
-        data = b"".join(bytes(part) for snapshot in run for part in snapshot.parts or ())
+        data = b"".join([part for snapshot in run for part in snapshot.parts or ()])
         at, shared = 0, memoryview(data)
         for snapshot in run:
             block = snapshot.block
@@ -416,29 +423,31 @@ class Flusher:
         Blocks that were released meanwhile (truncated, deleted) also get their offsets in the chunk: they existed at
         the snapshot, and extents have no gaps.  The next checkpoint removes them, and a chunk that has no others."""
         state = self._container.state
-        charged = sum(snapshot.charged_bytes for snapshot in run)
+        charged = checksums.length + len(run) * BLOCK_OVERHEAD_BYTES
         # Decide for the whole run at once; retained bytes go to the cache after the commit.
         retained = self._container.budget.may_cache_written(charged)
         if retained:
             state.dirty.written_bytes += charged
         else:
             coverage_probe("written_bytes_dropped_early")
-        at = 0
-        assert checksums.length == sum(snapshot.block.length for snapshot in run), (name, checksums)
+        at = dirty_blocks = dirty_bytes = 0
         for snapshot in run:
-            block = snapshot.block
+            block, length = snapshot.block, snapshot.block.length
             block.chunk = name
             block.checksums = checksums
             block.chunk_offset = at
             # The release of a block has removed its charge already.
             if not block.released:
-                state.dirty.remove_block(block.length)
+                dirty_blocks += 1
+                dirty_bytes += length
             snapshot.parts = None
             # Without the bytes, readers take the block from the chunk, although no extent is committed yet.
             if not retained:
                 block.parts = None
-            at += block.length
-        if all(snapshot.block.released for snapshot in run):
+            at += length
+        assert at == checksums.length, (name, at, checksums)
+        state.dirty.remove_blocks(dirty_blocks, dirty_bytes)
+        if not dirty_blocks:
             coverage_probe("chunk_written_unreferenced")
             state.garbage.add(reference(name, checksums))
         self._container.account()
@@ -491,15 +500,10 @@ class Flusher:
         """Move the flushed blocks of a segment from its tail to the cache."""
         segment = item.segment
         # Remove the charge of inlined blocks; `_assign_chunk` has removed that of blocks in chunks.
-        for block in item.inlined:
-            if not block.released and block.chunk is None:
-                self._container.state.dirty.remove_block(block.length)
-        count = 0
-        for block in segment.tail:
-            # Leave blocks appended after the snapshot to the next checkpoint.
-            if block.end > item.length:
-                break
-            count += 1
+        dirty = [block.length for block in item.inlined if not block.released and block.chunk is None]
+        self._container.state.dirty.remove_blocks(len(dirty), sum(dirty))
+        # Leave blocks appended after the snapshot to the next checkpoint.
+        count = bisect_right(segment.tail, item.length, key=block_end)
         flushed = segment.tail[:count]
         del segment.tail[:count]
         if not segment.is_table:

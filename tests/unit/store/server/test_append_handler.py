@@ -229,20 +229,21 @@ def test_latency_of_one_append_counts_for_those_that_came_since_the_one_before_i
                 client.send(append_end(b"x", 1, number))
                 await client.reply()
 
+            monkeypatch.setattr(append_handler, "SAMPLE_SECONDS", 1000.0)
             await append(1)
             assert counted.count == 1
-            monkeypatch.setattr(append_handler, "SAMPLE_SECONDS", 1000.0)
             for number in range(2, 5):
                 await append(number)
             assert counted.count == 1
             monkeypatch.setattr(append_handler, "SAMPLE_SECONDS", 0.0)
+            server.store.statistics.append_sampling.renew()
             refused = await client.ask(wire.ConditionalBlockEnd(WRITER, 9, 0, b"x", 8))
             assert refused == wire.ConditionalCheckFailed(WRITER, 9, 8)
             assert counted.count == 1, "one that is refused has no latency"
             await append(10)
             assert counted.count == 5, "and those before it count all the same"
             assert server.store.statistics.appends == 5
-            monkeypatch.setattr(append_handler, "SAMPLE_SECONDS", 1000.0)
+            server.store.statistics.append_sampling.due = False
             await append(11)
             server.store.statistics.complete_samples()
             assert counted.count == 6, "a reader counts the last one, too"

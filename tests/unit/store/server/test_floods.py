@@ -24,6 +24,7 @@ from sarit.store.limits import (
     STRANGER_FRAMES_PER_SECOND,
 )
 from sarit.store.server.access import TokenChecks
+from sarit.store.server.connection import StoreConnection
 from sarit.store.server.connection_budget import frame_budget
 from sarit.store.server.frame_turns import FrameTurns
 from sarit.store.server.listener import StoreListener
@@ -186,23 +187,18 @@ def test_connection_that_was_served_and_floods_is_ended_with_one_line(caplog):
     assert len([text for text in caplog.messages if "than any client does, and was closed" in text]) == 1
 
 
-def test_requests_of_one_connection_leave_turns_to_others():
+def test_requests_of_one_connection_leave_turns_to_others(monkeypatch):
     async def main():
         async with serving() as server:
             client, other = await ready(server), await server.client()
             turns = []
-            connection = next(iter(server.server._connections))
-            serve, frame = connection._serve, connection._frame
+            serve = StoreConnection._serve
 
-            def counted_turn(frames=None):
-                turns.append(0)
-                serve(frames)
+            def counted(self, frames):
+                turns.append(len(frames))
+                serve(self, frames)
 
-            def counted_frame(code, payload):
-                turns[-1] += 1
-                frame(code, payload)
-
-            connection._serve, connection._frame = counted_turn, counted_frame
+            monkeypatch.setattr(StoreConnection, "_serve", counted)
             count = 10 * FRAMES_PER_TURN
             client.send(b"".join(append_end(b"x", 1, number) for number in range(1, count + 1)))
             last = 0
@@ -211,7 +207,6 @@ def test_requests_of_one_connection_leave_turns_to_others():
                 last = reply.event_number
             assert sum(turns) == count
             assert max(turns) <= FRAMES_PER_TURN
-            del connection._serve, connection._frame
             other.send(wire.KeepAlive())
             await other.reply()
 

@@ -1,0 +1,49 @@
+"""The traces of the appends of one connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Clock
+    from sarit.env.traces import Traces
+    from sarit.store.container.writer_session import ReplySink, WriterSession
+    from sarit.wire.frames import Append
+
+
+class TracedReplies:
+    """The `ReplySink` of the writers of one connection where appends are traced: it answers by another one."""
+
+    __slots__ = ("_clock", "_sink", "_traces")
+
+    def __init__(self, sink: ReplySink, traces: Traces, clock: Clock) -> None:
+        self._sink = sink
+        self._traces = traces
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"<TracedReplies of {self._sink!r}>"
+
+    def append_arrived(self, append: Append) -> None:
+        """Note that the store has read an append."""
+        self._traces.append_arrived(append.writer_id, append.last_event_number, self._clock.monotonic())
+
+    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
+        """The append is durable."""
+        self._sink.acknowledged(session, append, previous, end_offset)
+        self._traces.append_acknowledged(
+            append.writer_id, append.last_event_number, self._clock.monotonic(), session.segment.name, append.length,
+            append.events,
+        )  # fmt: skip
+
+    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
+        """The append is not stored, or its outcome is unknown."""
+        self._sink.refused(session, append, error)
+
+    def segment_missing(self, session: WriterSession) -> None:
+        """The segment is deleted or merged, and no append waits for an answer."""
+        self._sink.segment_missing(session)
+
+    def moved(self, session: WriterSession) -> None:
+        """The container has left this store."""
+        self._sink.moved(session)
