@@ -62,7 +62,10 @@ def test_stop_ends_when_the_quota_is_removed():
     async def main():
         async with serving() as server:
             client = await ready(server)
+            (connection,) = server.server._connections
+            assert connection._take_append == connection._appends.append
             limit(server, bytes_in=64 * KIB)
+            assert connection._take_append != connection._appends.append, "an open connection asks the quotas, too"
             await append(client, 2 * MIB, 1)
             client.send(append_end(b"x", 1, 2))
             while not await stopped(server):
@@ -71,6 +74,7 @@ def test_stop_ends_when_the_quota_is_removed():
             assert isinstance(await client.reply(), wire.DataAppended)
             assert not await stopped(server)
             await append(client, 10, 3)
+            assert connection._take_append == connection._appends.append, "without quotas nobody is asked"
 
     # Well below the wait that the quota asks for.
     asyncio.run(asyncio.wait_for(main(), 5))
