@@ -5,8 +5,8 @@ is for the installation: each of n stores applies an n-th.  What a connection ha
 scope, and to the user if it is known (`security/byte_bucket.py`).  All connections of a scope or user share one bucket,
 that is, the rate and the debt: none of them takes an append before the debt is paid.
 
-While there is no quota, `active` is false, and no other method is called.  `when_switched` registers a callback for each
-change of `active`, so that connections need not ask at each append.
+While there is no quota, `active` is false, and no other method is called.  `when_switched` registers a callback for
+each change of `active`, so that connections need not read it at each append.
 
 A scope whose storage quota is used up is *full*: connections that write to it are not read from while it is.
 
@@ -118,7 +118,7 @@ class TenantQuotas:
                 call()
 
     def when_switched(self, call: Callable[[], None]) -> None:
-        """Call this each time that the first quota comes or the last one goes."""
+        """Have `call` called when the first quota comes and when the last one goes."""
         self._switched.append(call)
 
     # -- bytes --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TracedReplies:
-    """The `ReplySink` of the writers of one connection where appends are traced: it answers by another one."""
+    """A `ReplySink` that traces the appends of one connection, and leaves the answers to another one."""
 
     __slots__ = ("_clock", "_sink", "_traces")
 
@@ -29,7 +29,7 @@ class TracedReplies:
         self._traces.append_arrived(append.writer_id, append.last_event_number, self._clock.monotonic())
 
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
-        """The append is durable."""
+        """Answer an append that is durable, and end its trace."""
         self._sink.acknowledged(session, append, previous, end_offset)
         self._traces.append_acknowledged(
             append.writer_id, append.last_event_number, self._clock.monotonic(), session.segment.name, append.length,
@@ -37,13 +37,13 @@ class TracedReplies:
         )  # fmt: skip
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
-        """The append is not stored, or its outcome is unknown."""
+        """Answer an append that is not stored."""
         self._sink.refused(session, append, error)
 
     def segment_missing(self, session: WriterSession) -> None:
-        """The segment is deleted or merged, and no append waits for an answer."""
+        """End a session whose segment is deleted or merged."""
         self._sink.segment_missing(session)
 
     def moved(self, session: WriterSession) -> None:
-        """The container has left this store."""
+        """End a session whose container has left this store."""
         self._sink.moved(session)

@@ -226,13 +226,9 @@ class StoreConnection(asyncio.BufferedProtocol):
         if self.closed:
             return
         held = self._reader.held_bytes + self._assembler.buffered_bytes
-        if held or self._held_bytes:
-            self._report_held(held, new_frame=bool(frames))
-
-    def _report_held(self, held: int, *, new_frame: bool) -> None:
-        if held != self._held_bytes or new_frame:
+        if (held or self._held_bytes) and (frames or held != self._held_bytes):
             self._held_bytes = held
-            self._registry.incomplete_frame(self, held, new_frame=new_frame)
+            self._registry.incomplete_frame(self, held, new_frame=bool(frames))
 
     def _next_turn(self) -> None:
         self._turn_scheduled = False

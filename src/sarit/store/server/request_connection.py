@@ -41,7 +41,7 @@ class RequestConnection(Peer, Protocol):
         """Run a request as a task that ends with the connection."""
 
     def choose_entrance(self) -> None:
-        """Choose what takes appends: quotas have been switched on or off."""
+        """Choose the way of appends again: quotas have been switched on or off."""
 
     def token_expires(self, token: str) -> float:
         """Return when an accepted token expires, in seconds since 1970; infinity where none is required."""
