@@ -1,7 +1,7 @@
 """Where the command `sarit` begins.  Ctrl-C is quiet from here on, also while modules are imported.
 
 A KeyboardInterrupt between two imports is a traceback, and one inside of an extension module anything.  So until a
-command runs, Ctrl-C has the effect that it has on a program in C (`hear_interrupts`).
+command runs, Ctrl-C has the effect that it has on a program in C (`hear_interrupts` of `main.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,6 @@ def main() -> None:
     from sarit.cli.main import main as run
 
     run()
-
-
-def hear_interrupts() -> None:
-    """Have Ctrl-C raise KeyboardInterrupt from now on, if `main` ended that."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import NoReturn
 
 import click
 
-from sarit.cli.entry import hear_interrupts
 from sarit.cli.options import Commands
 from sarit.core.errors import SaritError
 from sarit.core.extras import MissingExtra
@@ -119,6 +119,12 @@ def _print_error(error: Exception) -> None:
         logging.getLogger("sarit").critical("%s", error)
     else:
         click.echo(f"sarit: {error}", err=True)
+
+
+def hear_interrupts() -> None:
+    """Have Ctrl-C raise KeyboardInterrupt from now on, if `entry.py` ended that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def main() -> NoReturn:

@@ -25,7 +25,7 @@ DATA = {"numpy", "pyarrow", "pandas", "pyspark", "obstore", "kazoo"}
 @pytest.mark.parametrize(
     ("words", "code", "without"),
     [
-        (["--help"], 0, {"asyncio", "h2", "sarit.client"} | NODES_ALONE | DATA),
+        (["--help"], 0, {"asyncio", "h2", "sarit.client.aio"} | NODES_ALONE | DATA),
         (["write", "a/b"], 1, NODES_ALONE | DATA),
         (["stream", "list", "a"], 1, NODES_ALONE | DATA),
     ],
