@@ -39,6 +39,10 @@ def test_log_in_by_keyboard_see_a_refusal_and_log_out(tmp_path):
                 await page.wait_for_selector("#account .user")
                 await until(page, "document.querySelector('main h1')?.textContent === 'Streams'")
                 assert await page.inner_text("#account .user") == "alice"
+                # She may only read, and sees no button that would be refused.
+                await until(
+                    page, "![...document.querySelectorAll('button')].some((b) => b.textContent === 'Create stream')"
+                )
                 await until(page, "document.getElementById('link').textContent === 'healthy'")
                 kept = await page.evaluate(
                     "[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage)]"
