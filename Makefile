@@ -64,6 +64,7 @@ generate: setup  ## write again what is made from code: the blocking client, tab
 	@$(BIN)/python -m tools.spark_options
 	@$(BIN)/python -m tools.metrics_page
 	@$(BIN)/python -m tools.limits_page
+	@$(BIN)/python -m tools.cli_page
 	@$(BIN)/python -m tools.access_page
 	@$(BIN)/python -m tools.architecture_page
 	@$(BIN)/python -m tools.grafana_dashboard

@@ -6,10 +6,13 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 import sarit
 from sarit import aio
+from sarit.cli.main import cli
+from tools import cli_page
 from tools.blocking_manifest import MODULES
 from tools.docs_site import OUTSIDE, ROOT, Site, build, expanded
 
@@ -56,6 +59,38 @@ def test_asyncio_reference_holds_every_public_name_and_no_internal_one(built: Pa
     assert not shown, f"filter them in docs/reference/asyncio.md: {shown}"
 
 
+def test_reference_of_the_command_line_is_that_of_the_code() -> None:
+    assert cli_page.PAGE.read_text() == cli_page.page(), "run make generate"
+
+
+def test_reference_of_the_command_line_holds_groups_options_defaults_and_variables() -> None:
+    page = cli_page.PAGE.read_text()
+    headings = re.findall(r"^#+ (sarit.*)$", page, re.MULTILINE)
+    assert len(headings) == len(set(headings))
+    assert {f"sarit {name}" for name in cli.list_commands(click.Context(cli))} <= set(headings)
+    create = page.partition("### sarit stream create\n")[2].partition("\n### ")[0]
+    assert "| `--segments INTEGER RANGE` | The initial number of segments. `x>=1` | `1` |  |" in create
+    assert "And `--controller`, `--context` and `--format`: [options of most commands]" in create
+    assert "| `SARIT_DATA_DIR` |" in page
+
+
+def test_texts_of_links_are_no_file_names(built: Path) -> None:
+    named = {
+        f"{page.relative_to(built)}: {text}"
+        for page in built.rglob("*.html")
+        for text in re.findall(r'<a [^>]*href="[^"]+"[^>]*>(?:<code>)?([\w./-]+\.md)<', page.read_text())
+    }
+    assert not named
+
+
+def test_example_programs_are_pages(built: Path) -> None:
+    page = (built / "examples.html").read_text()
+    programs = re.findall(r'<a href="(examples/[\w/]+\.html)">', page)
+    assert len(programs) >= 11
+    assert all((built / program).is_file() for program in programs)
+    assert "sensors" in (built / "examples" / "iot_scaling" / "sensors.html").read_text()
+
+
 def test_pages_fetch_nothing_from_other_hosts(built: Path) -> None:
     fetched = {url for page in built.rglob("*.html") for url in _FETCHED.findall(page.read_text())}
     assert not fetched
@@ -85,6 +120,7 @@ def test_links_that_hold_pass(tmp_path: Path) -> None:
     assert build(root, tmp_path / "work", tmp_path / "site") == []
     page = (tmp_path / "site" / "index.html").read_text()
     assert page.count("decisions/0001-first") >= 2  # the navigation's link, and the text's
+    assert '<a href="other/">Other</a>, <a href="decisions/0001-first/">First</a>' in page  # titles, not files
 
 
 def test_broken_links_fail_the_build(tmp_path: Path) -> None:
@@ -119,10 +155,10 @@ def test_page_missing_from_the_navigation_fails_the_build(tmp_path: Path) -> Non
 
 
 def test_code_is_left_alone() -> None:
-    site = Site(ROOT, {"README.md": "index.md", "docs/a.md": "a.md"})
-    text = "`docs/a.md`\n\n    docs/a.md\n\n```\ndocs/a.md [x](docs/a.md)\n```\ndocs/a.md\n"
+    site = Site(ROOT, {"README.md": "index.md", "docs/spark.md": "a.md"})
+    text = "`docs/spark.md`\n\n    docs/spark.md\n\n```\ndocs/spark.md [x](docs/spark.md)\n```\ndocs/spark.md\n"
     resolved = site.resolved("README.md", text)
-    assert resolved == text.removesuffix("docs/a.md\n") + "[docs/a.md](a.md)\n"
+    assert resolved == text.removesuffix("docs/spark.md\n") + "[Spark](a.md)\n"
     assert site.problems == []
 
 

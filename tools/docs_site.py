@@ -3,10 +3,11 @@
 The pages are staged in `.cache/site`, and Zensical renders them with --strict, so that a link to a page or an anchor
 that is not there fails the build.  Why Zensical, and why pages are staged: docs/decisions/0601.
 
-Staging does three things.  It takes in the pages that stand outside `docs/` (`OUTSIDE`), without a second copy of
-their text in the repository.  It turns links, which are written as they hold in the repository, into links that hold
-in the site.  And it turns names of pages in plain text (`docs/guides/scaling.md`; for short `docs/decisions/0308`) into
-links.  A name or a link that fits nothing is a problem, which fails the build, too.
+Staging does three things.  It takes in the pages that stand outside `docs/` (`OUTSIDE`) and the programs of the
+examples, without a second copy of their text in the repository.  It turns links, which are written as they hold in the
+repository, into links that hold in the site.  And it turns names of pages in plain text (`docs/guides/scaling.md`; for
+short `docs/decisions/0308`) into links.  The text of a link is the title of the page, where a page's file name stood.
+A name or a link that fits nothing is a problem, which fails the build, too.
 
 Code blocks and code spans stay as they are.  A line that begins with four spaces counts as code.
 """
@@ -36,8 +37,13 @@ OUTSIDE: Final = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security-policy.md",
     "benchmarks/results/history.md": "benchmarks-history.md",
+    "examples/README.md": "examples.md",
+    "examples/pipelines/README.md": "examples/pipelines.md",
 }
 _DOCS: Final = "docs/"
+_EXAMPLES: Final = "examples/"
+_TITLE: Final = re.compile(r"^# (.+?)\s*$", re.MULTILINE)
+_FILE_NAME: Final = re.compile(r"\[`?[\w./-]+\.md`?\]")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _CODE: Final = r"(?P<code>(?P<ticks>`+)(?:(?!\n\n).)+?(?P=ticks)(?!`))"
 _LINK: Final = r"(?P<text>!?\[[^\]]*\])\((?P<url>[^()\s]+)(?P<title>\s+\"[^\"]*\")?\)"
@@ -59,6 +65,12 @@ class Site:
         inside = (path.relative_to(self.root).as_posix() for path in sorted((self.root / "docs").rglob("*")))
         self.pages = {path: path.removeprefix(_DOCS) for path in inside if (self.root / path).is_file()}
         self.pages |= {path: site for path, site in OUTSIDE.items() if (self.root / path).exists()}
+        for path in sorted((self.root / "examples").rglob("*")):
+            name = path.relative_to(self.root).as_posix()
+            if path.suffix == ".py" and path.name != "__init__.py":
+                self.pages[name] = name.removesuffix(".py") + ".md"
+            elif path.suffix == ".ipynb":
+                self.pages[name] = name
 
     def stage(self, folder: Path) -> None:
         """Write every page to `folder`, with links that hold there."""
@@ -67,6 +79,8 @@ class Site:
             target.parent.mkdir(parents=True, exist_ok=True)
             if path.endswith(".md"):
                 target.write_text(self.resolved(path, (self.root / path).read_text()))
+            elif path.endswith(".py"):
+                target.write_text(f"# {self.title(path)}\n\n`````python\n{(self.root / path).read_text()}`````\n")
             else:
                 shutil.copyfile(self.root / path, target)
 
@@ -78,10 +92,24 @@ class Site:
                 return found[0]
             if found["name"]:
                 page = self._named(path, found["name"])
-                return f"[{found['name']}]({self._way(path, page)})" if page else found[0]
-            return f"{found['text']}({self._url(path, found['url'])}{found['title'] or ''})"
+                return f"[{self.title(page)}]({self._way(path, page)})" if page else found[0]
+            text, url = self._text(path, found["text"], found["url"]), self._url(path, found["url"])
+            return f"{text}({url}{found['title'] or ''})"
 
         return "".join(part if code else _MARKUP.sub(resolve, part) for code, part in _parts(text))
+
+    def title(self, page: str) -> str:
+        """The title of a page, which is its first heading; for a program, its path."""
+        if not page.endswith(".md"):
+            return page.removeprefix(_EXAMPLES)
+        found = _TITLE.search((self.root / page).read_text())
+        return found[1] if found else page
+
+    def _text(self, path: str, text: str, url: str) -> str:
+        """The text of a link in brackets: the title of its page, where it was the name of a file."""
+        page = posixpath.normpath(posixpath.join(posixpath.dirname(path), urlsplit(url).path))
+        named = _FILE_NAME.fullmatch(text)
+        return f"[{self.title(page)}]" if named and page in self.pages else text
 
     def _named(self, path: str, name: str) -> str | None:
         """The page that a name in plain text means."""
