@@ -1,4 +1,4 @@
-"""Who may make which call of the controller's API: one table, and its use.
+"""Checks who may make which call of the controller's API, by one table.
 
 `NEEDS` says for each rpc which resource it is about, and which permission it needs.  A call without an entry cannot be
 served while access is checked.  What Pravega requires is required here, with two differences, both in favour of those
@@ -6,7 +6,7 @@ who only read: a token carries the permission that its caller has, so asking for
 alone; and a list shows what its caller may read.
 
 *The system's scope.*  Its tables hold the rules themselves.  Nobody, administrators neither, gets a token or makes a
-call about it, but for asking whether it is there and listing it.
+call about it, except to ask whether the scope exists and to list what it contains.
 
 *A name need not exist.*  A token is for a name and for what the rules say of it, and rules may be older than what they
 are about.  Rust and Python ask for the token of a table, or of a group of theirs, before they create it, perhaps in a
@@ -53,7 +53,7 @@ UPDATE: Final = Permission.READ_UPDATE
 _SYSTEM: Final = scope_resource(SYSTEM_SCOPE)
 _Access = pb.StreamInfo.AccessOperation
 
-# What a client may ask of a token; a request that says nothing gets what the caller may do.
+# The permission that each access operation of a token request asks for.
 _ASKED: Final[Mapping[Any, Permission]] = {
     _Access.READ: READ,
     _Access.WRITE: UPDATE,
@@ -63,9 +63,9 @@ _ASKED: Final[Mapping[Any, Permission]] = {
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The things that a reply lists: the field that has them, the resource of one, and its name.
+    """Where a reply lists things: the field, and how to get the resource and the name of one item.
 
-    `go_on`: makes the request for the next page of the one for this page; None: there is one page."""
+    `go_on`: turns the request for this page into the one for the next page; None: there is one page."""
 
     field: str
     resource: Callable[[Any, Any], str]
@@ -77,10 +77,11 @@ class Listed:
 class Need:
     """The permission that a call needs: `permission(request)` on one of `resources(request)`.
 
-    `claims`: what a token in the reply is about, if it has one (`token_resources`).  `listed`: what the reply lists;
-    who may change the resource sees all of it if `owner_sees_all`.  `streams`: the streams in the request that its
-    caller has to be able to read, too.  `group`: READ on this group and on one of `resources` suffices.  `system`: the
-    call may be about the system's scope.  `of_users`: its stream must not have a name that only the system gives."""
+    `claims`: the resources that the token in the reply grants, each with the resource whose rules decide; None: the
+    reply has no token.  `listed`: the items of the reply, which shows only those that the caller may read; a caller
+    with READ_UPDATE sees all if `owner_sees_all`.  `streams`: further streams that the caller must be able to read.
+    `group`: READ on this group and on one of `resources` suffices.  `system`: the call may be about the system's scope.
+    `of_users`: the stream's name must not begin with "_".  `anonymous`: callers who have not logged in may make it."""
 
     permission: Callable[[Any], Permission]
     resources: Callable[[Any], Sequence[str]]
@@ -115,7 +116,7 @@ def _update(_: Any) -> Permission:
 
 
 def _read_unless_system(request: Any) -> Permission:
-    # Our client asks for the system's scope to find out whether a controller knows it.
+    # Sarit's client asks whether the system's scope exists, to find out whether the server is a Sarit controller.
     return Permission.NONE if request.scope == SYSTEM_SCOPE else READ
 
 
@@ -133,7 +134,7 @@ def _scope(request: Any) -> Sequence[str]:
 
 
 def _name(request: Any) -> tuple[str, str]:
-    """Scope and stream of a request, wherever it has them."""
+    """Return the scope and the stream of a request: requests have them in different fields."""
     for field in ("streamInfo", "stream"):
         inner = getattr(request, field, None)
         if isinstance(inner, pb.StreamInfo):
@@ -173,7 +174,7 @@ def _group(request: Any) -> Sequence[str]:
 
 
 def _streams_of_group(request: Any) -> Sequence[tuple[str, str]]:
-    # Before the streams are checked one by one.
+    # Refuse a request with too many streams before its streams are checked one by one.
     groups.check_size(max(len(request.startingStreamCuts), len(request.endingStreamCuts)))
     infos = (cut.streamInfo for cuts in (request.startingStreamCuts, request.endingStreamCuts) for cut in cuts)
     return tuple(dict.fromkeys((info.scope, info.stream) for info in infos))
@@ -198,7 +199,7 @@ def _created(request: Any) -> Sequence[str]:
         return (scope_resource(scope),)
     if kind == "table":
         return (table_resource(scope, request.table),)
-    # By the name: a group may be asked for as its stream.
+    # A request may name a group by its stream: `owner_resource` finds the group by the stream's name.
     return _group(request) if kind == "readerGroup" else (owner_resource(scope, request.stream),)
 
 
@@ -207,7 +208,8 @@ def _of_stream(permission: Callable[[Any], Permission], *, token: bool = False) 
 
 
 def _listed_stream(info: pb.StreamInfo) -> str:
-    # In lists, as in Pravega, the stream of marks has its own name: who may read a stream does not see it.
+    # As in Pravega, a list shows a mark stream only to who may read the mark stream itself: READ on the stream that
+    # its watermarks are about is not enough.
     if info.stream.startswith(MARK_PREFIX):
         return stream_resource(info.scope, info.stream)
     return owner_resource(info.scope, info.stream)
@@ -276,12 +278,12 @@ NEEDS: Final[Mapping[str, Need]] = {
     "listSubscribers": Need(
         _read, _stream, listed=Listed("subscribers", _subscribed_group, str, None), owner_sees_all=True
     ),
-    # A group releases what it has read.  For another group only the owner of the stream may.
+    # Who may read a group may release for it what it has read; for any group, who may change the stream.
     "updateSubscriberStreamCut": Need(_update, _stream, group=lambda r: _subscribed_group(r, r.subscriber)),
     "createReaderGroup": Need(_read, _group, streams=_streams_of_group),
     "getReaderGroupConfig": Need(_read, _group),
     "updateReaderGroup": Need(_read, _group, streams=_streams_of_group),
-    # With READ alone: what one has created oneself (`calls/groups.py`).
+    # READ suffices to delete a group that the caller has created (checked in `calls/groups.py`).
     "deleteReaderGroup": Need(_read, _group),
     "dropSubscriber": _of_stream(_update),
     "cutAt": _of_stream(_read),
@@ -309,14 +311,15 @@ NEEDS: Final[Mapping[str, Need]] = {
 
 
 def _plain(user: str) -> str:
-    """Return a user as a token names it: its middle part must be standard base64, too, which these would not be."""
+    """Return a user's name for a token.  Characters that base64 could turn into its URL-safe ones are replaced: clients
+    that decode the token's payload as standard base64 must be able to."""
     return re.sub("[>?~\x7f]", "_", user)
 
 
 class Access:
     """Checks each call of a controller.
 
-    `keys`: signs tokens, as of now; `seconds`: how long they are valid."""
+    `keys`: returns the keys that sign tokens now; `seconds`: how long a token is valid."""
 
     def __init__(
         self, env: Env, logins: Logins, keys: Callable[[], TokenKeys], seconds: int, audit: Audit | None = None
@@ -332,7 +335,7 @@ class Access:
         return f"<Access, {self.rules!r}>"
 
     async def close(self) -> None:
-        """End the thread of log-ins."""
+        """Stop the thread that verifies passwords."""
         await self._logins.close()
 
     def use(self, rules: Rules) -> None:
@@ -352,14 +355,14 @@ class Access:
     async def carry_out(
         self, call: str, method: Callable[[Any], Awaitable[Any]], request: Any, caller: Caller | None, peer: str
     ) -> Any:
-        """Return the reply of `method` to what the caller may see.  Raises Forbidden, Invalid, and what the method
-        does."""
+        """Call `method` if the caller may.  Returns the reply, reduced to what the caller may read.  Raises Forbidden,
+        Invalid, and what `method` raises."""
         need = NEEDS[call]
         if caller is None:
             return await method(request)
         had = self._authorize(call, need, request, caller, peer)
         current_authorized.set(Authorized(caller.name, had))
-        # Before the call: a name that no token can carry is refused before anything is done.
+        # Sign the token before the call: a name that no token can carry is refused before anything is changed.
         token = "" if need.claims is None else self._token(need.claims(request), request, caller)
         if need.listed is not None and not (need.owner_sees_all and had >= UPDATE):
             return await self._listed(need.listed, method, request, caller)
@@ -369,7 +372,7 @@ class Access:
         return reply
 
     def _authorize(self, call: str, need: Need, request: Any, caller: Caller, peer: str) -> Permission:
-        """Return the permission that the caller has."""
+        """Return the permission that the caller has on the resources of a request.  Raises Forbidden."""
         resources = need.resources(request)
         wanted = need.permission(request)
         had = max((self.rules.of(caller, resource) for resource in resources), default=Permission.NONE)
@@ -406,10 +409,10 @@ class Access:
     async def _listed(
         self, listed: Listed, method: Callable[[Any], Awaitable[Any]], request: Any, caller: Caller
     ) -> Any:
-        """Return the first page with something that the caller may read: clients stop at an empty one.
+        """Return the first page with an item that the caller may read: clients stop at an empty page.
 
-        Its continuation token is the name of the last thing that is shown, or the one that came: the last thing of a
-        page may be hidden, and then its name is, too."""
+        The continuation token is the name of the last item shown (or the token of the request if there is none), not
+        of the page's last item: the name of a hidden item must not be shown either."""
         first = getattr(request, "continuationToken", None)
         asked = "" if first is None else first.token
         while True:
@@ -426,7 +429,7 @@ class Access:
 
 
 def _refused_to_all(need: Need, request: Any, resources: Sequence[str], streams: Sequence[tuple[str, str]]) -> str:
-    """Return why a request is refused, whoever makes it; empty: it depends on who."""
+    """Return why a request is refused to every caller; empty: it depends on the caller."""
     if not need.system and (
         any(each == _SYSTEM or each.startswith(f"{_SYSTEM}/") for each in resources)
         or any(scope == SYSTEM_SCOPE for scope, _ in streams)

@@ -63,18 +63,18 @@ DEFAULT_TIMES: Final = Times()
 
 
 class Controller:
-    """All state is in its tables; several controllers may run on the same tables.
+    """A controller.  All its state is in tables, which several controllers may share.
 
-    `advertised`: the address and port of this controller that clients get."""
+    `advertised`: the host and port of this controller that clients get."""
 
     def __init__(
         self, tables: Tables, segments: Segments, env: Env, advertised: Address, times: Times = DEFAULT_TIMES,
         members: Callable[[], Sequence[Address]] | None = None, access: Access | None = None,
         use_quotas: Callable[[Quotas], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
-        """`members`: the addresses of all controllers on these tables as known now; None: there is this one.
+        """`members`: returns the known addresses of all controllers on these tables; None: this one is alone.
 
-        `use_quotas`: gives quotas to the stores; None: quotas are not followed.
+        `use_quotas`: gives quotas to the stores; None: no quotas are enforced.
 
         `access`: checks every call; None: everybody may do everything."""
         self._access = access
@@ -88,7 +88,7 @@ class Controller:
         self.quotas = QuotaTable(tables, self.catalog, segments, env, assignment, use_quotas)
         self.streams = Streams(
             self.catalog, runner, env, self.quotas.admit,
-            lambda name, found: self.transactions.workers.drain(name, found),  # they need the streams
+            lambda name, found: self.transactions.workers.drain(name, found),  # transactions are made below
         )  # fmt: skip
         self.groups = Groups(self.catalog, self.streams, env)
         self.tables = KeyValueTables(self.catalog, runner, env)
@@ -142,19 +142,19 @@ class Controller:
         return rules is None or any(rules.of(caller, resource) is Permission.READ_UPDATE for resource in resources)
 
     def change_times(self, times: Times) -> None:
-        """Other intervals of scaling by rate, retention and watermarks."""
+        """Apply other intervals of scaling by rate, retention and watermarks."""
         self.autoscale.times = times.scaling
         self.watermarks.times = times.watermarks
         self.maintenance.change_times(times.retention, times.watermarks)
 
     async def stop(self) -> None:
-        """Stop the background work.  The next start, of any controller, completes what it leaves."""
+        """Stop the background work.  Whichever controller runs next completes what is unfinished."""
         await self._background.close()
-        # Last: the sweeper schedules completions.
+        # Stop transactions after the recovery sweeper, which schedules their completion.
         await self.transactions.stop()
 
     def services(self) -> dict[str, Handler]:
-        """Return the handlers of its calls, by path."""
+        """Return the handlers of the controller's calls, by path."""
         groups = GroupCalls(self.groups)
         families = (
             ScopeCalls(self.catalog, self.scopes, self.assignment.members),
@@ -164,7 +164,7 @@ class Controller:
             groups,
             TableCalls(self.catalog, self.tables),
         )
-        # One for both services: what a caller may have in progress is bounded for the controller as a whole.
+        # Both services share one limiter: it bounds the calls in progress of a caller for the whole controller.
         limiter = RequestLimiter(statistics=self.calls)
         own = (
             CutCalls(self.timeline),

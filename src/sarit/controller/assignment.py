@@ -1,9 +1,9 @@
 """Which controller does the background work of which stream, when several share the tables.
 
 A name belongs to one of BUCKETS buckets by a hash, and a bucket to the member with the highest hash of both (rendezvous
-hashing).  So all who know the same members agree without a word; when a member leaves, only its buckets move, and to
-all others alike.  Members that are known differently for a while do no harm: every change is a compare-and-set, so work
-that two do at once is done once.  Calls of clients are answered by any controller.
+hashing).  So controllers that know the same members agree without messages; when a member leaves, only its buckets
+move, evenly to all others.  Controllers that know different members for a while do no harm: every change is a
+compare-and-set, so work that two begin at once is done once.  Any controller answers the calls of clients.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Assignment:
     """The part of the background work that one controller does."""
 
     def __init__(self, me: Callable[[], Address], members: Callable[[], Sequence[Address]] | None = None) -> None:
-        """`members`: the controllers as known now, without I/O; None: this one is alone."""
+        """`members`: returns the known controllers, without I/O; None: this one is alone."""
         self._me = me
         self._members = members
         self._known: tuple[Address, tuple[Address, ...]] | None = None

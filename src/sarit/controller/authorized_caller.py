@@ -1,4 +1,4 @@
-"""Who makes the call that is carried out, for calls whose answer depends on more than the table of access."""
+"""The authorized caller of the current call, for calls that decide by more than the access table."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class Authorized:
     permission: Permission
 
 
-# None: access is not checked.  Each call has a task, and so a context, of its own.
+# The caller of the current call; None: access is not checked.  Each call runs in its own task, hence context.
 current_authorized: Final[ContextVar[Authorized | None]] = ContextVar("current_authorized", default=None)

@@ -1,8 +1,8 @@
 """Reads and changes the controller's records by compare-and-set; lists them in pages by name.
 
-Every query reads the table.  Only two things are cached, and neither can become wrong: the incarnation of a scope (the
-table of a past one does not exist, and then it is read again), and the decoded value of a record of some version.
-`seen.last` gives the latter to who checks it later, against the table.
+Every query reads the table.  Only two things are cached: the incarnation of a scope (a stale one names a table that
+does not exist, whereupon the scope is read again), and decoded records by version.  `seen.last` returns a cached record
+without a read, for callers that check it against the table later.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def scan_whole(
 
 
 class Found(NamedTuple):
-    """A stream's record and the version its next change must name."""
+    """A stream's record, and its version, which the next change must expect."""
 
     record: StreamRecord
     version: int
@@ -83,16 +83,16 @@ class StreamsSeen:
         return None if known is None else known[1]
 
     def forget(self, name: StreamName) -> None:
-        """The stream does not exist."""
+        """Drop the record of a stream that does not exist."""
         self._decoded.pop((name.scope, name.stream.encode()), None)
 
     def changed(self, scope: str, updates: Sequence[TableUpdate]) -> None:
-        """Records were changed so, or may have been: `last` should not return what was before."""
+        """Drop the records of streams that these updates changed or may have changed."""
         for update in updates:
             if update.key.startswith(keys.STREAMS):
                 key = (scope, update.key[len(keys.STREAMS) :])
                 known = self._decoded.get(key)
-                # A record that is written again as it was only has a new version.
+                # Keep a record that was written again unchanged: only its version is new.
                 if known is not None and known[0].value != update.value:
                     del self._decoded[key]
 
@@ -112,7 +112,8 @@ class Catalog:
     async def start(self) -> None:
         """Create the controller's own tables where they are missing.
 
-        One that is damaged is an error for what needs it: streams are read and written without the controller."""
+        A damaged table is only logged: calls that need it fail later, and clients go on reading and writing segments,
+        for which they need no controller."""
         for table in (keys.SCOPES_TABLE, keys.WORK_TABLE, keys.MAINTENANCE_TABLE, keys.NUMBERS_TABLE):
             try:
                 await self.tables.create(table)
@@ -145,7 +146,7 @@ class Catalog:
 
     async def in_scope(self, scope: str, call: Callable[[str], Awaitable[T]]) -> T:
         """Run `call` on the table of a scope.  Raises NotFound when the scope does not exist."""
-        # Used without asking: the incarnation is part of the table's name, so a stale name finds no table.
+        # A cached name may be used unchecked: the incarnation is part of it, so a stale name finds no table.
         table = self._scopes.get(scope)
         if table is not None:
             try:
@@ -160,7 +161,7 @@ class Catalog:
             raise NotFound(f"scope {scope} is being deleted") from None
 
     async def _scope_table(self, scope: str) -> str:
-        """Return the name of a scope's table, as known or as read.  Raises NotFound."""
+        """Return the name of a scope's table, from the cache or else from the scope's record.  Raises NotFound."""
         table = self._scopes.get(scope)
         if table is not None:
             return table
@@ -175,11 +176,12 @@ class Catalog:
     # -- records of a scope: all raise NotFound when the scope does not exist -----------------------
 
     async def get(self, scope: str, wanted: Sequence[bytes]) -> list[TableValue | None]:
-        """Records, None where there is none."""
+        """Return the records of these keys, in order; None for a missing one."""
         return await self.in_scope(scope, lambda table: self.tables.get(table, wanted))
 
     async def update(self, scope: str, updates: Sequence[TableUpdate], within: str | None = None) -> list[int]:
-        """Change records, all or none.  `within`: in this table of the scope alone.  Raises Conflict."""
+        """Change records atomically.  Returns their new versions.  `within`: the table of the scope's incarnation that
+        the updates were decided for.  Raises Conflict, also if that table was deleted."""
         try:
             if within is not None:
                 return await self.tables.update(within, updates)
@@ -193,9 +195,8 @@ class Catalog:
             self.seen.changed(scope, updates)
 
     async def renew(self, scope: str, key: bytes, value: bytes, version: int) -> bool:
-        """Write a record again as it is: a change that was decided on `version` gets Conflict.
-
-        False: the record has another version already."""
+        """Write a record again unchanged, so that changes decided on `version` get Conflict.  Returns False if the
+        record has another version already."""
         try:
             await self.update(scope, [TableUpdate(key, value, version)])
         except Conflict:
@@ -205,8 +206,8 @@ class Catalog:
     async def scan(
         self, scope: str, prefix: bytes, after: bytes = b"", limit: int = 0
     ) -> list[tuple[bytes, TableValue]]:
-        """Up to `limit` (else PAGE) records with a prefix, after the key `after`; fewer only at the end."""
-        # The smallest key behind `after` is `after` and a zero byte.
+        """Return up to `limit` (0: PAGE) records with a prefix, after the key `after`; fewer only at the end."""
+        # The smallest key greater than `after` is `after` with a zero byte appended.
         start = max(prefix, after + b"\0") if after else prefix
         end = keys.after_prefix(prefix)
         return await self.in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))
@@ -214,14 +215,15 @@ class Catalog:
     async def scan_once(
         self, scope: str, prefix: bytes, after: bytes = b"", limit: int = PAGE
     ) -> list[tuple[bytes, TableValue]]:
-        """Scan as `scan` does, but with one read of the table, hence a consistent snapshot; empty only at the end."""
+        """Return records as `scan` does, but by one read: a consistent snapshot, which may be short, and is empty only
+        at the end."""
         start, end = max(prefix, after + b"\0") if after else prefix, keys.after_prefix(prefix)
         return await self.in_scope(scope, lambda table: self.tables.scan(table, start, end, limit))
 
     async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
-        """Some names with a prefix after `token`, without those being deleted; none only at the end."""
+        """Return names after `token` with a prefix, without those of things being deleted; empty only at the end."""
         after = prefix + token.encode() if token else b""
-        while rows := await self.scan_once(scope, prefix, after):  # a thousand records may be large
+        while rows := await self.scan_once(scope, prefix, after):  # `scan` might gather 1000 large records in memory
             after = rows[-1][0]
             names = [key[len(prefix) :].decode() for key, value in rows if not codec.is_deleting(value.value)]
             if names:
@@ -263,7 +265,7 @@ class Catalog:
         return found
 
     async def epochs(self, name: StreamName, record: StreamRecord, first: int) -> tuple[Epoch, ...]:
-        """Return all epochs from `first` on; from the first there is, if that is later."""
+        """Return all epochs from number `first` on, or from the oldest one kept if that is later."""
         if first >= record.epochs[0].number:
             return record.epochs[first - record.epochs[0].number :]
         chunks: tuple[Epoch, ...] = ()
@@ -283,12 +285,12 @@ class Catalog:
     # -- pending-work index ------------------------------------------------------------------------------------
 
     async def index_pending(self, key: bytes, *, fresh: bool = False) -> int:
-        """Enter work that is about to begin; the version of the entry.  `fresh`: this key was never in the index."""
+        """Enter work that is about to begin.  Returns the entry's version.  `fresh`: the key was never in the index."""
         (version,) = await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, b"\x01", NO_VERSION, fresh)])
         return version
 
     async def remove_ended(self, entries: Sequence[bytes]) -> None:
-        """Remove entries of transactions that have ended: their ids are never used again."""
+        """Remove the entries of ended transactions, whatever their versions: transaction ids are never reused."""
         if entries:
             await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, None, NO_VERSION) for key in entries])
 
@@ -306,8 +308,8 @@ class Catalog:
     async def index_for_maintenance(self, kind: bytes, name: StreamName) -> None:
         """Enter a stream that needs periodic maintenance.
 
-        An entry that exists is written again: its version rises, so that a concurrent removal fails.  Raises Invalid
-        for a name that no stream can have."""
+        An existing entry gets a new version, so that a concurrent removal fails.  Raises Invalid for a name that no
+        stream can have."""
         StreamName.parse(str(name))
         await self.tables.update(
             keys.MAINTENANCE_TABLE, [TableUpdate(keys.maintenance_key(kind, name), b"\x01", NO_VERSION)]

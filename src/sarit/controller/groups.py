@@ -1,9 +1,9 @@
 """Reader groups: their configuration, and their subscriptions to streams.  (Their state lives in the `_RG` stream.)
 
-The record of a group states that it is being created, updated or deleted.  The changes of its stream and its
-subscriptions are executed from the record by any controller that meets it.  An update or deletion is first entered in
+The record of a group states that it is being created, updated or deleted.  Any controller that reads such a record
+first completes the change, of the group's stream and of its subscriptions.  An update or deletion is first entered in
 the pending-work index, so that the recovery sweeper completes it if no call for the group comes again: an unfinished
-one may delay retention.
+change may delay retention.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Groups:
         self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
     async def create(self, scope: str, group: str, wanted: GroupRecord, maker: str = "") -> GroupRecord:
-        """Return the configuration in force: the existing one, when the group exists; `maker`: who creates it.
+        """Create a group, unless it exists.  Returns its configuration, which is not `wanted` if it existed.  `maker`:
+        the user who creates it.
 
         A group without an id (0-0) gets a random one.  Raises Invalid (its name, or a stream's), NotFound (scope)."""
         if not is_user_name(group):
@@ -62,19 +63,19 @@ class Groups:
                 try:
                     await self._catalog.update(scope, updates)
                 except Conflict:
-                    # The next round reads the record, completes it and returns it: ours, or that of another controller.
+                    # Another controller may have created the group: the next round reads its record and completes it.
                     continue
         raise _contended(scope, group)
 
     async def find(self, scope: str, group: str) -> GroupRecord:
-        """Raises NotFound."""
+        """Return the configuration of a group.  Raises NotFound."""
         found = await self._read(scope, group)
         if found is None or found[0].state is State.DELETING:
             raise NotFound(f"reader group {scope}/{group} does not exist")
         return found[0]
 
     async def maker(self, scope: str, group: str) -> str:
-        """Return the user who created a group; empty where that is not known.  Raises NotFound."""
+        """Return the user who created a group; empty: unknown.  Raises NotFound."""
         found, made = await self._catalog.get(scope, [keys.group_key(group), keys.maker_key(group)])
         if found is None:
             raise NotFound(f"reader group {scope}/{group} does not exist")
@@ -83,17 +84,18 @@ class Groups:
         return record.user if record is not None and same else ""
 
     async def update(self, scope: str, group: str, wanted: GroupRecord) -> int:
-        """Return the new generation.  Raises NotFound, Conflict (generation or id), Invalid (the name of a stream)."""
+        """Update a group's configuration.  Returns its new generation.  Raises NotFound, Conflict (another generation
+        or id), Invalid (the name of a stream)."""
         groups.check_names(wanted)
         entry = keys.pending_group_key(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
-                # First what an earlier call left: the new record would replace its list of streams to leave.
+                # Complete an earlier change before the new record replaces its list of streams to leave.
                 found = await self._complete_pending(scope, group)
                 if found is None:
                     raise NotFound(f"reader group {scope}/{group} does not exist")
                 new = groups.update(found[0], wanted)
-                # Before the record: after a crash behind it, the sweeper finds the work by this entry.
+                # Enter the work before the record states it: after a crash, the sweeper finds the work by this entry.
                 entered = await self._catalog.index_pending(entry)
                 if await self._replace(scope, group, new, found[1]):
                     await self._complete_pending(scope, group)
@@ -102,7 +104,7 @@ class Groups:
         raise _contended(scope, group)
 
     async def delete(self, scope: str, group: str, group_id: str = "") -> None:
-        """Raises NotFound, also for another group id.  An empty `group_id` matches any."""
+        """Delete a group.  Raises NotFound, also if it has another id than `group_id` (empty: any)."""
         entry = keys.pending_group_key(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
@@ -118,7 +120,8 @@ class Groups:
         raise _contended(scope, group)
 
     async def recover(self, scope: str, group: str) -> bool:
-        """Complete pending work for the sweeper, and end changes that were decided before; False: sweep again."""
+        """Complete a group's pending work for the sweeper, and make changes decided on its old record conflict.
+        Returns False if the record was changed meanwhile, so that the entry must stay."""
         async with self._locks.hold((scope, group)):
             with suppress(NotFound):  # the scope was deleted
                 if (found := await self._complete_pending(scope, group)) is not None:
@@ -129,7 +132,7 @@ class Groups:
     # -- subscribers ------------------------------------------------------------------------------
 
     async def subscribers(self, name: StreamName) -> list[str]:
-        """Return who subscribed to a stream.  Raises NotFound."""
+        """Return the subscribers of a stream, as `scope/group`.  Raises NotFound."""
         await self._catalog.require(name)
         prefix, after, out = keys.of_stream(name.stream, keys.SUBSCRIBERS), b"", list[str]()
         while rows := await self._catalog.scan(name.scope, prefix, after):
@@ -140,7 +143,7 @@ class Groups:
     async def record_cut(
         self, name: StreamName, subscriber: str, generation: int, group_id: str, cut: Mapping[int, int]
     ) -> None:
-        """Record how far a subscriber has released a stream.
+        """Record the cut up to which a subscriber has released a stream.
 
         Raises NotFound (stream), LookupError (subscriber), Invalid (cut), Conflict (generation)."""
         await self._catalog.require(name)
@@ -163,9 +166,10 @@ class Groups:
         raise Unavailable(f"subscriber {subscriber} is changed by too many others at once; try again")
 
     async def drop_subscriber(self, name: StreamName, subscriber: str) -> bool:
-        """End a group's hold on the data of a stream; whether it had one.  Raises NotFound (stream), Invalid.
+        """Remove a subscription, so that it delays retention no more.  Returns whether it existed.  Raises NotFound
+        (stream), Invalid.
 
-        The group goes on reading.  It subscribes again when it is configured again, by who may read the stream then."""
+        The group goes on reading.  It subscribes again when a user who may read the stream updates the group."""
         StreamName.parse(subscriber)
         await self._catalog.require(name)
         key = keys.subscriber_key(name.stream, subscriber)
@@ -173,7 +177,7 @@ class Groups:
             (value,) = await self._catalog.get(name.scope, [key])
             if value is None:
                 return False
-            with suppress(Conflict):  # it has released more
+            with suppress(Conflict):  # the subscriber released more meanwhile
                 await self._catalog.update(name.scope, [TableUpdate(key, None, value.version)])
                 return True
         raise Unavailable(f"subscriber {subscriber} is changed by too many others at once; try again")
@@ -193,7 +197,7 @@ class Groups:
         return True
 
     async def _complete_pending(self, scope: str, group: str) -> tuple[GroupRecord, int] | None:
-        """Complete pending work; the record after it, None when there is no group."""
+        """Complete a group's pending work.  Returns its record and version then; None: there is no group."""
         for _ in range(MAX_ATTEMPTS):
             found = await self._read(scope, group)
             if found is None or not groups.is_pending(found[0]):
@@ -201,7 +205,7 @@ class Groups:
             record, version = found
             stream = StreamName(scope, READER_GROUP_PREFIX + group)
             if record.state is State.DELETING:
-                # All steps can be repeated.  The record goes last: until then any controller can complete the rest.
+                # Every step can be repeated.  Remove the record last: until then any controller can complete the rest.
                 await self._unsubscribe(f"{scope}/{group}", (*groups.subscribed(record), *record.leaving))
                 state = await self._catalog.find(stream)
                 if await self._read(scope, group) != found:
@@ -216,19 +220,20 @@ class Groups:
                     await self._catalog.update(scope, removals)
                 continue
             if record.state is State.CREATING:
-                # Executed before, here or by another controller.
+                # The stream exists if an earlier attempt or another controller created it.
                 with suppress(Exists):
                     await self._streams.create(stream, StreamConfig())
             await self._subscribe(f"{scope}/{group}", record)
             await self._unsubscribe(f"{scope}/{group}", record.leaving)
-            # After a conflict another controller was at it: the next round reads what is left.
+            # If another controller completes the same work, this conflicts; the next round reads what is left.
             await self._replace(scope, group, groups.completed(record), version)
         raise _contended(scope, group)
 
     async def _subscribe(self, subscriber: str, record: GroupRecord) -> None:
         """Subscribe the group to its streams; missing streams are skipped.
 
-        A subscriber retains the cut that it released, but not in another generation, which may begin before it."""
+        A subscription keeps the cut that it has released, except from an earlier generation: the new configuration
+        may start before that cut."""
         for name in groups.subscribed(record):
             key = keys.subscriber_key(name.stream, subscriber)
             for _ in range(MAX_ATTEMPTS):
@@ -239,7 +244,7 @@ class Groups:
                 if stream is None:
                     break
                 before = None if value is None else codec.decode_subscriber(value.value)
-                # The group was updated meanwhile: the newer generation has subscribed.
+                # A subscription of a newer generation means that the group was updated meanwhile.
                 if before is not None and before.generation > record.generation:
                     break
                 identity = (record.group_id, record.generation)
@@ -247,14 +252,14 @@ class Groups:
                 cut = before.cut if before is not None and same else {}
                 entry = codec.encode_subscriber(SubscriberRecord(record.generation, record.group_id, cut))
                 expected = NOT_EXISTS if value is None else value.version
-                # The record of the stream gets a new version: a retention decision that ignored this subscriber fails.
+                # Write the stream's record again, so that a truncation decided without this subscriber conflicts.
                 new_version = TableUpdate(keys.stream_key(name.stream), stream.value, stream.version)
                 with suppress(Conflict):
                     await self._catalog.update(name.scope, [new_version, TableUpdate(key, entry, expected)])
                     break
 
     async def _unsubscribe(self, subscriber: str, streams: Sequence[StreamName]) -> None:
-        # Without a version: a cut that is released meanwhile must not keep the entry alive.
+        # Remove whatever version there is: a cut released meanwhile must not keep the subscription alive.
         for name in streams:
             with suppress(NotFound):
                 removal = TableUpdate(keys.subscriber_key(name.stream, subscriber), None, NO_VERSION)

@@ -5,17 +5,17 @@
     another worker claims it: fence + 1 ─▶ the next save of the first one raises Fenced, and it ends
     the work returns ─▶ done, on the same condition: no worker claims it again
 
-So two workers that both believe that a job is theirs do no harm: a step counts when its state is saved, and one of the
-two cannot save.  Whatever a job writes elsewhere carries the fence, and is taken back or ignored unless the state that
-names it was saved.
+So two workers that both believe that a job is theirs do no harm: a step counts only once its state is saved, and one of
+the two cannot save.  What a job writes elsewhere carries the fence, and is removed or ignored unless the state that
+refers to it was saved.
 
 *Two rows* in the table of the stream's scope: settings, which never change, and progress (fence, holder, done, state),
 which its holder alone reads and writes.  A job is created in one batch with the condition that its stream is unchanged,
 and the rows go when the stream goes: no stream has the jobs of an earlier one of its name.
 
-*An index* of the jobs to run, in a table of its own, is all that workers follow; a claim or a save leaves it alone.  An
-entry is made before its job, and removed when the job is done, or is found to be gone: it may be stale.  The table is
-created with the first job.  Bytes: docs/formats/controller-records.md.
+*An index* of the jobs to run, in a table of its own, is all that workers poll; claims and saves do not change it.  An
+entry is made before its job, and removed when the job is done or found to be deleted, so it may be stale.  The first
+job creates the table.  Byte formats: docs/formats/controller-records.md.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from sarit.controller.ports import Tables, TableValue
 
     Rows: TypeAlias = list[TableValue | None]
-    # Raises Fenced: another worker has claimed the job, or it is gone; Unavailable: it is not known whether the state
-    # was saved, so the run is to end; Invalid.
+    # Saves a job's state.  Raises Fenced: another worker has claimed the job, or it was deleted; Unavailable: the state
+    # may or may not be saved, so the run has to end; Invalid.
     Save: TypeAlias = Callable[[bytes], Awaitable[None]]
-    # Works on a job until it is done, and returns: then it is never run again.  Whatever it raises but Fenced, it is
-    # run again after a pause, from the state that was saved last.
+    # Works on a job; when it returns, the job is done for ever.  If it raises anything but Fenced, it is called again
+    # after a pause, with the state that was saved last.
     Runner: TypeAlias = Callable[["Job", Save], Awaitable[None]]
 
 _FORMAT: Final = b"\1"
@@ -63,7 +63,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
-    """Which job: `kind` says what is done, `name` tells several of a kind on one stream apart."""
+    """The identity of a job: the kind of work, the stream, and a name among the stream's jobs of that kind."""
 
     kind: str
     stream: StreamName
@@ -73,7 +73,7 @@ class JobKey:
         return f"{self.stream}/{self.kind}/{self.name}"
 
     def check(self) -> JobKey:
-        """Return the key.  Raises Invalid: its kind or name cannot be one."""
+        """Return this key if its kind and name are well formed.  Raises Invalid."""
         for word in (self.kind, self.name):
             if len(word) > MAX_JOB_NAME_CHARACTERS or not _NAME.fullmatch(word):
                 raise Invalid(
@@ -83,7 +83,7 @@ class JobKey:
         return self
 
     def rows(self) -> list[bytes]:
-        """Return the keys of its settings and its progress in the table of the scope."""
+        """Return the keys of the job's two rows, settings and progress, in the table of the scope."""
         return [keys.job_key(kind, self.stream.stream, self.kind, self.name) for kind in (keys.JOBS, keys.JOB_PROGRESS)]
 
 
@@ -91,8 +91,8 @@ class JobKey:
 class Job:
     """A job as it is stored.
 
-    `settings`: what a user chose.  `state`: how far it is.  `fence`: counts its claims.  `holder`: the worker that has
-    claimed it, as HOST:PORT, until it leaves it.  `done`: there is nothing to do any more."""
+    `settings`: the user's choices.  `state`: the progress, in a form of the job's kind.  `fence`: the number of claims.
+    `holder`: the worker that has claimed it, as HOST:PORT; empty: none.  `done`: the job is never run again."""
 
     key: JobKey
     settings: bytes = b""
@@ -122,16 +122,17 @@ class Claim:
         return f"<Claim of {self.job.key}, fence {self.job.fence}>"
 
     async def save(self, state: bytes) -> None:
-        """Save how far the job is.  Raises what a `Save` raises."""
+        """Save the job's progress.  Raises what a `Save` raises."""
         await self._write(replace(self.job, state=state))
         self.saves += 1
 
     async def finish(self) -> None:
-        """Note that the job is done.  Raises Fenced, Unavailable."""
+        """Mark the job as done.  Raises Fenced, Unavailable."""
         await self._write(replace(self.job, done=True, holder=""))
 
     async def _write(self, job: Job) -> None:
-        # In this table alone: one of a later scope of the name has versions of its own.
+        # Update the very table that the job was found in: a recreated scope has another table, where the same version
+        # may be of another job.
         update = TableUpdate(job.key.rows()[1], _encode_progress(job), self._version)
         try:
             (self._version,) = await self._tables.update(self._table, [update])
@@ -160,14 +161,14 @@ class JobTable:
             table, (stream, found) = await self._get(key.stream.scope, [stream_key, rows[0]])
             if stream is None or codec.is_deleting(stream.value):
                 raise NotFound(f"stream {key.stream} does not exist")
-            # Also for one that exists: a creation may have ended between its rows and its entry.
+            # Enter an existing job, too: a worker may have removed the entry before the job's rows were written.
             await self._enter(key)
             if found is not None:
                 raise Exists(f"job {key} exists")
             if len(await self._catalog.stream_records(key.stream, keys.JOBS)) >= MAX_JOBS_OF_STREAM:
                 raise Invalid(f"stream {key.stream} has {MAX_JOBS_OF_STREAM} jobs, which is the limit: delete some")
             updates = [
-                TableUpdate(stream_key, stream.value, stream.version),  # as it is: neither deleted nor full since
+                TableUpdate(stream_key, stream.value, stream.version),  # makes this conflict with deletions
                 TableUpdate(rows[0], _FORMAT + settings, NOT_EXISTS),
                 TableUpdate(rows[1], _encode_progress(Job(key)), NOT_EXISTS),
             ]
@@ -180,8 +181,8 @@ class JobTable:
         raise Unavailable(f"stream {key.stream} is changed by too many others at once; try again")
 
     async def list(self, stream: StreamName) -> list[Job]:
-        """Return the jobs of a stream, in order of kind and name, also those that are done.  Raises NotFound: there is
-        no such scope; Unavailable, Corrupt."""
+        """Return all jobs of a stream, done ones included, in order of kind and name.  Raises NotFound (scope),
+        Unavailable, Corrupt."""
         settings = await self._catalog.stream_records(stream, keys.JOBS)
         progress = dict(await self._catalog.stream_records(stream, keys.JOB_PROGRESS))
         found = []
@@ -193,14 +194,14 @@ class JobTable:
         return found
 
     async def delete(self, key: JobKey) -> None:
-        """Remove a job: the worker that has it ends at its next save.  Raises NotFound, Unavailable."""
+        """Remove a job.  A worker that runs it gets Fenced at its next save.  Raises NotFound, Unavailable."""
         (entry,) = await self._entry(key)
         for _ in range(MAX_ATTEMPTS):
             table, (settings, _) = await self._get(key.stream.scope, rows := key.rows())
             if settings is None:
                 raise NotFound(f"job {key} does not exist")
             updates = [TableUpdate(rows[0], None, settings.version), TableUpdate(rows[1], None, NO_VERSION)]
-            with suppress(Conflict):  # another one deleted it
+            with suppress(Conflict):  # another client deleted the job
                 await self._catalog.update(key.stream.scope, updates, table)
                 if entry is not None:
                     await self.remove_entry(key, entry.version)
@@ -208,7 +209,7 @@ class JobTable:
         raise Unavailable(f"job {key} is changed by too many others at once; try again")
 
     async def find(self, key: JobKey) -> FoundJob | None:
-        """Return a job and how far it is; None: there is none.  Raises Unavailable, Corrupt."""
+        """Return a job with its progress; None: it does not exist.  Raises Unavailable, Corrupt."""
         with suppress(NotFound):
             table, (settings, progress) = await self._get(key.stream.scope, key.rows())
             if settings is not None and progress is not None:
@@ -218,7 +219,8 @@ class JobTable:
     # -- for workers --------------------------------------------------------------------------------
 
     async def claim(self, found: FoundJob, holder: str) -> Claim:
-        """Take a job as it was found, from whoever has it.  Raises Fenced: it was changed since; Unavailable."""
+        """Claim a job for `holder`, also if another worker holds it.  Raises Fenced (it was changed since it was
+        found), Unavailable."""
         claim = Claim(self._tables, found)
         await claim._write(replace(found.job, fence=found.job.fence + 1, holder=holder))
         return claim
@@ -228,22 +230,20 @@ class JobTable:
         await Claim(self._tables, found)._write(replace(found.job, holder=""))
 
     async def position(self) -> int | None:
-        """Return a number that rises when a job is created or is over; None: there never was one.  Raises
-        Unavailable."""
+        """Return a number that rises when a job is created or ends; None: there was no job yet.  Raises Unavailable."""
         try:
             return await self._tables.position(keys.JOBS_TABLE)
         except NotFound:
             return None
 
     async def entries(self) -> dict[JobKey, int]:
-        """Return the jobs to run, as the index has them, each with the version of its entry.  Raises Unavailable,
-        Corrupt."""
+        """Return the jobs to run from the index, each with the version of its entry.  Raises Unavailable, Corrupt."""
         with suppress(NotFound):
             return {_decode_key(key): value.version for key, value in await scan_whole(self._tables, keys.JOBS_TABLE)}
         return {}
 
     async def remove_entry(self, key: JobKey, version: int) -> None:
-        """Remove the entry of a job that is over, unless it was made again since.  Raises Unavailable."""
+        """Remove the entry of an ended job, unless the entry has another version now.  Raises Unavailable."""
         with suppress(Conflict):
             await self._tables.update(keys.JOBS_TABLE, [TableUpdate(str(key).encode(), None, version)])
 
@@ -259,7 +259,7 @@ class JobTable:
             return [None]
 
     async def _get(self, scope: str, wanted: Sequence[bytes]) -> tuple[str, Rows]:
-        """Return rows of a scope with the table that they are in.  Raises NotFound (scope)."""
+        """Return the name of a scope's table, and rows of it.  Raises NotFound (scope)."""
 
         async def get(table: str) -> tuple[str, Rows]:
             return table, await self._tables.get(table, wanted)

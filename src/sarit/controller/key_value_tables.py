@@ -1,7 +1,7 @@
-"""Key-value tables: their partitions are table segments with keys of one length.
+"""Key-value tables, whose partitions are table segments with keys of one length.
 
-The first query of a partly created table completes it.  The recovery sweeper completes an unfinished deletion, which is
-in the pending-work index.
+The first query of a partly created table completes its creation.  The recovery sweeper completes an unfinished
+deletion, which has an entry in the pending-work index.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class KeyValueTables:
         self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
     async def create(self, scope: str, table: str, wanted: TableRecord) -> None:
-        """Raises Invalid, NotFound (scope), Exists."""
+        """Create a table.  Raises Invalid, NotFound (scope), Exists."""
         _check(table, wanted)
         async with self._locks.hold((scope, table)):
             for _ in range(MAX_ATTEMPTS):
@@ -77,7 +77,7 @@ class KeyValueTables:
         return found[0]
 
     async def delete(self, scope: str, table: str) -> None:
-        """Raises NotFound."""
+        """Delete a table.  Raises NotFound."""
         entry = keys.pending_table_key(scope, table)
         async with self._locks.hold((scope, table)):
             for _ in range(MAX_ATTEMPTS):
@@ -85,7 +85,7 @@ class KeyValueTables:
                 if found is None:
                     raise NotFound(f"table {scope}/{table} does not exist")
                 deleting = codec.encode_table(replace(found[0], state=State.DELETING))
-                # Before the record: after a crash behind the update, the sweeper finds the deletion by this entry.
+                # Enter the work before the record states it: after a crash, the sweeper finds the work by this entry.
                 entered = await self._catalog.index_pending(entry)
                 with suppress(Conflict):
                     await self._catalog.update(scope, [TableUpdate(keys.table_key(table), deleting, found[1])])
@@ -95,7 +95,8 @@ class KeyValueTables:
         raise _contended(scope, table)
 
     async def recover(self, scope: str, table: str) -> bool:
-        """Complete pending work for the sweeper, and end changes that were decided before; False: sweep again."""
+        """Complete a table's pending work for the sweeper, and make changes decided on its old record conflict.
+        Returns False if the record was changed meanwhile, so that the entry must stay."""
         async with self._locks.hold((scope, table)):
             with suppress(NotFound):  # the scope was deleted
                 if (found := await self._complete_pending(scope, table)) is not None:
@@ -108,7 +109,7 @@ class KeyValueTables:
         return None if value is None else (codec.decode_table(value.value), value.version)
 
     async def _complete_pending(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
-        """Complete pending work; the record after it, None when there is no table."""
+        """Complete a table's pending work.  Returns its record and version then; None: there is no table."""
         for _ in range(MAX_ATTEMPTS):
             found = await self._read(scope, table)
             if found is None or found[0].state is State.ACTIVE:
@@ -117,9 +118,9 @@ class KeyValueTables:
             segments = [_segment(scope, table, partition) for partition in partitions(record)]
             updates = [TableUpdate(keys.table_key(table), None, version)]
             if record.state is State.DELETING:
-                # Before the record, which is the only place that knows the names of the segments.
+                # Delete the segments before the record, without which their names are not known.
                 await self._runner.run([DeleteSegment(segment) for segment in segments])
-                # The number outlives the table: a later table of the name never uses a segment name twice.
+                # Keep the next segment number when the table is gone: segment names are never reused.
                 number = codec.encode_number(record.first_number + record.partitions)
                 updates.append(TableUpdate(keys.number_key(table + TABLE_SUFFIX), number, NO_VERSION))
                 updates.append(TableUpdate(keys.creation_key(table + TABLE_SUFFIX), None, NO_VERSION))
@@ -128,22 +129,22 @@ class KeyValueTables:
                 try:
                     await self._runner.run([CreateTable(segment, length) for segment in segments])
                 except Conflict as error:
-                    # Made by a client over the wire, as Rust and Python make their groups: it would read and write
-                    # what is in the table.
+                    # A client made a table of this name over the wire, as Rust and Python make their groups, and would
+                    # read and write the entries of this one.
                     raise Forbidden(
                         f"table {scope}/{table} is not served, since a client made a group or a table of the name: "
                         f"{error}; delete the table, which deletes that, and create it again"
                     ) from None
                 active = codec.encode_table(replace(record, state=State.ACTIVE))
                 updates = [TableUpdate(keys.table_key(table), active, version)]
-            # Read again in any case: this call stored the record, or another controller was first.
+            # Whether this update is stored or another controller was first: the next round reads the record.
             with suppress(Conflict):
                 await self._catalog.update(scope, updates)
         raise _contended(scope, table)
 
 
 def partitions(record: TableRecord) -> tuple[SegmentRange, ...]:
-    """Return the partitions of a table, by the range of the key space they serve."""
+    """Return the partitions of a table, ordered by key range."""
     return first_epoch(record.partitions, record.first_number, record.created_ms).segments
 
 

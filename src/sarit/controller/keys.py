@@ -9,10 +9,10 @@
     _system/_tables/watched             r/<scope>/<stream>           maintained: a stream with a retention policy
                                         w/<scope>/<stream>           maintained: a stream whose writers note times
     _system/_tables/access              <subject> 00 <resource>      permission: a rule of access
-    _system/_tables/numbers             <scope>                      first segment number of all that is new in a later
-                                                                     scope of the name
+    _system/_tables/numbers             <scope>                      first segment number for new streams and tables,
+                                                                     once a scope of this name was deleted
     _system/_tables/quotas              q/<subject>                  limits, as text (security/quotas.py)
-                                        f/<scope>                    its storage quota is used up; bytes, as text
+                                        f/<scope>                    a scope over its storage quota; its bytes, as text
     _system/_tables/jobs                <scope>/<stream>/<kind>/<name>   pending: a background job (controller/jobs.py)
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
@@ -31,16 +31,16 @@
                                           x/<transaction, 32 hex>    TransactionRecord, until it ends
                                           z/<transaction>            CompletedRecord
                                           j/<kind>/<name>            settings of a background job
-                                          s/<kind>/<name>            its progress
+                                          s/<kind>/<name>            progress of a background job
                                           y/<ms, 12 hex>/<transaction>  the same in order of time; no value
 
-The table `work` is the *pending-work index*, and `watched` is the *maintenance index*.  An entry may be stale: it is
-written before the work or the need begins and removed after it ends.
+The table `work` is the *pending-work index*, and `watched` is the *maintenance index*.  Their entries are written
+before the work or the policy, and removed after it: they may be stale.
 
 All records of a scope are in one table, so that one atomic batch can change a stream with its tags, its watermark
-stream and its number.  The table of another incarnation has another name: a write of a delayed controller to a deleted
-scope fails.  A scope is deleted by deleting its table, on the condition that the table has not changed since no stream,
-group or table was found in it.
+stream and its number.  A recreated scope has another incarnation and hence another table, so a delayed controller's
+write to a deleted scope fails.  To delete a scope is to delete its table, on the condition that the table has not
+changed since it was found to have no stream, group or table.
 
 Names of scopes and streams contain no "/"; keys are in unsigned byte order, so all keys with a prefix are one range.
 """
@@ -87,7 +87,7 @@ _INTERNAL: Final = b"_"
 
 
 def scope_table(scope: str, incarnation: bytes) -> str:
-    """Return the table of a scope."""
+    """Return the name of a scope's table."""
     return f"{SYSTEM_SCOPE}/_tables/{scope}/{incarnation.hex()}"
 
 
@@ -98,7 +98,7 @@ def incarnation_of(table: str) -> bytes:
 
 def scope_ranges(token: str) -> list[tuple[bytes, bytes | None]]:
     """Return the ranges of scopes to list after the name `token`: names without a leading underscore come first."""
-    # An underscore lies in the middle of the byte order: behind digits and capitals, before small letters.
+    # Internal names are in the middle of the byte order: "_" sorts after digits and capitals, before small letters.
     internal, after_internal = _INTERNAL, after_prefix(_INTERNAL)
     start = token.encode() + b"\0" if token else b""
     if start.startswith(internal):
@@ -108,32 +108,32 @@ def scope_ranges(token: str) -> list[tuple[bytes, bytes | None]]:
 
 
 def stream_key(stream: str) -> bytes:
-    """Return a stream's record."""
+    """Return the key of a stream's record."""
     return STREAMS + stream.encode()
 
 
 def number_key(stream: str) -> bytes:
-    """Return the next segment number after a deleted stream."""
+    """Return the key of the next segment number after a deleted stream."""
     return NUMBERS + stream.encode()
 
 
 def creation_key(stream: str) -> bytes:
-    """Return the creation id of a stream, or of a table by the name of its segments."""
+    """Return the key of the creation id of a stream, or of a table by the name of its segments."""
     return of_stream(stream, b"i")
 
 
 def properties_key(stream: str) -> bytes:
-    """Return the properties of a stream."""
+    """Return the key of a stream's properties."""
     return of_stream(stream, b"p")
 
 
 def chunk_key(stream: str, epoch: int) -> bytes:
-    """Epochs from `epoch` on that were moved out of the record."""
+    """Return the key of the chunk with the epochs from `epoch` on that were moved out of a stream's record."""
     return of_stream(stream, EPOCHS) + f"{epoch:08x}".encode()
 
 
 def tag_prefix(tag: str) -> bytes:
-    """Prefix of all streams with a tag.  Raises Invalid for a tag that cannot be part of a key."""
+    """Return the prefix of the keys of all streams with a tag.  Raises Invalid for a tag that no key can contain."""
     raw = tag.encode()
     if not raw or b"\0" in raw or len(raw) > MAX_TAG_BYTES:
         raise Invalid(f"a tag has 1 to {MAX_TAG_BYTES} bytes, none of them 0")
@@ -141,32 +141,32 @@ def tag_prefix(tag: str) -> bytes:
 
 
 def tag_key(tag: str, stream: str) -> bytes:
-    """Return the entry of one stream with a tag.  Raises Invalid."""
+    """Return the key of a stream's entry under a tag.  Raises Invalid."""
     return tag_prefix(tag) + stream.encode()
 
 
 def subscriber_key(stream: str, subscriber: str) -> bytes:
-    """Return a subscriber, `scope/reader group`, of a stream."""
+    """Return the key of a stream's subscriber, which is named `scope/reader group`."""
     return of_stream(stream, SUBSCRIBERS) + subscriber.encode()
 
 
 def writer_key(stream: str, writer: str) -> bytes:
-    """Return the last note of a writer."""
+    """Return the key of a writer's last note."""
     return of_stream(stream, WRITERS) + writer.encode()
 
 
 def cut_key(stream: str, time_ms: int) -> bytes:
-    """Return a cut taken for retention."""
+    """Return the key of a cut recorded for retention."""
     return of_stream(stream, CUTS) + f"{time_ms:012x}".encode()
 
 
 def timeline_key(stream: str, time_ms: int) -> bytes:
-    """Return a cut that says when the stream reached it."""
+    """Return the key of a cut in a stream's timeline."""
     return of_stream(stream, TIMELINE) + f"{time_ms:012x}".encode()
 
 
 def job_key(rows: bytes, stream: str, kind: str, name: str) -> bytes:
-    """Return a row of a background job; `rows` is JOBS or JOB_PROGRESS."""
+    """Return the key of a row of a background job.  `rows`: JOBS or JOB_PROGRESS."""
     return of_stream(stream, rows) + f"{kind}/{name}".encode()
 
 
@@ -181,22 +181,22 @@ def completed_key(stream: str, transaction: int) -> bytes:
 
 
 def completed_by_time_key(stream: str, ended_ms: int, transaction: int) -> bytes:
-    """Return a completed transaction in order of time."""
+    """Return the key of a completed transaction in the order of time."""
     return of_stream(stream, COMPLETED_BY_TIME) + f"{ended_ms:012x}/{transaction:032x}".encode()
 
 
 def group_key(group: str) -> bytes:
-    """Return a reader group's record."""
+    """Return the key of a reader group's record."""
     return GROUPS + group.encode()
 
 
 def maker_key(group: str) -> bytes:
-    """Return who created a reader group."""
+    """Return the key of the record of who created a reader group."""
     return MAKERS + group.encode()
 
 
 def table_key(table: str) -> bytes:
-    """Return a key-value table's record."""
+    """Return the key of a key-value table's record."""
     return TABLES + table.encode()
 
 
@@ -216,32 +216,32 @@ def transaction_of(key: bytes) -> int:
 
 
 def pending_scope_key(scope: str) -> bytes:
-    """Pending-work entry of a scope that may be partly deleted."""
+    """Return the pending-work entry of a scope that may be partly deleted."""
     return f"c/{scope}".encode()
 
 
 def pending_stream_key(name: StreamName) -> bytes:
-    """Pending-work entry of a stream that may have unfinished work."""
+    """Return the pending-work entry of a stream that may have unfinished work."""
     return f"s/{name}".encode()
 
 
 def pending_group_key(scope: str, group: str) -> bytes:
-    """Pending-work entry of a reader group that may be partly changed or deleted."""
+    """Return the pending-work entry of a reader group that may be partly changed or deleted."""
     return PENDING_GROUPS + f"{scope}/{group}".encode()
 
 
 def pending_table_key(scope: str, table: str) -> bytes:
-    """Pending-work entry of a key-value table that may be partly deleted."""
+    """Return the pending-work entry of a key-value table that may be partly deleted."""
     return PENDING_TABLES + f"{scope}/{table}".encode()
 
 
 def pending_transaction_key(name: StreamName, transaction: int) -> bytes:
-    """Pending-work entry of a transaction that may not have ended."""
+    """Return the pending-work entry of a transaction that may not have ended."""
     return f"x/{name}/{transaction:032x}".encode()
 
 
 def maintenance_key(kind: bytes, name: StreamName) -> bytes:
-    """Maintenance entry of a stream; `kind` is RETENTION_INDEX or WATERMARK_INDEX."""
+    """Return the maintenance entry of a stream.  `kind`: RETENTION_INDEX or WATERMARK_INDEX."""
     return kind + str(name).encode()
 
 
@@ -263,5 +263,5 @@ def parse_pending_key(key: bytes) -> tuple[StreamName, int | None]:
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """Return the least key above all that begin with `prefix`, whose last byte is not ff."""
+    """Return the least key above all that begin with `prefix`.  The last byte of `prefix` must not be ff."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))

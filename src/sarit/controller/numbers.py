@@ -1,7 +1,7 @@
-"""The segment numbers of deleted scopes, from which later scopes of their names go on.
+"""The highest segment numbers of deleted scopes, above which recreated scopes number their segments.
 
-A scope stores the highest of its numbers here before its table is deleted, hence before there is a later scope of its
-name.  So what is read once a scope exists holds for as long as it does, and is cached by the name of its table.
+A scope's highest number is stored before its table is deleted, hence before the scope can be recreated.  So the number
+does not change while a scope exists, and is cached by the name of its table.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MAX_CACHED_SCOPES: Final = 1024
 
 
 class ScopePlace(NamedTuple):
-    """The table of one incarnation of a scope, and the first segment number of what is new in it."""
+    """The table of one incarnation of a scope, and the first segment number for new streams and tables in it."""
 
     table: str
     first_number: int
 
 
 class Numbers:
-    """First segment numbers by scope.  `scope_table`: the name of a scope's table as known; raises NotFound."""
+    """First segment numbers by scope.  `scope_table`: returns the name of a scope's table; raises NotFound."""
 
     def __init__(self, tables: Tables, scope_table: Callable[[str], Awaitable[str]]) -> None:
         self._tables = tables
@@ -39,9 +39,8 @@ class Numbers:
         return f"<Numbers, {len(self._known)} scopes cached>"
 
     async def place(self, scope: str) -> ScopePlace:
-        """Return where something new is made in a scope, for `Catalog.update`: a later scope may begin higher.
-
-        Raises NotFound."""
+        """Return a scope's table and first number.  Creations pass the table to `Catalog.update`, since a recreated
+        scope may have a higher first number.  Raises NotFound."""
         table = await self._scope_table(scope)
         first = self._known.get(table)
         if first is None:
@@ -52,7 +51,7 @@ class Numbers:
         return ScopePlace(table, first)
 
     async def raise_to(self, scope: str, number: int) -> None:
-        """Have later scopes of a name begin at `number`, or above.  Raises Conflict (another controller did)."""
+        """Raise the first number for later scopes of a name to `number`.  Raises Conflict: it was changed meanwhile."""
         (value,) = await self._tables.get(keys.NUMBERS_TABLE, [scope.encode()])
         if (0 if value is None else codec.decode_number(value.value)) < number:
             expected = NOT_EXISTS if value is None else value.version

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableValue:
-    """A stored value and its version (rises with every update, never reused for a key)."""
+    """A stored value, and its version, which rises with every update and is never reused for a key."""
 
     value: bytes
     version: int
@@ -26,11 +26,10 @@ class TableValue:
 
 @dataclass(frozen=True, slots=True)
 class TableUpdate:
-    """One change of a batch.  `value` None removes the key.
+    """One change of a batch.  `value`: None removes the key.
 
-    `expected` is the version the key must have now: `limits.NO_VERSION` for any,
-    `limits.NOT_EXISTS` for none.  `fresh`: the key was never in the table (the caller drew
-    it at random), so the store need not look it up.
+    `expected`: the version that the key must have now; `limits.NO_VERSION`: any; `limits.NOT_EXISTS`: the key must not
+    exist.  `fresh`: the key was never in the table (the caller drew it at random), so the store need not look it up.
     """
 
     key: bytes
@@ -41,7 +40,7 @@ class TableUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """The state of a segment; offsets in bytes, `modified_ms` since 1970."""
+    """The state of a segment: length and start offset in bytes; `modified_ms`: ms since 1970."""
 
     length: int
     start_offset: int
@@ -53,90 +52,87 @@ class Tables(Protocol):
     """Table segments with keys in unsigned byte order."""
 
     async def create(self, table: str) -> None:
-        """Create a table; Exists when it is there."""
+        """Create a table.  Raises Exists."""
 
     async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
-        """Current values, None where absent, in order.  NotFound when the table is missing."""
+        """Return the current values of keys, in order; None for a missing key.  Raises NotFound (table)."""
 
     async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
-        """Apply all updates atomically if every expectation holds; the new versions in order
-        (removals get -1).  Conflict when one does not hold: nothing is changed."""
+        """Apply all updates atomically.  Returns the new versions, in order (-1 for a removal).  Raises Conflict, and
+        changes nothing, if a key does not have its expected version."""
 
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
-        """Up to `limit` entries with start <= key (< end), ascending."""
+        """Return up to `limit` entries with start <= key (< end), ascending."""
 
     async def position(self, table: str) -> int:
-        """Return a number that rises with every change of the table; NotFound."""
+        """Return a number that rises with every change of the table.  Raises NotFound."""
 
     async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
-        """Remove the table with its entries; NotFound when it is missing, Exists when it has entries
-        and must not have any, Conflict when it is not at the position `unchanged_since` (both checked atomically)."""
+        """Delete a table with its entries.  Both conditions are checked atomically.  Raises NotFound, Exists (it must
+        be empty and is not), Conflict (it is not at the position `unchanged_since`)."""
 
 
 class Segments(Protocol):
-    """Stream segments, wherever they live."""
+    """The segments of streams, in whichever store they are."""
 
     async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
-        """Create an empty segment; Exists when it is there."""
+        """Create an empty segment.  Raises Exists."""
 
     async def create_fresh(self, segments: Sequence[str]) -> None:
-        """Create empty segments without a policy that never existed: no store looks them up.
+        """Create empty segments that never existed, without a policy: no store looks them up first.
 
-        Unavailable when only some exist; those that an earlier attempt created count as created."""
+        Segments that an earlier attempt created count as created.  Raises Unavailable if only some were created."""
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
-        """Create a table segment (key_length 0: keys of any length).
+        """Create a table segment.  `key_length`: 0 for keys of any length.
 
-        Exists when it is there; Conflict when that one's keys have another length, so that it is not what was meant."""
+        Raises Exists; Conflict: it exists with keys of another length, so it is another table."""
 
     async def seal(self, segment: str) -> None:
-        """Seal; succeeds when sealed already; NotFound."""
+        """Seal a segment, which may be sealed already.  Raises NotFound."""
 
     async def delete(self, segment: str) -> None:
-        """Delete; NotFound."""
+        """Delete a segment.  Raises NotFound."""
 
     async def truncate(self, segment: str, offset: int) -> None:
-        """Raise the start offset; succeeds when it is there or above; NotFound, Invalid."""
+        """Raise a segment's start offset to `offset`, unless it is higher already.  Raises NotFound, Invalid."""
 
     async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
-        """Merge sources into target in order; per source the target's length after it.
-        A source that was merged or is missing answers the target's current length."""
-        # Not NotFound: a commit that is repeated after a lost reply meets sources that are merged already.
+        """Merge source segments into a target, in order.  Returns the target's length after each source.
+
+        A missing source does not raise NotFound: it may have been merged by an earlier request whose reply was lost."""
 
     async def info(self, segment: str) -> SegmentInfo:
-        """Length, start and state; NotFound."""
+        """Return the state of a segment.  Raises NotFound."""
 
     async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
-        """Record the scaling policy that the store measures the segment by; NotFound."""
+        """Record the scaling policy that the store measures the segment by.  Raises NotFound."""
 
     async def rates(self, segments: Sequence[str]) -> list[Rates]:
-        """Return the rates of each segment as its store measured them; zero for a missing segment."""
+        """Return the rates of each segment that its store measured; zero for a missing segment."""
 
     async def grown(self) -> list[str]:
-        """Segments that may have grown since the last call; tables and segments that are merged later left out.
+        """Return the segments that may have grown since the last call, without tables and transactions' segments.
 
-        A segment that has left memory since may be missing."""
+        A segment that was evicted from memory since may be missing."""
 
     async def scope_bytes(self, scope: str) -> int:
-        """Return the bytes of all segments of a scope from their heads on: of streams, transactions and tables, whoever
-        made
-        them.  Those of tables may be of some seconds ago."""
+        """Return the bytes of all segments of a scope (of streams, transactions and tables), from their heads on.
+        Those of tables may be some seconds old."""
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`, possibly fewer; none only at the end.
+        """Return up to `limit` bytes from `offset`, possibly fewer; none only at the end.
 
-        NotFound; Truncated; Invalid beyond the end."""
+        Raises NotFound, Truncated, Invalid (beyond the end)."""
 
     async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
-        """Append one event; Conflict when the segment does not end at `expected_offset`; NotFound, Sealed."""
+        """Append one event.  Raises Conflict (the segment does not end at `expected_offset`), NotFound, Sealed."""
 
     async def get_attribute(self, segment: str, key: bytes) -> int:
-        """Return the value of a 16-byte id, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+        """Return the value of the attribute with a 16-byte key, NULL_ATTRIBUTE_VALUE if unset.  Raises NotFound."""
 
     async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
-        """Compare and set; False when it was not `expected`; NotFound."""
+        """Set an attribute if its value is `expected`.  Returns whether it was.  Raises NotFound."""
 
     def endpoint(self, segment: str) -> tuple[str, int]:
-        """Host (an address, not a name) and port of the store that owns the segment.
-
-        Never checks that the segment exists."""
+        """Return the IP address and port of the store that owns a segment, without checking that the segment exists."""

@@ -1,12 +1,12 @@
-"""Quotas: rows of one of the controller's tables, read again when they change, and given to the stores.
+"""Quotas: rows of one of the controller's tables, which every controller reads again when the table changes.
 
-The table is created with the first quota: without it all this costs one request in QUOTA_INTERVAL_SECONDS.  Every
-controller follows it, because each checks what it creates.  One of them gives the quotas to the stores, at each round,
-so that a store that has started gets them; and counts the bytes of scopes with a quota of storage.  What it finds full
-is a row, too: every controller knows it, and the next one goes on with it.
+The first quota creates the table: without quotas this costs one request in QUOTA_INTERVAL_SECONDS.  Every controller
+reads the quotas, because each checks what it creates.  One of the controllers gives them to the stores in each round,
+so that a store that has just started gets them, and counts the bytes of scopes with a storage quota.  It stores in the
+table which scopes are full, so that every controller knows them.
 
-*Counted exactly, checked beforehand.*  Streams and segments are counted when some are about to be created; what several
-controllers create at the same moment may pass the quota by that much.
+*Counted exactly, checked beforehand.*  Streams and segments are counted when some are about to be created; several
+controllers that create some at the same moment may together exceed the quota.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _log = logging.getLogger("sarit.controller")
 _QUOTA: Final = b"q/"
 _FULL: Final = b"f/"
 _NEVER: Final = -1
-# The background work of quotas is one controller's, as that of a stream is.
+# The name by which the background work of quotas is assigned to one controller, as a stream's is by the stream's name.
 _WORK: Final = "quotas"
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The resources that a scope uses; `segments`: those that accept appends."""
+    """The resources that a scope uses.  `segments`: how many segments of it accept appends."""
 
     streams: int
     segments: int
@@ -61,7 +61,7 @@ class QuotaTable:
         self, tables: Tables, catalog: Catalog, segments: Segments, env: Env, assignment: Assignment,
         apply: Callable[[Quotas], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
-        """`apply`: gives quotas to the stores; None: nobody follows them."""
+        """`apply`: gives quotas to the stores; None: quotas are not enforced."""
         self.quotas = Quotas()
         self.followed = apply is not None
         self._apply = apply
@@ -80,25 +80,26 @@ class QuotaTable:
     # -- following ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follow changes and give them to the stores, for ever."""
+        """Read changed quotas and give them to the stores, for ever."""
         while True:
             try:
                 await self.round()
-            except SaritError as error:  # those that are known stay in force
+            except SaritError as error:  # the known quotas stay in force
                 self._repeated.warning("", f"the quotas in force may not be the newest: {error}")
             else:
                 self._repeated.ended("")
             await asyncio.sleep(QUOTA_INTERVAL_SECONDS)
 
     async def round(self) -> None:
-        """Read what has changed; give it to the stores if that is this controller's.  Raises SaritError."""
+        """Read changed quotas.  If the background work of quotas is this controller's, also count the storage of
+        scopes, and give the quotas to the stores.  Raises SaritError."""
         if not await self.refresh() or not self._assignment.is_mine(_WORK):
             return
         if self._clock.monotonic() >= self._measure_at:
             self._measure_at = self._clock.monotonic() + QUOTA_MEASURE_SECONDS
             try:
                 await self.measure()
-            except SaritError as error:  # a store is away: what is full is known all the same
+            except SaritError as error:  # a store does not answer: the known full scopes stay full
                 self._repeated.warning("full", f"the bytes of scopes with a storage quota are not counted: {error}")
             else:
                 self._repeated.ended("full")
@@ -106,7 +107,7 @@ class QuotaTable:
             await self._apply(self.quotas)
 
     async def refresh(self) -> bool:
-        """Read the quotas if they have changed; whether there is a table of them.  Raises SaritError."""
+        """Read the quotas if they have changed.  Returns whether their table exists.  Raises SaritError."""
         try:
             position = await self._tables.position(QUOTAS_TABLE)
         except NotFound:
@@ -131,7 +132,7 @@ class QuotaTable:
         return Quotas(by_subject, full)
 
     async def change(self, changes: Mapping[str, Quota | None]) -> int:
-        """Set quotas, or remove those with None; how many were not so before.  All or none.  Raises Invalid."""
+        """Set quotas, or remove them (None), atomically.  Returns how many were different before.  Raises Invalid."""
         for subject, quota in changes.items():
             (quota or Quota()).check(subject)
             if quota is not None and not quota.limits():
@@ -152,14 +153,14 @@ class QuotaTable:
             self._measure_at = 0.0
             await self.refresh()
             if self._apply is not None:
-                with suppress(SaritError):  # the next round does it
+                with suppress(SaritError):  # the next round gives them to the stores
                     await self._apply(self.quotas)
         return len(updates)
 
     # -- counts -------------------------------------------------------------------------------------
 
     async def admit(self, scope: str, new_streams: int, new_segments: int) -> None:
-        """Raises QuotaExceeded when so many more streams and segments are too many."""
+        """Check that a scope may have so many more streams and segments.  Raises QuotaExceeded."""
         quota = self.quotas.of_scope(scope)
         if new_streams and scope in self.quotas.full:
             raise QuotaExceeded(f"scope {scope} has used its quota of {quota.storage_bytes} bytes: truncate or delete "
@@ -178,13 +179,13 @@ class QuotaTable:
                 )
 
     async def use(self, scope: str) -> Use:
-        """Streams of users, and all segments that accept appends.  Raises NotFound."""
+        """Count a scope's user streams and their segments that accept appends.  Raises NotFound."""
         count = active = 0
         after = b""
         while rows := await self._catalog.scan_once(scope, STREAMS, after):
             after = rows[-1][0]
             for key, value in rows:
-                # Streams that the system adds, of watermarks and groups, are not the user's to count.
+                # Do not count internal streams, which the system creates for watermarks and reader groups.
                 if not key.startswith(STREAMS + b"_"):
                     record = codec.decode_stream(value.value)
                     count += record.state is not State.DELETING
@@ -194,7 +195,7 @@ class QuotaTable:
     # -- storage ------------------------------------------------------------------------------------
 
     async def measure(self) -> None:
-        """Count the bytes of scopes with a quota of storage, and note which are full.  Raises SaritError."""
+        """Count the bytes of scopes with a storage quota, and store which are full.  Raises SaritError."""
         limited = [subject.removeprefix(SCOPE) for subject, quota in self.quotas.by_subject.items()
                    if subject.startswith(SCOPE) and quota.storage_bytes]  # fmt: skip
         scopes = set(limited) | self.quotas.full

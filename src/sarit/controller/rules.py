@@ -1,7 +1,7 @@
-"""The rules of access: rows of one of the controller's tables, read again when they change.
+"""The rules of access: rows of one of the controller's tables, which are read again when the table changes.
 
-A row's key is subject, zero byte, resource; its value is the permission.  Every controller reads them when it starts,
-and asks every RULES_INTERVAL_SECONDS whether the table has changed: so long may a change stay unknown elsewhere.
+A row's key is subject, zero byte, resource; its value is the permission.  Every controller reads the rows when it
+starts, and asks every RULES_INTERVAL_SECONDS whether the table has changed: after that a change holds everywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEVER: Final = -1
 
 
 class RuleTable:
-    """Reads and changes rules; `use` is called with all of them after each change."""
+    """Reads and changes the rules.  `use`: called with all rules after each change."""
 
     def __init__(self, tables: Tables, env: Env, use: Callable[[Rules], None]) -> None:
         self._tables = tables
@@ -45,13 +45,13 @@ class RuleTable:
         return f"<RuleTable at {self._position}>"
 
     async def start(self) -> None:
-        """Create the table where it is missing, and read it.  Raises SaritError: nobody may be let in without it."""
+        """Create the table where it is missing, and read it.  Raises SaritError: the controller must not serve then."""
         with suppress(Exists):
             await self._tables.create(RULES_TABLE)
         await self.refresh()
 
     async def run(self) -> None:
-        """Follow changes, for ever."""
+        """Read changed rules, for ever."""
         while True:
             await asyncio.sleep(RULES_INTERVAL_SECONDS)
             try:
@@ -63,7 +63,7 @@ class RuleTable:
 
     async def refresh(self) -> None:
         """Read the rules if they have changed.  Raises SaritError."""
-        # Before the rows: what is changed while they are read is read again.
+        # Get the position before the rows: changes made while the rows are read are then read in the next round.
         position = await self._tables.position(RULES_TABLE)
         if position != self._position:
             self._use(Rules(await self.rules()))
@@ -74,7 +74,8 @@ class RuleTable:
         return [_decode(key, value.value) for key, value in await scan_whole(self._tables, RULES_TABLE)]
 
     async def change(self, rules: Sequence[Rule]) -> int:
-        """Set rules, or remove those with NONE; how many were not so before.  All or none.  Raises Invalid."""
+        """Set rules, or remove those with Permission.NONE, atomically.  Returns how many were different before.  Raises
+        Invalid."""
         keys = [_key(rule) for rule in rules]
         if len(set(keys)) != len(keys):
             raise Invalid("a rule is there twice: each subject has one permission on a resource")
@@ -83,7 +84,7 @@ class RuleTable:
         differs = [(old.value if old is not None else None) != value for old, value in zip(before, values, strict=True)]
         if sum(value is not None for value in values) and len(await self.rules()) + len(rules) > MAX_RULES:
             raise Invalid(f"there are {MAX_RULES} rules, which is the limit: give roles permissions instead of users")
-        # Removing what is not there would be refused.
+        # Skip the removal of missing rules, which the store would refuse.
         updates = [
             TableUpdate(key, value, NO_VERSION)
             for key, value, old in zip(keys, values, before, strict=True)

@@ -1,7 +1,7 @@
-"""Executes effects, and bounds what runs at once.
+"""Executes effects on segments, and bounds how many run at once.
 
-`EffectRunner` is the only part of the controller that changes segments.  `gather_all` and `for_each_bounded` run many
-awaitables; `KeyedLocks` orders calls of one controller on one name.
+Only `EffectRunner` changes segments.  `gather_all` and `for_each_bounded` run many awaitables; `KeyedLocks` serializes
+calls of one controller on one name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound="Hashable")
 T = TypeVar("T")
 
-# By packed segment id: the length in bytes after each source that was merged into the segment.
+# For each target of merges, by packed segment id: its length in bytes after each source.
 Lengths = dict[int, list[int]]
 
 _AT_ONCE: Final = 32
@@ -47,9 +47,9 @@ class EffectRunner:
         self.segments = segments
 
     async def run(self, effects: Sequence[Effect]) -> Lengths:
-        """Execute all effects, in any order; the lengths after merges.
+        """Execute all effects, in any order.  Returns the lengths after merges.
 
-        Raises Unavailable when only some are done: call again."""
+        Raises Unavailable when only some were executed: call again."""
         lengths: Lengths = {}
         if len(effects) == 1:
             await self._execute(effects[0], lengths)
@@ -59,21 +59,22 @@ class EffectRunner:
         return lengths
 
     async def create_fresh(self, segments: Sequence[str]) -> None:
-        """Create segments that never existed.  Raises Unavailable when only some exist."""
+        """Create segments that never existed.  Raises Unavailable when only some were created."""
         for at in range(0, len(segments), _FRESH_AT_ONCE):
             await self.segments.create_fresh(segments[at : at + _FRESH_AT_ONCE])
 
     async def merge(self, merges: Sequence[MergeSegments]) -> Lengths:
-        """Merge into segments that accept appends.  Raises Sealed, NotFound (a target), Unavailable."""
+        """Merge segments.  Returns the targets' lengths after each source.  Raises Sealed, NotFound (both of a target),
+        Unavailable."""
         found = await gather_all([self.segments.merge(merge.target, merge.sources) for merge in merges])
         return {_id(merge.target): lengths for merge, lengths in zip(merges, found, strict=True)}
 
     async def _execute(self, effect: Effect, lengths: Lengths) -> None:
-        """Execute one effect; one that was executed before succeeds."""
+        """Execute one effect, which may have been executed before."""
         segments = self.segments
         match effect:
             case CreateSegment(segment, scale_type, rate, rollover):
-                # Executed before, here or by another controller: segment names are never used twice.
+                # An existing segment is from an earlier execution of this effect: segment names are never reused.
                 with suppress(Exists):
                     await segments.create(segment, scale_type=scale_type, target_rate=rate, rollover_bytes=rollover)
             case CreateTable(segment, key_length):
@@ -100,7 +101,7 @@ class EffectRunner:
     async def _merge(self, target: str, sources: Sequence[str]) -> list[int]:
         try:
             return await self.segments.merge(target, sources)
-        except Sealed:  # the target is sealed after all merges: they were done before
+        except Sealed:  # targets are sealed after all their merges, so all were done
             return [(await self.segments.info(target)).length] * len(sources)
 
 
@@ -111,9 +112,9 @@ def _id(segment: str) -> int:
 async def for_each_bounded(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
     """Do `work` for all items, started in order, at most _ITEMS_AT_ONCE at a time.
 
-    One item that waits for long delays none of the next ones.  An error does not end work that was started, but the
-    remaining items may not be started: `work` must handle the errors it expects."""
-    # One iterator for all: each item is taken exactly once.
+    An item that waits for long does not delay the next ones.  After an error, running work continues but remaining
+    items may not be started: `work` must handle the errors that it expects."""
+    # All tasks share one iterator, so that each item is taken exactly once.
     left = iter(items)
 
     async def some() -> None:
@@ -124,7 +125,7 @@ async def for_each_bounded(items: Sequence[T], work: Callable[[T], Awaitable[Non
 
 
 async def gather_all(work: Sequence[Awaitable[T]]) -> list[T]:
-    """Return the results of all, in order.  Raises the first error after all have ended, so that none runs on."""
+    """Return the results of all awaitables, in order.  Raises the first error, but only after all have ended."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -133,11 +134,11 @@ async def gather_all(work: Sequence[Awaitable[T]]) -> list[T]:
 
 
 class KeyedLocks(Generic[K]):
-    """One lock per key, for as long as somebody holds it or waits for it.
+    """One lock per key, which exists while a call holds it or waits for it.
 
-    It only keeps calls of one controller on one name from failing each other's compare-and-set; correctness does not
-    depend on it.  While the stream or its store does not answer, calls queue up.  At most MAX_CALLS_PER_NAME may, so
-    that calls on other names still find a place."""
+    Locks only keep calls of one controller on one name from conflicting; correctness does not depend on them.  While a
+    stream's store does not answer, calls queue up.  At most MAX_CALLS_PER_NAME may wait per name, so that calls on
+    other names are still accepted."""
 
     def __init__(self) -> None:
         self._held: dict[K, tuple[asyncio.Lock, list[None]]] = {}
@@ -148,7 +149,7 @@ class KeyedLocks(Generic[K]):
     @asynccontextmanager
     async def hold(self, key: K) -> AsyncIterator[None]:
         """Hold the lock of `key`.  Raises Unavailable when too many wait for it."""
-        # No await before `append`: the entry cannot be deleted in between.
+        # There is no await between `setdefault` and `append`, so the entry cannot be deleted in between.
         lock, users = self._held.setdefault(key, (asyncio.Lock(), []))
         if len(users) >= MAX_CALLS_PER_NAME:
             raise Unavailable(f"{len(users)} calls wait for the same stream, reader group or table: try again")

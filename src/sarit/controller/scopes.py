@@ -1,11 +1,11 @@
-"""Scopes: create, delete, delete with everything in it.
+"""Creates and deletes scopes.
 
 A scope has a table of its own, named by scope and incarnation, and exists as long as that table does.  A deletion first
 deletes the table, on the condition that it has not changed since it was found empty, and then the record of the scope.
-So a deletion that is refused has removed nothing: above all not the numbers of deleted streams, from which a new stream
-of the name continues.  The highest of these outlives the scope: before the table is deleted, it is stored outside.  Any
-controller that finds a record without a table completes the deletion.  A delayed write to a deleted scope fails,
-because its table does not exist.
+So a refused deletion has removed nothing, in particular not the numbers of deleted streams, from which a recreated
+stream continues.  Before the table is deleted, the highest of these is stored in another table.  Any controller that
+finds a scope's record without a table completes the deletion.  A delayed write to a deleted scope fails, because its
+table does not exist.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Scopes:
         self._env = env
 
     async def create(self, scope: str) -> None:
-        """Raises Invalid, Exists.  The scope's table exists before the scope does."""
+        """Create a scope: first its table, then its record.  Raises Invalid, Exists."""
         if not is_internal_name(scope):
             raise Invalid(f"{scope!r} is not a scope name")
         found = await self._catalog.scope(scope)
@@ -62,7 +62,7 @@ class Scopes:
             raise Exists(f"scope {scope} exists") from None
 
     async def delete(self, scope: str) -> None:
-        """Raises NotFound, Exists (not empty), Unavailable (too many concurrent changes)."""
+        """Delete a scope.  Raises NotFound, Exists (it is not empty), Unavailable (too many concurrent changes)."""
         found = await self._catalog.scope(scope)
         if found is None:
             raise NotFound(f"scope {scope} does not exist")
@@ -70,7 +70,7 @@ class Scopes:
         if scope == SYSTEM_SCOPE:
             raise Exists("the system's scope is never empty")
         entered: int | None = None
-        # Table first, then record: after a crash in between, the record is still there to complete the deletion.
+        # Delete the table before the record: after a crash in between, the record tells that a deletion is unfinished.
         with suppress(NotFound):  # an earlier deletion removed the table; the sweeper removes its entry
             entered = await self._delete_table(scope, keys.scope_table(scope, record.incarnation))
         await self._forget(scope, version)
@@ -78,9 +78,9 @@ class Scopes:
             await self._catalog.remove_pending_if_unchanged(keys.pending_scope_key(scope), entered)
 
     async def complete_pending(self, scope: str) -> bool:
-        """Complete an unfinished deletion; whether the scope no longer exists."""
+        """Complete an unfinished deletion.  Returns whether the scope does not exist."""
         found = await self._catalog.scope(scope)
-        # With its table the scope is in use: the deletion did not happen, and another call may repeat it.
+        # A scope whose table exists was not deleted, even if a deletion has begun.
         if found is None or await self._has_table(scope, found[0]):
             return found is None
         await self._forget(scope, found[1])
@@ -104,7 +104,7 @@ class Scopes:
         await self.delete(scope)
 
     async def _each(self, scope: str, prefix: bytes, delete: Callable[[str, str], Awaitable[None]]) -> None:
-        """Delete all of a kind, including those that are partly deleted."""
+        """Delete all records with a key prefix by `delete`, including those that are partly deleted."""
         after = b""
         while rows := await self._catalog.scan(scope, prefix, after):
             after = rows[-1][0]
@@ -120,11 +120,11 @@ class Scopes:
         return True
 
     async def _delete_table(self, scope: str, table: str) -> int:
-        """Delete the table of an empty scope; the version of its pending-work entry.
+        """Delete the table of an empty scope.  Returns the version of its pending-work entry.
 
-        Raises NotFound, Exists (not empty), Unavailable."""
+        Raises NotFound, Exists (it is not empty), Unavailable."""
         for _ in range(MAX_ATTEMPTS):
-            # Before the check: the deletion below fails if anything was written after this position.
+            # Get the position before the check: the deletion below fails if anything was written after it.
             position = await self._catalog.tables.position(table)
             await self._require_empty(scope)
             await self._keep_numbers(scope)
@@ -135,8 +135,7 @@ class Scopes:
         raise _contended(scope)
 
     async def _require_empty(self, scope: str) -> None:
-        """Complete unfinished deletions.  Raises Exists when the scope has other content.  Numbers and
-        records of deleted streams do not count as content."""
+        """Complete the unfinished deletions in a scope.  Raises Exists if it has any stream, group or table then."""
 
         async def finish_stream(scope: str, stream: str) -> None:
             await self._streams.delete(StreamName(scope, stream))
@@ -155,7 +154,8 @@ class Scopes:
                     await finish(scope, key[len(prefix) :].decode())
 
     async def _keep_numbers(self, scope: str) -> None:
-        """Have a later scope of the name begin above all numbers of this one.  Raises Unavailable."""
+        """Store the highest segment number of a scope's deleted streams and tables, for a recreated scope.  Raises
+        Unavailable."""
         highest, after = 0, b""
         while rows := await self._catalog.scan(scope, keys.NUMBERS, after):
             after = rows[-1][0]
@@ -167,7 +167,7 @@ class Scopes:
         raise _contended(scope)
 
     async def _forget(self, scope: str, version: int) -> None:
-        with suppress(Conflict):  # another controller did
+        with suppress(Conflict):  # another controller removed the record
             await self._catalog.tables.update(keys.SCOPES_TABLE, [TableUpdate(scope.encode(), None, version)])
 
 

@@ -1,12 +1,12 @@
-"""What a controller has counted since it started."""
+"""The counters of a controller since it started."""
 
 from __future__ import annotations
 
 
 class ControllerStatistics:
-    """Each event is counted by the controller that brought it about.
+    """Counters of events that this controller caused.
 
-    `pending_transactions`, `pending_work`: of all controllers, as the last sweep of this one found them."""
+    `pending_transactions`, `pending_work`: entries in the pending-work index, of all controllers, at the last sweep."""
 
     __slots__ = (
         "pending_transactions",

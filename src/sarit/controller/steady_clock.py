@@ -1,6 +1,6 @@
-"""The time of a controller: the wall clock at its start, and the monotonic clock since.
+"""The clock of a controller: the wall clock at its start, plus the monotonic time since.
 
-A wall clock that is set while a controller runs neither ends what is leased nor makes data old.
+If the wall clock is set while a controller runs, no lease expires and no data gets old by it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SteadyClock:
-    """Tells the milliseconds since 1970 as of one start; they never jump ahead."""
+    """A clock in ms since 1970 that never jumps ahead."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -22,11 +22,11 @@ class SteadyClock:
         return f"<SteadyClock at {self.now_ms()} ms>"
 
     def now_ms(self) -> int:
-        """Tell the time in milliseconds since 1970."""
+        """Return the time in ms since 1970."""
         return self._offset_ms + int(self._clock.monotonic() * 1000)
 
     def follow_back(self, least_ms: int) -> None:
-        """Follow a wall clock that was set back by more than `least_ms`: what is younger for it is only kept longer."""
+        """Follow a wall clock that was set back by more than `least_ms`, which only makes data be kept longer."""
         offset = self._clock.wall_ms() - int(self._clock.monotonic() * 1000)
         if offset < self._offset_ms - least_ms:
             self._offset_ms = offset

@@ -2,10 +2,10 @@
 
 A change is a loop: complete pending work, decide, store by compare-and-set.  After a conflict, read and decide again.
 
-The stored record is the intention, so any controller can complete work that another one began.  Three callers do: the
-next change of the stream, a query that needs its segments, and the recovery sweeper.  The sweeper finds such streams in
-the pending-work index.  An entry is written there before a change begins and removed after it is complete, unless
-another controller has written it again for a change of its own.  Creations need none: the client repeats them.
+The stored record states the pending work, so any controller can complete work that another one began.  Three callers
+do: the next change of the stream, a query that needs its segments, and the recovery sweeper.  The sweeper finds such
+streams in the pending-work index.  An entry is written there before a change begins and removed after it is complete,
+unless another controller has written the entry again for its own change.  Creations have no entry: clients repeat them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Epochs = tuple[Epoch, ...]
 Decide: TypeAlias = "Callable[[StreamRecord, Epochs], StreamRecord]"
 Precondition: TypeAlias = "Callable[[], Awaitable[bool]]"
 Drain: TypeAlias = "Callable[[StreamName, Found], Awaitable[Found]]"
-# Raises QuotaExceeded: a scope may not have so many more streams, and segments that accept appends.
+# Checks that a scope may have so many more streams, and segments that accept appends.  Raises QuotaExceeded.
 Admit: TypeAlias = "Callable[[str, int, int], Awaitable[None]]"
 
 MAX_ATTEMPTS: Final = 50
@@ -57,7 +57,8 @@ class Streams:
     """Workflows on streams, and queries."""
 
     def __init__(self, catalog: Catalog, runner: EffectRunner, env: Env, admit: Admit, drain: Drain) -> None:
-        """`admit`: called before a scope gets more streams or segments; `drain`: ends transactions before a step."""
+        """`admit`: checks quotas before a scope gets more streams or segments.  `drain`: ends all transactions of a
+        stream that is being sealed."""
         self.catalog = catalog
         self.runner = runner
         self.locks: KeyedLocks[StreamName] = KeyedLocks()
@@ -69,20 +70,20 @@ class Streams:
     # -- changes ----------------------------------------------------------------------------------
 
     async def create(self, name: StreamName, config: StreamConfig) -> None:
-        """Raises Invalid (name or configuration), QuotaExceeded, NotFound (scope), Exists.
+        """Create a stream.  Raises Invalid (name or configuration), QuotaExceeded, NotFound (scope), Exists.
 
-        An incomplete creation with the same configuration counts as this one."""
+        Completes an incomplete creation with the same configuration, and counts that as success."""
         if not is_internal_name(name.stream):
             raise Invalid(f"{name.stream!r} is not a stream name")
         for tag in config.tags:
             keys.tag_prefix(tag)
         if config.retention.type is not RetentionType.NONE and not await self.catalog.scope_exists(name.scope):
-            raise NotFound(f"scope {name.scope} does not exist")  # before it enters the maintenance index
+            raise NotFound(f"scope {name.scope} does not exist")  # keeps it out of the maintenance index
         if is_user_name(name.stream):
             try:
                 await self.admit(name.scope, 1, config.scaling.min_segments)
             except QuotaExceeded:
-                if await self.catalog.find(name) is None:  # otherwise it is counted already: a repeated creation
+                if await self.catalog.find(name) is None:  # a repeated creation is counted already
                     raise
         await self._index_retention(name, config)
         await self._create(name, config)
@@ -96,7 +97,7 @@ class Streams:
                 if stream is not None:
                     record = self.catalog.seen.decode(name, stream).record
                     ours = record.state is State.CREATING and record.config == config
-                    # Another call left it half done: complete that first, whoever began it.
+                    # First complete a creation or deletion that another call began.
                     if record.state in (State.CREATING, State.DELETING):
                         await self._complete_pending(name)
                     if record.state is State.DELETING:
@@ -110,26 +111,26 @@ class Streams:
                 updates = _creation(name, record, number)
                 created = CreationRecord(first, self._env.random.bytes(CREATION_ID_BYTES))
                 updates.append(TableUpdate(keys.creation_key(name.stream), codec.encode_creation(created), NO_VERSION))
-                # In the same batch: no crash leaves a new stream without its watermark stream.
+                # Create the watermark stream in the same batch, so that no crash leaves a stream without it.
                 if mark and mark[0] is None:
                     begin = streams.create(StreamConfig(), _first_number(place, mark[1]), now_ms)
                     updates += _creation(streams.mark_of(name), begin, mark[1])
                 try:
-                    # In the table that `place` is about: in a later one the numbers may begin higher.
+                    # Update only the table that `place` was read for: a recreated scope may have a higher first number.
                     versions = await self.catalog.update(name.scope, updates, place.table)
                 except Conflict:
                     continue
-                # The record is the intention: after a crash here the client's next call, or a query, completes it.
+                # The record states the pending work: after a crash the client's next call, or a query, completes it.
                 await self._execute_steps(name, record, versions[0])
                 return
         raise _contended(name)
 
     async def update(self, name: StreamName, config: StreamConfig) -> None:
-        """Replace the configuration, and the segments when it requires another number of them.
+        """Replace the configuration, and all segments if it requires another number of them.
 
         Raises NotFound, Sealed, Invalid, QuotaExceeded."""
         found = await self.catalog.require(name)
-        streams.require_unsealed(found.record)  # whatever the configuration is
+        streams.require_unsealed(found.record)  # before the configuration is checked
         for tag in config.tags:
             keys.tag_prefix(tag)
         await self.admit(name.scope, 0, config.scaling.min_segments - len(found.record.current.segments))
@@ -138,39 +139,39 @@ class Streams:
         await self._index_retention(name, config)  # maintenance may have removed the entry before the update
 
     async def _index_retention(self, name: StreamName, config: StreamConfig) -> None:
-        """Enter the stream in the maintenance index before it has a retention policy."""
+        """Enter a stream in the maintenance index if the configuration has a retention policy."""
         if config.retention.type is not RetentionType.NONE:
             await self.catalog.index_for_maintenance(keys.RETENTION_INDEX, name)
 
     async def scale(
         self, name: StreamName, replaced: Sequence[int], ranges: Sequence[KeyRange]
     ) -> tuple[int, tuple[SegmentRange, ...]]:
-        """Replace segments; the number of the epoch before, and the new segments in the order of `ranges`.
+        """Replace segments.  Returns the number of the previous epoch, and the new segments in the order of `ranges`.
 
-        Raises NotFound, Sealed, Invalid, Conflict: see `model.streams.scale`; QuotaExceeded."""
+        Raises NotFound, QuotaExceeded, and what `model.streams.scale` raises."""
         await self.admit(name.scope, 0, len(ranges) - len(replaced))
         planned: list[Epoch] = []
 
         def decide(record: StreamRecord, _: Epochs) -> StreamRecord:
             changed = streams.scale(record, replaced, ranges, self._env.clock.wall_ms())
-            # Replaced at each attempt.  Without work it is a repeated scale: the last epoch is the answer.
+            # Set at each attempt.  A record without work means that the scale is repeated: its epoch is the last one.
             planned[:] = changed.work.epochs or changed.epochs[-1:]
             return changed
 
         await self.change(name, decide)
         self.statistics.scales_by_call += 1
         epoch = planned[0]
-        # Without the segments that continue from the epoch before.
+        # Leave out the segments that continue from the previous epoch.
         brought = [s for s in epoch.segments if SegmentId.unpack(s.segment).epoch == epoch.number]
         return epoch.number - 1, tuple(sorted(brought, key=lambda s: s.segment))
 
     async def truncate(
         self, name: StreamName, cut: Mapping[int, int], precondition: Precondition | None = None
     ) -> None:
-        """Drop everything before a cut.  Raises NotFound, Sealed, Invalid; Conflict as `change`."""
+        """Truncate a stream at a cut.  Raises NotFound, Sealed, Invalid, Conflict (the precondition is false)."""
         record = await self.ready(name)
-        streams.require_unsealed(record)  # whatever the cut is
-        # The offset of a segment that is created after this check would not be checked.
+        streams.require_unsealed(record)  # before the cut is checked
+        # Refuse segments of later epochs: they might be created after their offsets are checked below.
         if newer := [s for s in cut if creation_epoch(s) > record.current.number]:
             raise Invalid(f"stream {name} has no segment {SegmentId.unpack(newer[0])}")
         await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
@@ -179,11 +180,11 @@ class Streams:
         )
 
     async def seal(self, name: StreamName) -> None:
-        """Raises NotFound.  Sealing a sealed stream succeeds."""
+        """Seal a stream, which may be sealed already.  Raises NotFound."""
         await self.change(name, lambda record, _: streams.seal(record))
 
     async def delete(self, name: StreamName) -> None:
-        """Raises NotFound, Conflict (not sealed)."""
+        """Delete a sealed stream.  Raises NotFound, Conflict (it is not sealed)."""
         async with self.locks.hold(name):
             found = await self.catalog.find(name)
             if found is None:
@@ -191,17 +192,17 @@ class Streams:
             if found.record.state is State.DELETING:  # begun by an earlier call, perhaps by this client
                 await self._complete_pending(name)
                 return
-        # Outside the lock, which `change` takes itself.
+        # Release the lock first: `change` takes it itself.
         await self.change(name, lambda record, _: streams.delete(record))
 
     async def change(
         self, name: StreamName, decide: Decide, *, history: bool = False, precondition: Precondition | None = None
     ) -> StreamRecord:
-        """Replace the record by the result of `decide` and execute the work in it; the record decided.
+        """Replace the record by the result of `decide`, and execute the work that it states.  Returns the new record.
 
-        With `history`, `decide` gets all epochs from the head on.  `precondition` is evaluated on the version of the
-        record that is replaced.  Raises NotFound, Conflict (the precondition is false), and whatever `decide`
-        raises."""
+        `history`: `decide` gets all epochs from the head on, not only those in the record.  `precondition`: evaluated
+        on the version of the record that is replaced.  Raises NotFound, Conflict (the precondition is false), and what
+        `decide` raises."""
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._complete_pending(name)
@@ -218,8 +219,8 @@ class Streams:
                     return record
                 entry = keys.pending_stream_key(name)
                 if changed.pending:
-                    # Before the record: after a crash behind the update, the sweeper finds the work by this entry.
-                    # A conflict may leave it stale, which does no harm.
+                    # Enter the work before the record states it: after a crash, the sweeper finds it by this entry.
+                    # A conflict may leave a stale entry, which does no harm.
                     entered = await self.catalog.index_pending(entry)
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(changed), version)]
                 updates += _tag_updates(name, record, changed)
@@ -229,14 +230,14 @@ class Streams:
                     continue
                 if changed.pending:
                     await self._execute_steps(name, changed, versions[0])
-                    # By version: whoever replaces the record from here on has read it after our update, so it enters
-                    # its change with a newer version, and keeps its entry.
+                    # Remove only this version: a controller that changes the record after this one writes the entry
+                    # again, and keeps it.
                     await self.catalog.remove_pending_if_unchanged(entry, entered)
                 return changed
         raise _contended(name)
 
     async def remove(self, name: StreamName, first_number: int) -> None:
-        """Delete the stream of this name and first number, whatever its state; another stream of the name stays."""
+        """Delete the stream of this name and first number, whatever its state, but no later stream of the name."""
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 found = await self.catalog.find(name)
@@ -255,12 +256,13 @@ class Streams:
         raise _contended(name)
 
     async def complete_pending(self, name: StreamName) -> Found | None:
-        """Complete pending work; the record after it, None when there is no stream."""
+        """Complete a stream's pending work.  Returns its record and version then; None: there is no stream."""
         async with self.locks.hold(name):
             return await self._complete_pending(name)
 
     async def recover(self, name: StreamName) -> bool:
-        """Complete pending work for the sweeper, and end changes that were decided before; False: sweep again."""
+        """Complete a stream's pending work for the sweeper, and make changes decided on its old record conflict.
+        Returns False if the record was changed meanwhile, so that the entry must stay."""
         async with self.locks.hold(name):
             found = await self._complete_pending(name)
             if found is None:
@@ -273,7 +275,7 @@ class Streams:
     async def ready(self, name: StreamName) -> StreamRecord:
         """Return the record of a stream whose segments exist.  Raises NotFound."""
         found = await self.catalog.require(name)
-        # Only then may segments be missing: a later epoch becomes current after its segments were created.
+        # Segments may be missing only in this state: a later epoch becomes current after its segments were created.
         if found.record.state is State.CREATING:
             settled = await self.complete_pending(name)
             if settled is None:
@@ -282,12 +284,12 @@ class Streams:
         return found.record
 
     async def active(self, name: StreamName) -> tuple[SegmentRange, ...]:
-        """Segments that accept appends: none once sealing began.  Raises NotFound."""
+        """Return the segments that accept appends; none once sealing has begun.  Raises NotFound."""
         record = await self.ready(name)
         return record.current.segments if record.state is State.ACTIVE else ()
 
     async def epoch(self, name: StreamName, number: int) -> Epoch:
-        """Raises NotFound."""
+        """Return an epoch of a stream.  Raises NotFound."""
         record = await self.ready(name)
         epochs = await self.catalog.epochs(name, record, max(0, number))
         if not epochs or epochs[0].number != number:
@@ -295,9 +297,8 @@ class Streams:
         return epochs[0]
 
     async def successors_of(self, name: StreamName, segment: int) -> list[tuple[SegmentRange, list[int]]]:
-        """Successors of a segment, each with its predecessors; empty while it is active or sealed with its stream.
-
-        Raises NotFound, Invalid (negative id)."""
+        """Return the successors of a segment, each with all of its predecessors; none if the segment is active, or
+        sealed with its stream.  Raises NotFound, Invalid (negative id)."""
         record = await self.ready(name)
         try:
             return successors(await self.catalog.epochs_of(name, record, [segment]), segment)
@@ -305,9 +306,7 @@ class Streams:
             raise NotFound(f"stream {name} never had a segment {SegmentId.unpack(segment)}") from None
 
     async def is_cut(self, name: StreamName, cut: Mapping[int, int], after: Mapping[int, int] | None = None) -> bool:
-        """Return whether segments of the stream cover its key space exactly once, nowhere before the cut `after`.
-
-        Raises NotFound."""
+        """Return whether `cut` is a cut of the stream, and nowhere before the cut `after`.  Raises NotFound."""
         record = await self.ready(name)
         if min(cut, default=-1) < 0:
             return False
@@ -316,7 +315,8 @@ class Streams:
         return is_cut(known, cut) and (not is_cut(known, after) or follows(known, after, cut))
 
     async def segments_between(self, name: StreamName, start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
-        """Segments from one cut to another; empty means the head or the tail.  Raises NotFound, Invalid."""
+        """Return the segments from one cut to another.  An empty `start` means the head, an empty `end` the tail.
+        Raises NotFound, Invalid."""
         record = await self.ready(name)
         start = start or streams.head(record)
         end = end or {s.segment: 0 for s in record.current.segments}
@@ -334,7 +334,7 @@ class Streams:
         return await self._execute_steps(name, found.record, found.version)
 
     async def _execute_steps(self, name: StreamName, record: StreamRecord, version: int) -> Found | None:
-        """Execute all steps of the record; the record after them, None when the stream was removed."""
+        """Execute all steps of a record's pending work.  Returns the record then; None: the stream was removed."""
         for _ in range(MAX_ATTEMPTS):
             step = streams.step(name, record, await self._epochs_to_delete(name, record))
             if step is None:
@@ -342,19 +342,19 @@ class Streams:
             try:
                 if step.drain:
                     drained, version = await self._drain(name, Found(record, version))
-                    # A roll is pending now: it is executed before the seal.
+                    # Draining may have made a roll pending, which is executed before the seal.
                     if drained != record:
                         record = drained
                         continue
                 lengths: Lengths = {}
-                # Stages in order, the effects of one in any order.  After a crash all of them are executed again.
+                # Execute the stages in order.  After a crash all stages are executed again.
                 for stage in step.stages:
                     lengths |= await self._run(name, stage, version)
                 if step.then is None:
                     await self._forget(name, record, version)
                     return None
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(step.then), version)]
-                # In one batch with the record: the transactions end and the chunk appears when the epochs do.
+                # Store the ends of transactions and the chunk of old epochs in one batch with the record.
                 updates += await self._companion_updates(name, step, lengths)
                 record, version = step.then, (await self.catalog.update(name.scope, updates))[0]
             except Conflict:  # another controller completed this step, perhaps more
@@ -365,7 +365,7 @@ class Streams:
         raise _contended(name)
 
     async def _companion_updates(self, name: StreamName, step: streams.Step, lengths: Lengths) -> list[TableUpdate]:
-        """Updates to store in one batch with the record."""
+        """Return the updates to store in one batch with a step's record."""
         updates: list[TableUpdate] = []
         if step.committed:
             updates += await roll_updates(self.catalog, name, step.committed, lengths, self._env.clock.wall_ms())
@@ -379,7 +379,7 @@ class Streams:
             if isinstance(effect, RemoveMark):
                 mark = await self.catalog.find(streams.mark_of(effect.stream))
                 mine = await self.catalog.find(name)
-                # While the record has this version, the mark stream belongs to it, not to a later stream of the name.
+                # While the stream's record has this version, the mark stream is not that of a recreated stream.
                 if mark is not None and mine is not None and mine.version == version:
                     await self.remove(streams.mark_of(effect.stream), mark.record.first_number)
         return await self.runner.run([effect for effect in stage if not isinstance(effect, RemoveMark)])
@@ -390,8 +390,8 @@ class Streams:
         return await self.catalog.epochs_of(name, record, list(streams.head(record)))
 
     async def _forget(self, name: StreamName, record: StreamRecord, version: int) -> None:
-        """Remove all records of a stream; last its own, replaced by the next segment number.  Raises Conflict."""
-        # Each batch names the version: a delayed controller must not remove records of a new stream of this name.
+        """Remove all records of a stream, its own last, and store the next segment number.  Raises Conflict."""
+        # Each batch expects the record's version: a delayed controller must not remove records of a recreated stream.
         mine = keys.stream_key(name.stream)
         while rows := await self.catalog.scan(name.scope, keys.of_stream(name.stream), limit=_REMOVALS_AT_ONCE):
             removals = [TableUpdate(key, None, NO_VERSION) for key, _ in rows]
@@ -399,14 +399,14 @@ class Streams:
             version = (await self.catalog.update(name.scope, [unchanged, *removals]))[0]
         updates = [
             TableUpdate(keys.stream_key(name.stream), None, version),
-            # The number outlives the stream: a later stream of the name never uses a segment name twice.
+            # Keep the next segment number when the stream is gone: segment names are never reused.
             TableUpdate(keys.number_key(name.stream), codec.encode_number(streams.next_number(record)), NO_VERSION),
         ]
         updates += (TableUpdate(keys.tag_key(tag, name.stream), None, NO_VERSION) for tag in record.config.tags)
         await self.catalog.update(name.scope, updates)
 
     async def _check_offsets(self, name: StreamName, epochs: Sequence[Epoch], cut: Mapping[int, int]) -> None:
-        """Raises Invalid for an offset beyond the end of its segment."""
+        """Check that no offset of a cut is beyond the end of its segment.  Raises Invalid."""
         known = known_segments(epochs)
         asked = [segment for segment, offset in cut.items() if offset > 0 and segment in known]
 
@@ -423,14 +423,14 @@ class Streams:
 
 
 def _first_number(place: ScopePlace, number: TableValue | None) -> int:
-    """Return the first segment number of a new stream: above those of all earlier ones of its name."""
+    """Return the first segment number of a new stream, above the numbers of all earlier streams of its name."""
     return max(place.first_number, 0 if number is None else codec.decode_number(number.value))
 
 
 def _creation(name: StreamName, record: StreamRecord, number: TableValue | None) -> list[TableUpdate]:
     updates = [
         TableUpdate(keys.stream_key(name.stream), codec.encode_stream(record), NOT_EXISTS),
-        # Also when there is no number: if it changed since it was read, segment names could be used twice.
+        # Conflict if the number changed or was stored since it was read: else segment names could be reused.
         TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS if number is None else number.version),
     ]
     updates += (TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in record.config.tags)
@@ -438,7 +438,7 @@ def _creation(name: StreamName, record: StreamRecord, number: TableValue | None)
 
 
 def _creation_keys(name: StreamName) -> list[bytes]:
-    """Keys of the records that decide a creation: of the stream, and of its watermark stream if it has one."""
+    """Return the keys of the records and numbers of a stream and, if it has one, its watermark stream."""
     wanted = [name.stream]
     if streams.has_mark(name.stream):
         wanted.append(streams.mark_of(name).stream)

@@ -23,7 +23,7 @@ class Times:
     timeline_interval: float = TIMELINE_INTERVAL_SECONDS
 
     def check(self) -> None:
-        """Raises Invalid."""
+        """Check the intervals.  Raises Invalid."""
         self.scaling.check()
         if self.retention.interval <= 0 or self.watermarks.interval <= 0 or self.watermarks.writer_time_out < 0:
             raise Invalid("the intervals of retention and watermarks are times in seconds, above 0")

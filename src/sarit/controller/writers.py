@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class EarlierTime(Invalid):
-    """A writer's time went backwards."""
+    """A writer noted an earlier time than before."""
 
 
 class UnknownWriter(NotFound):
@@ -33,7 +33,7 @@ class UnknownWriter(NotFound):
 
 
 class Writers:
-    """Notes of writers."""
+    """The notes of writers."""
 
     def __init__(self, catalog: Catalog, streams: Streams) -> None:
         self._catalog = catalog
@@ -46,7 +46,8 @@ class Writers:
         if not is_user_name(writer):
             raise Invalid(f"{writer!r} is not a writer's name")
         record = await self._streams.ready(name)
-        # Before the note: maintenance, which removes entries of streams without notes, finds a newer version.
+        # Enter the stream before the note is stored, so that maintenance, which removes entries of streams without
+        # notes, finds a new version of the entry and keeps it.
         await self._catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)
         key = keys.writer_key(name.stream, writer)
         for _ in range(MAX_ATTEMPTS):
@@ -59,7 +60,7 @@ class Writers:
             if not known.keys() >= position.keys() or min(position.values(), default=0) < 0:
                 raise Invalid(f"writer {writer} has a position in segments that stream {name} never had")
             if before is not None:
-                # A note may be older than the stream, if the stream was deleted and created again.
+                # Ignore unknown segments: if the stream was recreated, the last note may be older than it.
                 last = {segment: offset for segment, offset in before.position.items() if segment in known}
                 if not follows(known, last, position):
                     raise Invalid(f"writer {writer} noted a later position before")
@@ -79,16 +80,17 @@ class Writers:
             (value,) = await self._catalog.get(name.scope, [key])
             if value is None:
                 raise UnknownWriter(f"writer {writer} of {name} has noted no time")
-            # The next watermark must include its last position: else it could be ahead of events of this writer.
+            # Keep the note for the next watermark, which must include this writer's last position: otherwise the
+            # watermark could be ahead of events of this writer.
             note = codec.encode_writer(replace(codec.decode_writer(value.value), leaving=True))
             if note == value.value or await self._replace(name, key, value, note):
                 return
         raise Unavailable(f"writer {writer} of {name} is changed by too many others at once; try again")
 
     async def _replace(self, name: StreamName, key: bytes, value: TableValue | None, note: bytes) -> bool:
-        """Store a note; False when another call changed it.  Raises NotFound when the stream was deleted."""
+        """Store a note.  Returns False if another call changed it.  Raises NotFound (the stream was deleted)."""
         updates = [
-            # The number exists only while the stream does not: no note is stored for a deleted stream.
+            # A stream's number is stored while the stream does not exist: this fails when the stream was deleted.
             TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
             TableUpdate(key, note, NOT_EXISTS if value is None else value.version),
         ]

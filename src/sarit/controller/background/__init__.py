@@ -1,1 +1,1 @@
-"""What the controller does by itself."""
+"""The controller's background work: scaling, retention, watermarks, recorded cuts, recovery."""

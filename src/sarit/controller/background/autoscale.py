@@ -1,6 +1,6 @@
 """Automatic scaling: stores request it for segments; the controller decides on rates that it reads itself.
 
-No request is stored.  A store repeats a lost request, and a late one meets other segments or other rates.
+Requests are not stored.  A store repeats a lost request; a late request does no harm, since the rates are read again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class AutoScale:
         return f"<AutoScale, {len(self._requests)} requests>"
 
     def request(self, segment: str, advice: ScaleAdvice) -> None:
-        """A store requests scaling for a segment.  Never waits.  All controllers are asked; one of them does it."""
+        """Note a store's request to scale a segment, without waiting.  Every controller gets the request; the one that
+        the stream is assigned to evaluates it."""
         try:
             name, _ = parse_segment_name(segment)
         except Invalid:
@@ -64,7 +65,7 @@ class AutoScale:
         """Evaluate requests, for ever."""
         while True:
             await self._wake.wait()
-            # Cleared before requests are taken: one that comes during an evaluation sets it again.
+            # Clear the event before taking requests, so that one that comes during an evaluation sets it again.
             self._wake.clear()
             while self._requests:
                 segment = next(iter(self._requests))
@@ -77,7 +78,7 @@ class AutoScale:
                     _log.exception("segment %s is not scaled: unexpected error", segment)
 
     async def evaluate(self, segment: str) -> bool:
-        """Scale the stream of a segment if its rates require it now; whether it was scaled.
+        """Scale the stream of a segment if its rates require it now.  Returns whether it was scaled.
 
         Raises Unavailable, NotFound, Invalid (not the name of a stream's segment)."""
         name, identity = parse_segment_name(segment)
@@ -89,13 +90,13 @@ class AutoScale:
             return False
         names = [name.segment(SegmentId.unpack(s)) for s in near]
         rates = dict(zip(near, await self._segments.rates(names), strict=True))
-        # Before `change`, which takes the stream's lock and completes pending work.
+        # Plan once before `change`, which takes the stream's lock: mostly there is nothing to do.
         first = autoscale.plan(found.record, identity.packed, rates, self.times)
         if first is None:
             return False
         try:
             await self._streams.admit(name.scope, 0, len(first.ranges) - len(first.replaced))
-        except QuotaExceeded as error:  # no error of the writer, which goes on
+        except QuotaExceeded as error:  # no error for any client: writers go on without scaling
             self._repeated.info(name.scope, f"{name} is not scaled by its rates: {error}")
             return False
         planned: list[autoscale.Plan] = []

@@ -1,8 +1,8 @@
 """Periodic maintenance of streams: retention, and watermarks of streams whose writers note times.
 
 Streams enter the maintenance index before they need it (`Catalog.index_for_maintenance`).  An entry that is not needed
-is removed after RECOVERY_GRACE_SECONDS, not at once: a call may be about to set the policy or store the note that it
-was made for.
+is removed after RECOVERY_GRACE_SECONDS, not at once: the call that made the entry may still be about to store the
+policy or the note.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MaintenanceLoop:
         )
 
     def change_times(self, retention: RetentionTimes, watermarks: WatermarkTimes) -> None:
-        """Other intervals, after the rounds that are awaited now."""
+        """Apply other intervals, each after the next round of its loop."""
         self._retention_times, self._watermark_times = retention, watermarks
         self._next_due.clear()
 
@@ -88,7 +88,7 @@ class MaintenanceLoop:
     async def _maintain_retention(self, entry: tuple[StreamName, int]) -> None:
         name, version = entry
         now = self._env.clock.monotonic()
-        # A stream not seen before is due at once.
+        # Apply the policy at once to a stream that has no due time yet.
         if now < self._next_due.get(name, now):
             return
         try:
@@ -139,7 +139,7 @@ class MaintenanceLoop:
             return
         now = self._env.clock.monotonic()
         seen = self._unneeded.get((kind, name))
-        # Written again since: a call may be about to need it, so the grace starts again.
+        # A new version means that a call has just entered the stream again: its grace period starts again.
         if seen is None or seen[0] != version:
             self._unneeded[kind, name] = (version, now)
         elif now - seen[1] >= RECOVERY_GRACE_SECONDS:

@@ -1,10 +1,10 @@
 """Completes unfinished work of lost controllers: streams, reader groups, tables, scopes, transactions.
 
 The sweeper reads the pending-work index.  An entry is written before its work begins and removed after the work is
-complete, so it may be stale.  Work that another controller is busy with is left alone for a while: one version of an
-entry must have been seen for RECOVERY_GRACE_SECONDS, and an open transaction must not have been renewed for its whole
-lease.  Both are measured by the monotonic clock of this controller.  The leases of transactions that it found when it
-started do not begin again: they end by their stored deadlines.
+complete, so it may be stale.  Another controller may still be busy with the work, so the sweeper waits: an entry must
+have kept its version for RECOVERY_GRACE_SECONDS, and an open transaction must not have been renewed for its whole
+lease.  Both are measured by the monotonic clock of this controller.  Leases of transactions that were open when the
+controller started are not extended: they end by their stored deadlines.
 
 Completing work may create segments, which can wait for long while a store is over its memory limit; ending transactions
 frees memory.  So transactions have a sweep of their own, and other entries are processed many at a time.
@@ -56,10 +56,10 @@ class RecoverySweeper:
         self._transactions = transactions
         self._env = env
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
-        # Entry → (renewal, or the version of other work, and when it was first seen with that).
+        # By entry: (the transaction's renewal, or the entry's version; the monotonic time when that was first seen).
         self._seen: dict[bytes, tuple[int, float]] = {}
-        self._leases: dict[bytes, tuple[int, float]] = {}  # entry → (renewal, when its lease ends); monotonic
-        self._found_at_start: set[bytes] | None = None  # entries of transactions, until each was examined
+        self._leases: dict[bytes, tuple[int, float]] = {}  # by entry: (renewal, monotonic time of the lease's end)
+        self._found_at_start: set[bytes] | None = None  # transactions' entries not examined yet
 
     def __repr__(self) -> str:
         return f"<RecoverySweeper, {len(self._seen)} entries>"
@@ -119,21 +119,22 @@ class RecoverySweeper:
             _log.exception("%s cannot be completed yet: unexpected error", _text(entry[0]))
 
     async def _recover_other(self, key: bytes, version: int) -> None:
-        # The grace is that of this version: an entry that was written again is of another change, just begun.
+        # A new version of an entry means that another change has just begun: its grace period starts again.
         if self._age(key, version) < RECOVERY_GRACE_SECONDS:
             return
-        # In this order: complete, renew the record, remove.  A controller may be slower than the grace between entry
-        # and record.  If it stores the record before it was renewed, its work is found; after that it gets Conflict,
-        # decides again and enters its work again.  Without the renewal it would store work that no entry leads to.
+        # Complete the work, write the record again, then remove the entry.  A slow controller may have written the
+        # entry, and not yet the record.  If it writes the record before the second step, its work is completed, now or
+        # by the next sweep; if after, it gets Conflict, and begins again with a new entry.  Without the second step it
+        # would store pending work that no entry leads to.
         if await self._complete_pending(key):
-            # The version was read before the work: an entry that was written again since then stays.
+            # The entry stays if it was written again since `version` was read.
             await self._catalog.remove_pending_if_unchanged(key, version)
 
     async def _complete_pending(self, key: bytes) -> bool:
-        """Complete the work of an entry; whether the entry may go."""
+        """Complete the work of an entry.  Returns whether the entry may be removed."""
         if key.startswith(keys.PENDING_SCOPES):
-            # Nothing is renewed: a deletion that is later than this removes the table of an empty scope, and its
-            # record goes with the next call for that scope.
+            # The record of a scope need not be written again: a slow deletion that no entry leads to leaves only the
+            # scope's record behind, and the next call for that scope removes it.
             await self._scopes.complete_pending(keys.last_part(key))
             return True
         name, _ = keys.parse_pending_key(key)
@@ -152,7 +153,8 @@ class RecoverySweeper:
             if self._age(key, -1) >= RECOVERY_GRACE_SECONDS:
                 await self._catalog.remove_pending_if_unchanged(key, version)
             return
-        # Decided: no grace.  Another controller may be at work too; one of the two gets Conflict and reads again.
+        # Complete a decided transaction without a grace period.  If another controller does the same, one of the two
+        # gets Conflict and reads again.
         if record.state is not TxnState.OPEN:
             self._transactions.schedule_completion(name)
         elif await self._lease_left(key, name, txn, record) <= 0:
@@ -163,10 +165,10 @@ class RecoverySweeper:
                 return
 
     async def _lease_left(self, key: bytes, name: StreamName, txn: int, record: TransactionRecord) -> float:
-        """Seconds until the lease of an open transaction ends."""
+        """Return the seconds until the lease of an open transaction ends."""
         known = self._leases.get(key)
         if known is None or known[0] != record.renewal:
-            # Seen for the first time with this renewal: a lease from now on, unless it is older than this controller.
+            # A renewal not seen before: its lease begins now, unless the transaction is older than this controller.
             left_ms = record.lease_ms
             if self._found_at_start is not None and key in self._found_at_start:
                 record, left_ms = await self._transactions.adopt(name, txn)
@@ -182,7 +184,7 @@ class RecoverySweeper:
         return None if value is None else codec.decode_transaction(value.value)
 
     def _age(self, key: bytes, renewal: int) -> float:
-        """Seconds since this controller first saw the entry with this renewal (of other work: with this version)."""
+        """Return the seconds since this controller first saw the entry with this renewal or version."""
         now = self._env.clock.monotonic()
         seen = self._seen.get(key)
         if seen is None or seen[0] != renewal:

@@ -1,13 +1,13 @@
-"""Retention: records cuts at the tails of streams with a policy, and truncates the streams at them.
+"""Retention: records cuts at the tails of streams that have a policy, and truncates the streams at recorded cuts.
 
 Recording a cut, truncating, and removing cuts before the head are independent steps.  A controller may stop after any
-of them; the next evaluation continues from what is stored.  Times are of the controller's `SteadyClock`: a wall clock
-that jumps truncates nothing.  At its first evaluation after a start, a stream's newest cut is compared with the clock:
+of them; the next evaluation continues from what is stored.  Times come from the controller's `SteadyClock`, so that a
+jump of the wall clock truncates nothing.  The first evaluation of a stream compares its newest cut with the clock:
 
 | the newest cut is | |
 |---|---|
-| over an hour in the future | the stream's time goes on from it for as long as this controller runs |
-| over an hour old | it was idle, or the clock is ahead: its time goes on from it for an hour, then by the clock |
+| over an hour in the future | the stream's time continues from that cut for as long as this controller runs |
+| over an hour old | the stream was idle, or the clock is ahead: its time continues from that cut for an hour |
 """
 
 from __future__ import annotations
@@ -77,26 +77,26 @@ class Retention:
         head = streams.head(record)
         epochs = await self._epochs(name, record, head, (*(cut.cut for cut, _ in stored), *released))
         known = known_segments(epochs)
-        # Cuts before the head, or of an earlier stream of this name.
+        # Remove cuts that are before the head, or of an earlier stream of this name.
         obsolete = [entry for entry in stored if not self._is_ahead(known, head, entry[0].cut)]
         retained = [entry for entry in stored if entry not in obsolete]
         cuts = [cut for cut, _ in retained]
-        # Each removal names the version that was read: a cut stored since stays.
         await self._forget(name, obsolete)
         now_ms = self._time(name, cuts[-1].time_ms if cuts else None)
         tail = await self._tail(name, record, known, cuts[-1] if cuts else None, now_ms)
         if retention.is_due(policy, cuts[-1] if cuts else None, tail):
             await self._store(name, tail)
-        # Before the truncation: while truncations are refused, each evaluation adds a cut.
+        # Remove surplus cuts before the truncation, which may raise: each evaluation adds a cut, and they must not
+        # pile up.
         thinned = {cut.time_ms for cut in retention.surplus(cuts)}
         await self._forget(name, [entry for entry in retained if entry[0].time_ms in thinned])
-        # What is no cut of this stream counts as nothing released: it protects all data.
+        # A subscriber whose released position is no cut of this stream has released nothing, so all data is kept.
         valid = [cut if is_cut(known, cut) else {} for cut in released]
         bound = retention.released_by_all(head, valid, epochs)
         freed = None if bound is None else await self._measured(name, policy, bound, [*cuts, tail], known)
 
         async def unchanged() -> bool:
-            # A later subscription changes the record of the stream, too.
+            # Subscriptions after this check change the stream's record: the truncation conflicts, and asks again.
             return await self._released(name) == released
 
         target = retention.truncation(policy, tail, cuts, freed, epochs)
@@ -107,11 +107,11 @@ class Retention:
         return True
 
     def keep_times(self, names: AbstractSet[StreamName]) -> None:
-        """Forget the times of all streams but these, which have a policy."""
+        """Forget the times of all streams except these."""
         self._times = {name: time for name, time in self._times.items() if name in names}
 
     def _time(self, name: StreamName, newest_ms: int | None) -> int:
-        """Tell a stream's time in milliseconds.  `newest_ms`: of its newest cut."""
+        """Return the stream's time in milliseconds.  `newest_ms`: the time of its newest cut."""
         self._clock.follow_back(MAX_CLOCK_GAP_MS)
         now = self._clock.now_ms()
         before = self._times.get(name)
@@ -149,11 +149,11 @@ class Retention:
 
     async def _store(self, name: StreamName, cut: CutRecord) -> None:
         updates = [
-            # The number exists only while the stream does not: no cut is stored for a deleted stream.
+            # A stream's number is stored while the stream does not exist: this fails when the stream was deleted.
             TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
             TableUpdate(keys.cut_key(name.stream, cut.time_ms), codec.encode_cut(cut), NOT_EXISTS),
         ]
-        with suppress(Conflict):  # another controller recorded one
+        with suppress(Conflict):  # another controller recorded a cut, or the stream was deleted
             await self._catalog.update(name.scope, updates)
 
     async def _forget(self, name: StreamName, cuts: Sequence[tuple[CutRecord, int]]) -> None:
@@ -168,7 +168,7 @@ class Retention:
         self, name: StreamName, record: StreamRecord, known: Mapping[int, SegmentRange], last: CutRecord | None,
         now_ms: int,
     ) -> CutRecord:  # fmt: skip
-        """Return the end of the stream now, and the bytes before it."""
+        """Return a cut at the stream's present end, with the bytes that the stream has had before it."""
         active = [s.segment for s in record.current.segments]
         end = dict(zip(active, await gather_all([self._length(name, s) for s in active]), strict=True))
         start = streams.head(record) if last is None else last.cut
@@ -186,7 +186,7 @@ class Retention:
         recorded: Sequence[CutRecord],
         known: Mapping[int, SegmentRange],
     ) -> retention.Released:
-        """Count the bytes of a stream before a released cut, if its policy is by size.  `recorded`: up to the tail."""
+        """Return a released cut, with the bytes before it if the policy is by size.  `recorded`: all cuts, in order."""
         if policy.type is not RetentionType.SIZE:
             return retention.Released(cut)
         after = retention.nearest_at_or_after(cut, recorded, known)
@@ -199,7 +199,7 @@ class Retention:
         return bytes_between(known, start, end, lengths)
 
     async def _length(self, name: StreamName, segment: int) -> int:
-        """Return the length of a segment in bytes; 0 when it was deleted in between."""
+        """Return the length of a segment in bytes; 0 when the segment does not exist any more."""
         try:
             return (await self._segments.info(name.segment(SegmentId.unpack(segment)))).length
         except NotFound:

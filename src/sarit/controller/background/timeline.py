@@ -1,11 +1,11 @@
 """Records when streams reached which cuts, and answers which cut a stream had reached at a time.
 
-Theory of operation.  At intervals the stores report which segments grew.  For each stream of a user among them, the
-lengths of its active segments are read, and after them the clock: every event appended at or after that time is behind
-the cut.  The cut is stored, and about once an hour the records of the stream are thinned (`model/timeline.py`).  A
-stream that does not grow costs nothing.
+Theory of operation.  At intervals the stores report which segments grew.  For each user stream among them the
+controller reads the lengths of the active segments, and then the clock: every event appended at or after that time is
+behind the cut.  It stores the cut, and about once an hour thins the stream's records (`model/timeline.py`).  A stream
+that does not grow costs nothing.
 
-Nothing else depends on these records.  Retention has its own, whose number and times follow from the policy.
+Nothing else depends on these records.  Retention records cuts of its own, as often as the policy needs.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ class Timeline:
         self._env = env
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
         self._began_ms = env.clock.wall_ms()
-        # Streams that grew and have no record of it yet.
+        # Streams that grew since their last record.
         self._due: dict[StreamName, None] = {}
-        # When a stream was recorded last: from one record to the next, its thinning may have become due.
+        # When each stream was last recorded, in ms: thinning is due when a fixed time of the hour lies between that
+        # record and the next.
         self._recorded: OrderedDict[StreamName, int] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -86,7 +87,7 @@ class Timeline:
             await self.record(name)
         except NotFound:  # it was deleted meanwhile
             pass
-        except SaritError as error:  # it stays due
+        except SaritError as error:  # the stream stays in `_due`
             self._repeated.info(str(error), f"recording a cut of {name} is postponed: {error}")
             return
         except Exception:  # the other streams go on
@@ -94,28 +95,28 @@ class Timeline:
         self._due.pop(name, None)
 
     async def record(self, name: StreamName) -> None:
-        """Record where a stream ends now.  Raises Unavailable, NotFound."""
+        """Record the present end of a stream as a cut.  Raises Unavailable, NotFound."""
         found = await self._catalog.find(name)
         if found is None or found.record.state is not State.ACTIVE:
             return
         active = [s.segment for s in found.record.current.segments]
         lengths = await gather_all([self._segments.info(name.segment(SegmentId.unpack(s))) for s in active])
-        # After the lengths, and rounded up: what is appended from then on is behind them.  By the wall clock, as who
-        # asks for a time has it; `timeline.newest_at` copes with one that is set back.
+        # Read the clock after the lengths, and round up, so that later events are behind the cut.  The wall clock,
+        # since users ask by it; `timeline.newest_at` copes with a clock that was set back.
         now = self._env.clock.wall_ms() + 1
         cut = {segment: info.length for segment, info in zip(active, lengths, strict=True)}
         updates = [
-            # The number exists only while the stream does not: no cut is stored for a deleted stream.
+            # A stream's number is stored while the stream does not exist: this fails when the stream was deleted.
             TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
             TableUpdate(keys.timeline_key(name.stream, now), codec.encode_cut(CutRecord(now, 0, cut)), NOT_EXISTS),
         ]
-        with suppress(Conflict):  # another controller recorded one in the same millisecond
+        with suppress(Conflict):  # deleted, or recorded by another controller in the same millisecond
             await self._catalog.update(name.scope, updates)
         last = self._recorded.pop(name, self._began_ms)
         self._recorded[name] = now
         if len(self._recorded) > MAX_TIMELINE_STREAMS:
             self._recorded.popitem(last=False)
-        # Each stream at its own time in the hour, the same for all controllers.
+        # Thin each stream at its own time of the hour, the same for all controllers.
         phase = zlib.crc32(str(name).encode()) % timeline.THINNING_INTERVAL_MS
         if timeline.is_thinning_due(phase, last, now):
             await self._thin(name, now)
@@ -131,11 +132,12 @@ class Timeline:
                 )
 
     async def at(self, name: StreamName, time_ms: int) -> tuple[Cut, int | None]:
-        """Return a cut that every event appended at or after a time is behind, and when it was recorded.
+        """Return the newest cut recorded at or before a time, and when it was recorded: every event appended at or
+        after `time_ms` is behind it.
 
-        The newest record at or before the time.  Without one, or when it lies before the head: the head, and None.
-        Raises NotFound, Unavailable."""
-        # Cuts first, then the record: so the record has every segment that a cut names.
+        Returns the head and None if there is no such cut, or if it lies before the head.  Raises NotFound,
+        Unavailable."""
+        # Read the cuts before the stream's record, so that the record has every segment that a cut names.
         stored = await self._stored(name)
         record = (await self._catalog.require(name)).record
         head = streams.head(record)

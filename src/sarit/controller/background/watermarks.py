@@ -2,7 +2,7 @@
 
 A watermark is a conditional append after the last one: of two controllers one succeeds.  Then an attribute of the mark
 segment is set to the offset of the newest watermark, where readers and the next evaluation start.  After a crash
-between the two the attribute lags, and the next evaluation reads a little more.
+between append and attribute the attribute lags, and the next evaluation reads from there to the end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.controller")
 
-# Notes whose first sighting is remembered in memory; beyond that, the oldest count as new.
+# How many notes' first-seen times are kept in memory; beyond that the oldest are forgotten, and count as new.
 MAX_NOTES_SEEN: Final = 100_000
 
 
@@ -51,10 +51,10 @@ class Watermarks:
         return f"<Watermarks, {len(self._seen)} writers seen>"
 
     async def advance(self, name: StreamName) -> bool:
-        """Write the next watermark of a stream if it is due; False when no writer notes times.
+        """Write the next watermark of a stream if it is due.  Returns False when no writer notes times.
 
         Raises Unavailable; NotFound, Conflict, Sealed when the stream changes concurrently."""
-        # Notes first, then the record: so the record contains every segment that a note names.
+        # Read the notes before the stream's record, so that the record has every segment that a note names.
         try:
             rows = await self._catalog.stream_records(name, keys.WRITERS)
         except NotFound:
@@ -76,13 +76,14 @@ class Watermarks:
         verdict = watermarks.verdict(last, writers, self._time_out(record), epochs)
         if verdict.mark is not None:
             attribute = await self._segments.get_attribute(mark_segment, MARK_ATTRIBUTE)
-            # On the condition that the segment still ends at `end`: of several controllers one writes.
-            # The attribute follows the entry: after a crash in between it lags, and `_last` reads on from there.
+            # Append only if the segment still ends at `end`, so that one of several controllers writes.  Update the
+            # attribute after the append: after a crash in between it lags, and `_last` reads on from there.
             await self._segments.write(mark_segment, watermarks.encode_entry(verdict.mark), end)
             await self._segments.update_attribute(mark_segment, MARK_ATTRIBUTE, end, attribute)
         versions = {writer: version for writer, _, version in notes}
         for writer in verdict.gone:
-            # It is behind the last watermark, and leaving or idle: its note would hold the next one back.
+            # Remove the note of a writer that is behind the last watermark and leaving or idle: the note would hold
+            # the next watermark back.
             self._seen.pop((name, writer), None)
             with suppress(Conflict):  # the writer noted a new time
                 update = TableUpdate(keys.writer_key(name.stream, writer), None, versions[writer])
@@ -93,11 +94,11 @@ class Watermarks:
         return record.config.timestamp_aggregation_ms / 1000 or self.times.writer_time_out
 
     def _idle(self, name: StreamName, writer: str, version: int) -> float:
-        """Seconds since this controller first saw this version of the note: an equal note counts as new."""
+        """Return the seconds since this controller first saw this version of a writer's note."""
         now, key = self._env.clock.monotonic(), (name, writer)
         seen = self._seen.get(key)
         if seen is None or seen[0] != version:
-            # Removed first, so that it is the newest again: the oldest one is dropped below.
+            # Remove the key before it is set, so that it moves to the end: the first key is dropped below.
             self._seen.pop(key, None)
             self._seen[key] = (version, now)
             if len(self._seen) > MAX_NOTES_SEEN:
@@ -108,7 +109,7 @@ class Watermarks:
     # -- the mark stream ----------------------------------------------------------------------------
 
     async def _mark_segment(self, name: StreamName) -> str:
-        """Raises Unavailable when there is none just now."""
+        """Return the name of the segment that watermarks are appended to.  Raises Unavailable: there is none now."""
         mark = streams.mark_of(name)
         active = await self._streams.active(mark)
         if len(active) != 1:
@@ -116,10 +117,10 @@ class Watermarks:
         return mark.segment(SegmentId.unpack(active[0].segment))
 
     async def _last(self, segment: str) -> tuple[int, Watermark | None]:
-        """Return the end of the mark segment, and the last watermark; updates the attribute if it lags."""
+        """Return the end of the mark segment, and the last watermark.  Updates the attribute if it lags."""
         attribute = await self._segments.get_attribute(segment, MARK_ATTRIBUTE)
         info = await self._segments.info(segment)
-        # The attribute is where the last entry begins, or an earlier one when it lags.
+        # The attribute holds the offset of the last entry, or of an earlier one if it lags.
         begin = info.start_offset if attribute == NULL_ATTRIBUTE_VALUE else max(attribute, info.start_offset)
         at, data, last = begin, b"", None
         while at < info.length:
@@ -133,7 +134,7 @@ class Watermarks:
             data += more
             entry = watermarks.last_entry(data)
             if entry is not None:
-                # Only the last whole entry, and what follows it, is kept.
+                # Keep only the last whole entry and the bytes after it.
                 data, last = data[entry[0] :], entry[1]
         begin = info.length - len(data)
         if last is not None and attribute != begin:

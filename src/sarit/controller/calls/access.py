@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AccessCalls:
-    """Calls on rules; `rules`: None where access is not checked."""
+    """Calls on rules of access.  `rules`: None where access is not checked."""
 
     def __init__(self, rules: RuleTable | None) -> None:
         self._rules = rules

@@ -1,4 +1,4 @@
-"""Reader groups and subscribers."""
+"""The calls on reader groups and subscribers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class GroupCalls:
             generation = await self._groups.update(request.scope, request.readerGroupName, wanted)
         except NotFound:
             return _Update(status=_Update.RG_NOT_FOUND, generation=request.generation)
-        # One status for both; our client takes it for another generation.
+        # The protocol has one status for both errors; Sarit's client reads it as Conflict.
         except (Conflict, Invalid):
             return _Update(status=_Update.INVALID_CONFIG, generation=request.generation)
         return _Update(status=_Update.SUCCESS, generation=generation)
@@ -104,7 +104,8 @@ class GroupCalls:
         return _Delete(status=_Delete.SUCCESS)
 
     async def _check_deletion(self, scope: str, group: str) -> None:
-        """Raises Forbidden for who may only read and has not created the group; NotFound."""
+        """Check that the caller may delete a group.  Raises Forbidden (the caller may only read and has not created
+        it), NotFound."""
         who = current_authorized.get()
         if who is None or who.permission is Permission.READ_UPDATE:
             return
@@ -133,7 +134,7 @@ class GroupCalls:
             await self._groups.record_cut(name, request.subscriber, request.generation, request.readerGroupId, cut)
         except NotFound:
             return _Note(status=_Note.STREAM_NOT_FOUND)
-        # Not NotFound, which is the stream's.
+        # Raised for the subscriber; NotFound is raised for the stream.
         except LookupError:
             return _Note(status=_Note.SUBSCRIBER_NOT_FOUND)
         except Invalid:

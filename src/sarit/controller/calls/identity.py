@@ -1,4 +1,4 @@
-"""The call of Sarit's own service that tells a thing from an earlier one of its name."""
+"""The call of Sarit's own service that returns creation ids: a recreated stream, group, table or scope has another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class IdentityCalls:
             owner, key = request.table + TABLE_SUFFIX, keys.table_key(request.table)
             found = await self._of(scope, owner, key, lambda value: codec.decode_table(value).first_number)
         else:
-            # A group is made with its stream, and deleted with it.
+            # A reader group has the creation id of its stream, which is created and deleted with it.
             owner = request.stream if kind == "stream" else READER_GROUP_PREFIX + request.readerGroup
             key = keys.stream_key(owner)
             found = await self._of(scope, owner, key, lambda value: codec.decode_stream(value).first_number)
@@ -43,8 +43,8 @@ class IdentityCalls:
         return pb.CreationIdResponse(creationId=found)
 
     async def _of(self, scope: str, owner: str, record: bytes, first_number_of: Callable[[bytes], int]) -> bytes | None:
-        """Return the id of a stream or table by the key of its record and the name that owns its segments, None without
-        it."""
+        """Return the creation id of a stream or table; None: it does not exist.  `record`: the key of its record;
+        `owner`: the name that its segments have."""
 
         async def read(table: str) -> bytes | None:
             found, stored = await self._catalog.tables.get(table, [record, keys.creation_key(owner)])

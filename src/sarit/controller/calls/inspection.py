@@ -1,4 +1,4 @@
-"""The calls of Sarit's own service that show streams: their configurations by pages, their scaling events."""
+"""The calls of Sarit's own service that show streams: pages of configurations, and scaling events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class InspectionCalls:
         return pb.StreamConfigsResponse()
 
     async def _rows(self, scope: str, tag: str, after: str) -> list[tuple[str, bytes | None]]:
-        """Streams and their records after a name; None for one that was deleted meanwhile."""
+        """Return a page of streams after a name, each with its encoded record; None: it was deleted meanwhile."""
         prefix = keys.tag_prefix(tag) if tag else keys.STREAMS
         found = await self._catalog.scan_once(
             scope, prefix, prefix + after.encode() if after else b"", STREAM_CONFIGS_PER_PAGE

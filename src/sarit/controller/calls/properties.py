@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PropertyCalls:
-    """Calls on properties."""
+    """Calls on the properties of streams."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -51,7 +51,7 @@ class PropertyCalls:
         return record, {} if found is None else codec.decode_properties(found.value)
 
     async def _store(self, scope: str, stream: str, record: TableValue, found: Mapping[str, str]) -> None:
-        # The record is written again as it is: all changes of properties conflict, and none outlives a deletion.
+        # Write the stream's record again unchanged, so that concurrent changes of properties and deletions conflict.
         value = codec.encode_properties(found) if found else None
         updates = [
             TableUpdate(keys.stream_key(stream), record.value, record.version),

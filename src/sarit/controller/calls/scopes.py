@@ -1,4 +1,4 @@
-"""Scopes, and the list of controllers."""
+"""The calls on scopes, and the list of controllers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ScopeCalls:
     """Rpcs on scopes."""
 
     def __init__(self, catalog: Catalog, scopes: Scopes, members: Callable[[], Sequence[Address]]) -> None:
-        """`members`: the addresses of the controllers that there are."""
+        """`members`: returns the addresses of all controllers."""
         self._catalog = catalog
         self._scopes = scopes
         self._members = members

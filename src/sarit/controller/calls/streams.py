@@ -1,4 +1,4 @@
-"""Streams: their lives, their configurations, their listings."""
+"""The calls on streams, their configurations and their segments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StreamCalls:
 
     async def createStream(self, request: pb.StreamConfig) -> pb.CreateStreamStatus:
         name = stream_name(request.streamInfo)
-        # Before the call, which raises Invalid for a wrong configuration, too: that has no status, but a gRPC error.
+        # Check the name before `create`, whose Invalid may be about the configuration: only a wrong name has a status.
         if not is_internal_name(name.stream):
             return _Create(status=_Create.INVALID_STREAM_NAME)
         try:
@@ -69,7 +69,7 @@ class StreamCalls:
         try:
             await work
         except NotFound:
-            # Two statuses for one error: only the scope's record tells them apart.
+            # NotFound may be the stream's or the scope's, and the protocol has a status for each.
             exists = await self._catalog.scope_exists(name.scope)
             return _Update(status=_Update.STREAM_NOT_FOUND if exists else _Update.SCOPE_NOT_FOUND)
         except Sealed:
@@ -117,7 +117,7 @@ class StreamCalls:
         try:
             ranges = snapped(((entry.start, entry.end) for entry in request.newKeyRanges), ())
             before, new = await self._streams.scale(name, list(request.sealedSegments), ranges)
-        # Not all of the segments to replace are active any more.
+        # Raised when a segment to replace is not active any more.
         except Conflict:
             return _Scale(status=_Scale.PRECONDITION_FAILED)
         except QuotaExceeded:  # the status would not say why
@@ -135,13 +135,13 @@ class StreamCalls:
         current = found.record.current.number
         if request.epoch > current or request.epoch < 0:
             return _Check(status=_Check.INVALID_INPUT)
-        # Done only when the replaced segments are sealed, too.
+        # A scaling is complete when the replaced segments are sealed, which is pending work after the new epoch.
         busy = request.epoch == current or (request.epoch == current - 1 and found.record.pending)
         return _Check(status=_Check.IN_PROGRESS if busy else _Check.SUCCESS)
 
 
 class SegmentCalls:
-    """Rpcs on segments: active ones, successors, cuts, and the store that serves one."""
+    """Rpcs on segments: active segments, successors, cuts, and the address of a segment's store."""
 
     def __init__(self, streams: Streams, segments: Segments) -> None:
         self._streams = streams
@@ -156,7 +156,7 @@ class SegmentCalls:
         return _ranges(name, (await self._streams.epoch(name, request.epoch)).segments)
 
     async def getSegments(self, request: pb.GetSegmentsRequest) -> pb.SegmentsAtTime:
-        """Return the head, whatever the time, as in Pravega."""
+        """Return the head of the stream whatever the requested time is, as Pravega does."""
         name = stream_name(request.streamInfo)
         cut = head(await self._streams.ready(name))
         location = pb.SegmentsAtTime.SegmentLocation
@@ -173,7 +173,7 @@ class SegmentCalls:
         return pb.SuccessorResponse(segments=entries)
 
     async def getSegmentsImmediatlyFollowing(self, request: pb.SegmentId) -> pb.SuccessorResponse:
-        """Return the spelling of old clients."""
+        """Answer the call under its misspelled name, which old clients use."""
         return await self.getSegmentsImmediatelyFollowing(request)
 
     async def getSegmentsBetween(self, request: pb.StreamCutRange) -> pb.StreamCutRangeResponse:
@@ -185,10 +185,11 @@ class SegmentCalls:
         return pb.StreamCutRangeResponse(segments=[segment_id(name, segment) for segment in segments])
 
     async def getURI(self, request: pb.SegmentId) -> pb.NodeUri:
-        """Does not check that the segment exists: clients construct the names of transactions and tables themselves."""
+        """Return the address of a segment's store, without checking that the segment exists: clients construct the
+        names of segments of transactions and tables themselves."""
         info = request.streamInfo
         segment = segment_name(info.scope, info.stream, SegmentId.unpack(request.segmentId))
-        # Without a read of any table: clients ask for each segment they open.
+        # This must not read any table: clients call it for each segment that they open.
         host, port = self._segments.endpoint(segment)
         return pb.NodeUri(endpoint=host, port=port)
 
@@ -204,7 +205,7 @@ class SegmentCalls:
         return pb.StreamCutValidityResponse(response=valid)
 
     async def getDelegationToken(self, request: pb.StreamInfo) -> pb.DelegationToken:
-        """Access is not restricted: the token is always empty, also for unknown names."""
+        """Return an empty token for any name: where access is checked, `Access` puts the real token in its place."""
         return pb.DelegationToken(delegationToken="")
 
 

@@ -1,4 +1,4 @@
-"""Key-value tables."""
+"""The calls on key-value tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions, and writers' notes of time."""
+"""The calls on transactions, and on writers' notes of event time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TransactionCalls:
 
     async def pingTransaction(self, request: pb.PingTxnRequest) -> pb.PingTxnStatus:
         name = stream_name(request.streamInfo)
-        # NotFound of the stream is a gRPC error: UNKNOWN is said of a transaction alone.
+        # A missing stream is a gRPC error; a missing transaction is the status UNKNOWN.
         await self._catalog.require(name)
         try:
             state = await self._transactions.ping(name, transaction(request.txnId), request.lease)
@@ -78,7 +78,7 @@ class TransactionCalls:
         except NotFound:
             found = await self._catalog.find(stream_name(request.streamInfo))
             return _Txn(status=_Txn.STREAM_NOT_FOUND if found is None else _Txn.TRANSACTION_NOT_FOUND)
-        # A field of ours: official clients leave it out, and poll the state.
+        # Official clients do not set this field, which is Sarit's own; they poll the state instead.
         if not request.outcomeWithinMillis:
             return _Txn(status=_Txn.SUCCESS)
         seconds = min(request.outcomeWithinMillis / 1000, MAX_OUTCOME_WAIT_SECONDS)

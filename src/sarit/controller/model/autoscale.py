@@ -1,11 +1,11 @@
-"""Decisions of automatic scaling: which segments are replaced by which ranges, if any.
+"""Decides automatic scaling: which segments are replaced by which key ranges, if any.
 
-A hot segment is split into as many even parts as bring each below the target rate: at least two, at most the scale
-factor of the policy.  A cold segment is merged with cold neighbours on either side, as long as their rates together
-stay below the target (else the new segment would be split again) and the stream retains its minimum of segments.
+A hot segment is split into equal parts, as many as bring each to the target rate: at least two, at most the policy's
+scale factor.  A cold segment is merged with cold neighbours on either side, while the sum of their rates stays below
+the target (else the new segment would be split again) and the stream keeps its minimum of segments.
 
-Source: Pravega `AutoScaleTask`.  It splits into as many parts as the rate is a whole multiple of the target, and it may
-merge three segments whose sum is above the target.
+Source: Pravega `AutoScaleTask`, which rounds the number of parts down, and may merge three segments whose sum is above
+the target.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def segments_to_measure(record: StreamRecord, segment: int) -> tuple[SegmentRang
 
 
 def plan(record: StreamRecord, segment: int, rates: Mapping[int, Rates], times: ScalingTimes) -> Plan | None:
-    """Return the scale that the rates of a segment and its neighbours, by packed id, require; None for none."""
+    """Return the scaling that the rates of a segment and its neighbours require; None: none.  `rates`: by packed id."""
     near = [s for s in segments_to_measure(record, segment) if s.segment in rates]
     mine = next((s for s in near if s.segment == segment), None)
     if mine is None:
@@ -66,14 +66,14 @@ def _split(record: StreamRecord, segment: SegmentRange, rates: Rates) -> Plan | 
     policy = record.config.scaling
     *recent, _ = rates.by(policy.type)
     needed = ceil(max(recent) / policy.target_rate)
-    # The segment that is split frees its own place.
+    # The split segment itself does not count any more.
     free = MAX_SEGMENTS_PER_STREAM - len(record.current.segments) + 1
     parts = min(max(_LEAST_PARTS, needed), max(_LEAST_PARTS, policy.scale_factor), free)
     if parts < _LEAST_PARTS:
         return None
     try:
         return Plan((segment.segment,), tuple(KeyRange(segment.low, segment.high).split_evenly(parts)))
-    except Invalid:  # too narrow to be cut: about one key
+    except Invalid:  # the range is too narrow to be split
         return None
 
 
@@ -87,10 +87,10 @@ def _merge(
     others = [
         s for s in near if s is not segment and scale_advice(policy, rates[s.segment], times) is ScaleAdvice.MERGE
     ]
-    # The neighbour with the smaller load first: the other one may not fit any more.
+    # Try the neighbour with the lower rate first: with it merged, the other one may exceed the target.
     for other in sorted(others, key=lambda s: (_load(rates[s.segment], policy.type), s.low)):
         load = _load(rates[other.segment], policy.type)
-        # Below the target together: the merged segment must not be split again at once.
+        # Keep the sum below the target, so that the merged segment is not split again at once.
         if may_lose > 0 and together + load < policy.target_rate:
             merged.append(other)
             together += load

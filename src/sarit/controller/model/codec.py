@@ -57,17 +57,17 @@ _INT64: Final = struct.Struct(">q")
 
 
 def encode_scope(record: ScopeRecord) -> bytes:
-    """`decode_scope` inverted."""
+    """Encode a scope's record."""
     return _VERSION + record.incarnation + _INT64.pack(record.created_ms)
 
 
 def decode_scope(data: bytes) -> ScopeRecord:
-    """Raises Corrupt, as all that decode here."""
+    """Decode a scope's record.  Raises Corrupt, as all functions here that decode do."""
     return _decode(data, lambda c: ScopeRecord(c.take(8), *_INT64.unpack(c.take(8))))
 
 
 def encode_stream(record: StreamRecord) -> bytes:
-    """`decode_stream` inverted."""
+    """Encode a stream's record."""
     work = record.work
     return b"".join(
         (
@@ -79,7 +79,7 @@ def encode_stream(record: StreamRecord) -> bytes:
             _encode_epochs(record.epochs),
             _encode_cut(record.head),
             bytes((work.kind,)),
-            # Most streams have no work: their records end here.
+            # The record of a stream without pending work ends here.
             b""
             if work.kind is WorkKind.NONE
             else b"".join(
@@ -95,13 +95,12 @@ def encode_stream(record: StreamRecord) -> bytes:
 
 
 def decode_stream(data: bytes) -> StreamRecord:
-    """Return the stream's record."""
+    """Decode a stream's record."""
     return _decode(data, _stream)
 
 
 def decode_stream_config(data: bytes) -> StreamConfig:
-    """Return the configuration in a stream's record, and nothing else: for lists, where the rest takes most of the
-    time."""
+    """Decode only the configuration in a stream's record: the rest takes most of the time."""
     return _decode(data, _config_alone)
 
 
@@ -123,17 +122,17 @@ def _stream(c: Cursor) -> StreamRecord:
 
 
 def encode_chunk(epochs: Sequence[Epoch]) -> bytes:
-    """Epochs that were moved out of the record of a stream."""
+    """Encode a chunk of epochs that are moved out of a stream's record."""
     return _VERSION + _encode_epochs(epochs)
 
 
 def decode_chunk(data: bytes) -> tuple[Epoch, ...]:
-    """Return the epochs of a chunk."""
+    """Decode a chunk of epochs."""
     return _decode(data, _decode_epochs)
 
 
 def encode_group(r: GroupRecord) -> bytes:
-    """`decode_group` inverted."""
+    """Encode a reader group's record."""
     fixed = _GROUP.pack(
         r.state,
         r.generation,
@@ -149,7 +148,7 @@ def encode_group(r: GroupRecord) -> bytes:
 
 
 def decode_group(data: bytes) -> GroupRecord:
-    """Return the reader group's record."""
+    """Decode a reader group's record."""
     return _decode(data, _group)
 
 
@@ -166,17 +165,17 @@ def _group(c: Cursor) -> GroupRecord:
 
 
 def encode_maker(record: MakerRecord) -> bytes:
-    """`decode_maker` inverted."""
+    """Encode the record of who created a reader group."""
     return _VERSION + pack_text(record.group_id) + pack_text(record.user)
 
 
 def decode_maker(data: bytes) -> MakerRecord:
-    """Return the record of who created a reader group."""
+    """Decode the record of who created a reader group."""
     return _decode(data, lambda c: MakerRecord(c.text(), c.text()))
 
 
 def encode_table(r: TableRecord) -> bytes:
-    """`decode_table` inverted."""
+    """Encode a key-value table's record."""
     return _VERSION + _TABLE.pack(
         r.state, r.first_number, r.partitions, r.primary_key_length, r.secondary_key_length, r.rollover_bytes,
         r.created_ms,
@@ -184,7 +183,7 @@ def encode_table(r: TableRecord) -> bytes:
 
 
 def decode_table(data: bytes) -> TableRecord:
-    """Return the key-value table's record."""
+    """Decode a key-value table's record."""
 
     def read(c: Cursor) -> TableRecord:
         state, *rest = _TABLE.unpack(c.take(_TABLE.size))
@@ -194,37 +193,37 @@ def decode_table(data: bytes) -> TableRecord:
 
 
 def encode_subscriber(record: SubscriberRecord) -> bytes:
-    """`decode_subscriber` inverted."""
+    """Encode a subscriber's record."""
     return _VERSION + _SUBSCRIBER.pack(record.generation) + pack_text(record.group_id) + _encode_cut(record.cut)
 
 
 def decode_subscriber(data: bytes) -> SubscriberRecord:
-    """Return the subscriber's record."""
+    """Decode a subscriber's record."""
     return _decode(data, lambda c: SubscriberRecord(_int64(c), c.text(), _decode_cut(c)))
 
 
 def encode_writer(record: WriterRecord) -> bytes:
-    """`decode_writer` inverted."""
+    """Encode a writer's note."""
     return _VERSION + _INT64.pack(record.time) + _encode_cut(record.position) + bytes((record.leaving,))
 
 
 def decode_writer(data: bytes) -> WriterRecord:
-    """Return the writer's record."""
+    """Decode a writer's note."""
     return _decode(data, lambda c: WriterRecord(_int64(c), _decode_cut(c), c.number(1) != 0))
 
 
 def encode_cut(record: CutRecord) -> bytes:
-    """`decode_cut` inverted."""
+    """Encode a recorded cut."""
     return _VERSION + pack_long(record.time_ms) + pack_long(record.size) + _encode_cut(record.cut)
 
 
 def decode_cut(data: bytes) -> CutRecord:
-    """Return a cut recorded for retention."""
+    """Decode a recorded cut."""
     return _decode(data, lambda c: CutRecord(c.compact_long(), c.compact_long(), _decode_cut(c)))
 
 
 def encode_transaction(r: TransactionRecord) -> bytes:
-    """`decode_transaction` inverted."""
+    """Encode a transaction's record."""
     fixed = _TRANSACTION.pack(
         r.state, r.epoch, r.lease_ms, r.renewal, r.created_ms, r.deadline_ms, r.graced,
         r.timestamp is not None, r.timestamp or 0,
@@ -233,7 +232,7 @@ def encode_transaction(r: TransactionRecord) -> bytes:
 
 
 def decode_transaction(data: bytes) -> TransactionRecord:
-    """Return the transaction's record."""
+    """Decode a transaction's record."""
 
     def read(c: Cursor) -> TransactionRecord:
         state, epoch, lease, renewal, created, deadline, graced, noted, time = _TRANSACTION.unpack(
@@ -247,49 +246,49 @@ def decode_transaction(data: bytes) -> TransactionRecord:
 
 
 def encode_completed(record: CompletedRecord) -> bytes:
-    """`decode_completed` inverted."""
+    """Encode a completed transaction's record."""
     return _VERSION + bytes((record.state,)) + _INT64.pack(record.ended_ms)
 
 
 def decode_completed(data: bytes) -> CompletedRecord:
-    """Return how a transaction ended."""
+    """Decode a completed transaction's record."""
     return _decode(data, lambda c: CompletedRecord(TxnState(c.number(1)), _int64(c)))
 
 
 def encode_number(number: int) -> bytes:
-    """Return the first segment number that a new stream of a name may use."""
+    """Encode the first segment number that a new stream of a name may use."""
     return _VERSION + pack_long(number)
 
 
 def decode_number(data: bytes) -> int:
-    """`encode_number` inverted."""
+    """Decode the first segment number that a new stream of a name may use."""
     return _decode(data, lambda c: c.compact_long())
 
 
 def encode_creation(record: CreationRecord) -> bytes:
-    """`decode_creation` inverted."""
+    """Encode the record of a creation id."""
     return _VERSION + pack_long(record.first_number) + record.creation_id
 
 
 def decode_creation(data: bytes) -> CreationRecord:
-    """Return the creation id of a stream or table."""
+    """Decode the record of a creation id."""
     return _decode(data, lambda c: CreationRecord(c.compact_long(), c.take(CREATION_ID_BYTES)))
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """`decode_properties` inverted."""
+    """Encode the properties of a stream."""
     parts = (pack_text(name) + pack_text(value) for name, value in sorted(properties.items()))
     return _VERSION + pack_int(len(properties)) + b"".join(parts)
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Return the properties of a stream."""
+    """Decode the properties of a stream."""
     return _decode(data, lambda c: {c.text(): c.text() for _ in range(c.compact_int())})
 
 
 def is_deleting(value: bytes) -> bool:
     """Return whether the record of a stream, group or table is in state DELETING."""
-    # By the second byte alone: a page of names reads a thousand records.
+    # Read only the second byte, the state: a page of names checks a thousand records.
     return value[1:2] == bytes((State.DELETING,))
 
 
@@ -306,7 +305,7 @@ def _decode(data: bytes, read: Callable[[Cursor], T]) -> T:
         value = read(cursor)
     except (Invalid, ValueError, struct.error, IndexError) as error:
         raise Corrupt(f"a controller record cannot be read: {error}") from error
-    # A record that another release wrote with more fields must not lose them by being written again.
+    # Refuse a record with more fields, which another release wrote: to write it again would lose them.
     if not cursor.at_end:
         raise Corrupt("a controller record has bytes after its end")
     return value
@@ -333,7 +332,7 @@ def _decode_config(c: Cursor) -> StreamConfig:
 
 @lru_cache(maxsize=256)
 def _config(fixed: bytes, tags: tuple[str, ...]) -> StreamConfig:
-    """Most streams share a few configurations: they share these objects, too."""
+    """Return a configuration, cached: most streams share a few, and then share the objects."""
     scale, rate, factor, least, retention, limit, maximum, aggregation, rollover = _CONFIG.unpack(fixed)
     return StreamConfig(
         ScalingPolicy(ScaleType(scale), rate, factor, least),
@@ -346,7 +345,7 @@ def _config(fixed: bytes, tags: tuple[str, ...]) -> StreamConfig:
 
 def _encode_epochs(epochs: Sequence[Epoch]) -> bytes:
     parts = [pack_int(len(epochs))]
-    # The first epoch brings all of its segments: a chunk can be read without the one before.
+    # Encode all segments of the first epoch, so that a chunk can be read without the chunk before it.
     before: frozenset[int] = frozenset()
     for epoch in epochs:
         ids = epoch.ids
@@ -368,7 +367,7 @@ def _decode_epochs(c: Cursor) -> tuple[Epoch, ...]:
         lows = {segment: s.low for segment, s in alive.items()}
         for _ in range(c.compact_int()):
             segment = c.compact_long()
-            # The encoder cannot have written that: one of the two bounds would be lost.
+            # Refuse a segment that is there twice, which the encoder never writes: it would have two low bounds.
             if segment in lows:
                 raise Invalid(f"epoch {number} brings segment {segment}, which is there")
             lows[segment] = _DOUBLE.unpack(c.take(8))[0]
@@ -378,14 +377,14 @@ def _decode_epochs(c: Cursor) -> tuple[Epoch, ...]:
 
 
 def _tile(lows: Mapping[int, float], known: Mapping[int, SegmentRange]) -> dict[int, SegmentRange]:
-    """Segments by low bound, each up to the next; objects already known are used again."""
+    """Return the segments by low bound, each ending where the next begins.  Objects in `known` are reused."""
     order = sorted(lows, key=lows.__getitem__)
     bounds = [lows[segment] for segment in order] + [1.0]
     if bounds[0] != 0.0 or not all(low < high for low, high in itertools.pairwise(bounds)):  # "not": a bound may be NaN
         raise Invalid("an epoch does not tile the key space")
     out = {}
     for at, segment in enumerate(order):
-        # An epoch changes a few segments: all epochs share the objects of the others.
+        # Reuse the objects of the segments that the epoch before had, too: an epoch changes only a few.
         before = known.get(segment)
         same = before is not None and before.high == bounds[at + 1]
         out[segment] = before if before is not None and same else SegmentRange(bounds[at], bounds[at + 1], segment)

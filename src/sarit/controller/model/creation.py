@@ -1,8 +1,8 @@
-"""Creation ids: what makes a stream or table differ from an earlier one of its name.
+"""Creation ids, which tell a recreated stream or table from an earlier one of the same name.
 
-An id is random, and stored beside the record of what it belongs to.  Where none is stored (made by a release before, or
-by one in the same cluster) it is derived from what no two of them share: the scope's random incarnation, the name, and
-the first segment number.
+An id is random, and stored beside the record of its stream or table.  A stream or table that an earlier release created
+has no stored id: its id is derived from the scope's random incarnation, the name and the first segment number, which
+are unique together.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def creation_id(incarnation: bytes, name: str, first_number: int, stored: CreationRecord | None) -> bytes:
-    """Return the id of the stream or table `name` of a scope; the name is empty for the scope itself."""
-    # Another first number: a release before removed that table, and knew nothing of the record beside it.
+    """Return the creation id of the stream or table `name`, or of the scope itself if `name` is empty."""
+    # Ignore a stored id with another first number: an earlier release deleted that table, but not the stored id.
     if stored is not None and stored.first_number == first_number:
         return stored.creation_id
     what = incarnation + name.encode() + b"\0" + first_number.to_bytes(8, "big", signed=True)

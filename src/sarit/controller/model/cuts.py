@@ -1,7 +1,7 @@
-"""Stream cuts as the controller sees them: {packed segment id: offset in bytes}, judged against a stream's epochs.
+"""Stream cuts in the controller, {packed segment id: offset in bytes}, compared by means of a stream's epochs.
 
-A cut is valid when its segments exist and cover the key space exactly once.  "Before" and "after" are decided per
-pair of overlapping segments by their creation epochs (see `epochs`): the lower one comes first.
+A cut is valid when its segments exist and cover the key space exactly once.  Of two overlapping segments, the one of
+the lower creation epoch comes before the other (see `epochs`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOW = attrgetter("low")
 
 def is_cut(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> bool:
     """Return whether a cut's segments exist and cover the key space exactly once, at offsets >= 0."""
-    # Clients give cuts, so nothing about them is taken for granted.
+    # Check everything: cuts come from clients.
     if not cut or not cut.keys() <= known.keys() or min(cut.values()) < 0:
         return False
     return tiles(KeyRange(known[segment].low, known[segment].high) for segment in cut)
@@ -34,7 +34,7 @@ def is_cut(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> bool:
 
 def follows(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int]) -> bool:
     """Return whether `later` is at or after `earlier` everywhere.  Either may cover only a part of the key space."""
-    # Pair by pair: a part that only one of the two covers says nothing.
+    # Compare overlapping segments only: a part of the key space that one of the two does not cover is ignored.
     for segment, offset in later.items():
         if segment in earlier:
             if offset < earlier[segment]:
@@ -48,7 +48,7 @@ def follows(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later
 
 
 def segments_before(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[int]:
-    """Segments that lie wholly before a cut: their whole range has passed to later segments."""
+    """Return the segments that lie wholly before a cut: later segments have taken over their whole range."""
     place = _Place(known, cut)
     return [
         s
@@ -58,7 +58,7 @@ def segments_before(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -
 
 
 def segments_after(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[int]:
-    """Segments that lie wholly after a cut."""
+    """Return the segments that lie wholly after a cut."""
     place = _Place(known, cut)
     return [
         s
@@ -69,7 +69,7 @@ def segments_after(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) ->
 
 def segments_between(known: Mapping[int, SegmentRange], start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
     """Return all segments from one cut to another, those of both cuts included."""
-    # By exclusion: a segment partly before a cut has keys that lie between.
+    # Exclude what is wholly outside: a segment that is only partly before `start` has keys after it.
     outside = set(segments_before(known, start)) | set(segments_after(known, end))
     return [segment for segment in sorted(known) if segment not in outside]
 
@@ -77,36 +77,35 @@ def segments_between(known: Mapping[int, SegmentRange], start: Mapping[int, int]
 def bytes_between(
     known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int], lengths: Mapping[int, int]
 ) -> int:
-    """Bytes from one cut to a later one.  `lengths`: of the segments that `to_measure` names; a missing
-    one counts only up to the earlier cut."""
+    """Return the bytes from one cut to a later one.  `lengths`: of the segments that `to_measure` returns."""
     total = sum(later[s] - earlier.get(s, 0) for s in later)
-    # A segment without a length is gone by now: nothing of it counts.
+    # A segment without a length was deleted meanwhile, and counts as empty.
     return total + sum(max(0, lengths.get(s, 0) - earlier.get(s, 0)) for s in to_measure(known, earlier, later))
 
 
 def to_measure(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int]) -> list[int]:
-    """Return the segments that end between two cuts: their lengths count."""
+    """Return the segments that end between two cuts, whose lengths `bytes_between` needs."""
     return [s for s in segments_between(known, earlier, later) if s not in later]
 
 
 def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
-    """Return a cut that is nowhere after any of some whole cuts, as far as that is known without the lengths of
-    segments.
+    """Return the latest cut that is nowhere after any of `bounds`, as far as it is known without segment lengths.
 
-    Where the cuts overlap, the earlier segment wins.  The rest of the later segment is covered by the segments that it
-    replaced, from their beginnings.  `epochs`: all, in order, from the first segment's of them on."""
+    Where the cuts overlap, the earlier segment wins.  The rest of the later segment's range is covered by the segments
+    that it replaced, from their beginnings.  `bounds`: whole cuts.  `epochs`: all epochs, in order, from the one that
+    created the first segment of the cuts on."""
     known, first = known_segments(epochs), epochs[0].number
     out: Cut = {}
     replaced: set[int] = set()
     waiting: deque[tuple[int, int | None]] = deque((s, offset) for cut in bounds for s, offset in sorted(cut.items()))
-    while waiting:  # the cuts themselves first, then replaced segments, which have no offset
+    while waiting:  # begins with the segments of the cuts; replaced ones follow, without an offset
         segment, offset = waiting.popleft()
         if segment in out:
             out[segment] = out[segment] if offset is None else min(out[segment], offset)
             continue
         mine, born = known[segment], creation_epoch(segment)
         rivals = [s for s in out if known[s].overlaps(mine)]
-        # The earlier segment wins: later rivals leave, and what they replaced is queued to cover the rest.
+        # The earlier segment wins: drop later rivals, and queue the segments that they replaced, to cover the rest.
         gone = sorted(s for s in rivals if creation_epoch(s) > born)
         for later in gone:
             del out[later]
@@ -117,18 +116,18 @@ def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
         for later in gone:
             if later not in replaced:
                 replaced.add(later)
-                # What covered these keys in the epoch before `later` was created.  Epochs are numbered without gaps.
+                # Find the segments that `later` replaced in the epoch before.  Epochs are numbered without gaps.
                 before = epochs[creation_epoch(later) - 1 - first].overlapping(known[later])
                 waiting += ((s.segment, None) for s in before)
     return out
 
 
 def upper_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
-    """Return a whole cut at or after all of some positions, each of which may cover a part of the key space.
+    """Return a whole cut at or after all of `bounds`, each of which may cover only a part of the key space.
 
     Where they overlap, the later segment wins.  Parts that none covers are filled with segments of the latest epoch
-    among them, from their beginnings.  `epochs` as above.  At least one position is not empty.  Source: Pravega
-    `PeriodicWatermarking`."""
+    among those of the bounds, from their beginnings.  `bounds`: not all empty.  `epochs`: as for `lower_bound`.
+    Source: Pravega `PeriodicWatermarking`."""
     known = known_segments(epochs)
     furthest: Cut = {}
     for cut in bounds:
@@ -140,8 +139,8 @@ def upper_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
         if not any(known[o].overlaps(known[s]) and creation_epoch(o) > creation_epoch(s) for o in furthest)
     }
     latest = epochs[max(map(creation_epoch, out)) - epochs[0].number]
-    # A segment that fills a gap may overlap others of the cut.  They leave, which may open gaps beside it; each round
-    # adds segments of `latest` only, so it ends.
+    # A segment that fills a gap replaces those of the cut that it overlaps, which may open gaps beside it.  The loop
+    # ends, because each round adds segments of `latest`, and these never overlap each other.
     while gaps := _gaps(known, out):
         for s in latest.segments:
             if s.segment not in out and any(s.low < high and low < s.high for low, high in gaps):
@@ -161,7 +160,7 @@ def _gaps(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[tup
 
 
 class _Place:
-    """Which segments of a whole cut overlap a range."""
+    """The segments of a whole cut, by key range."""
 
     def __init__(self, known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> None:
         self._order = sorted((known[s] for s in cut), key=_LOW)

@@ -1,7 +1,7 @@
-"""Effects of a decision on segments.  Every effect may be repeated at any time and by any controller.
+"""The effects of decisions on segments.  Every effect may be repeated at any time and by any controller.
 
-That is safe because segment names are never used twice: numbers continue when a stream or table is created again.  So
-even a controller that was suspended for a day does no harm when it resumes.
+That is safe because segment names are never reused: numbers continue when a stream or table is recreated.  So even a
+controller that was suspended for a day does no harm when it resumes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CreateSegment:
-    """Create an empty segment, measured by a policy."""
+    """Create an empty segment.  `scale_type`, `target_rate`: the scaling policy that its rates are compared with."""
 
     segment: str
     scale_type: int = 0
@@ -33,21 +33,21 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class SealSegment:
-    """End appends; a missing segment is ignored."""
+    """Seal a segment; a missing one is ignored."""
 
     segment: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegment:
-    """Delete; a missing segment is ignored."""
+    """Delete a segment; a missing one is ignored."""
 
     segment: str
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateSegment:
-    """Drop the bytes below `offset`; a missing segment, or one that begins above, is ignored."""
+    """Drop the bytes of a segment below `offset`; a segment that is missing, or starts above it, is ignored."""
 
     segment: str
     offset: int
@@ -64,7 +64,8 @@ class SetPolicy:
 
 @dataclass(frozen=True, slots=True)
 class MergeSegments:
-    """Append whole segments to `target`, in order; missing ones were merged before, as all were if it is sealed."""
+    """Merge source segments into `target`, in order.  A missing source was merged before; if the target is sealed, all
+    were."""
 
     target: str
     sources: tuple[str, ...]

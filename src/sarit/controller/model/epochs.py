@@ -1,6 +1,6 @@
 """Epochs: the generations of a stream's active segments.
 
-The segments of an epoch tile [0, 1) exactly: sorted, each begins with the very double with which the one before ends.
+The segments of an epoch tile [0, 1) exactly: in order, each begins at the very double at which the one before ends.
 A scale makes the next epoch.  Unchanged segments keep their ids.  New ones carry the new epoch, and their numbers
 continue from the highest number of the epoch before, which is the highest so far.  Two invariants follow:
 
@@ -40,13 +40,13 @@ class SegmentRange:
     segment: int
 
     def overlaps(self, other: SegmentRange) -> bool:
-        """Return whether some key could belong to both; neighbours do not overlap."""
+        """Return whether two segments have keys in common; neighbours do not."""
         return self.low < other.high and other.low < self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One generation of active segments, by low bound; `created_ms` since 1970."""
+    """One generation of active segments.  `segments`: by low bound.  `created_ms`: ms since 1970."""
 
     number: int
     segments: tuple[SegmentRange, ...]
@@ -54,22 +54,22 @@ class Epoch:
 
     @property
     def ids(self) -> frozenset[int]:
-        """The packed ids of its segments."""
+        """The packed ids of the epoch's segments."""
         return frozenset(s.segment for s in self.segments)
 
     def overlapping(self, part: SegmentRange) -> tuple[SegmentRange, ...]:
         """Return the segments that serve any key of `part`, ascending."""
-        # They cover [0, 1) without a gap, so the last that begins at or before the low end contains it.
+        # The segments cover [0, 1) without a gap, so the last one that begins at or before `part.low` contains it.
         first = bisect_right(self.segments, part.low, key=_LOW) - 1
         return tuple(itertools.takewhile(lambda s: s.low < part.high, self.segments[first:]))
 
 
 def check_epoch(epoch: Epoch) -> Epoch:
-    """Return the epoch; an AssertionError when its segments do not tile the key space in order."""
+    """Return the epoch.  Raises AssertionError if its segments do not tile the key space in order."""
+    # Check every new epoch before it is stored: a wrong one could not be undone.
     ranges = [KeyRange(s.low, s.high) for s in epoch.segments]
     assert ranges == sorted(ranges), f"epoch {epoch.number} is not in order"
     assert tiles(ranges), f"epoch {epoch.number} does not tile the key space"
-    # Every new epoch comes through here before it is stored: a wrong one could not be taken back.
     assert len(epoch.ids) == len(epoch.segments), f"epoch {epoch.number} has a segment twice"
     assert all(creation_epoch(s.segment) <= epoch.number for s in epoch.segments)
     return epoch
@@ -81,12 +81,12 @@ def creation_epoch(segment: int) -> int:
 
 
 def highest_number(epoch: Epoch) -> int:
-    """Return the highest segment number there has been up to this epoch."""
+    """Return the highest segment number of this epoch, which no earlier epoch exceeds."""
     return max(SegmentId.unpack(s.segment).number for s in epoch.segments)
 
 
 def first_epoch(count: int, first_number: int, now_ms: int) -> Epoch:
-    """Epoch 0 of a new stream: `count` equal ranges, numbered from `first_number`."""
+    """Return epoch 0 of a new stream: `count` segments of equal ranges, numbered from `first_number`."""
     ranges = enumerate(split_evenly(count))
     segments = tuple(SegmentRange(r.low, r.high, SegmentId(0, first_number + i).packed) for i, r in ranges)
     return check_epoch(Epoch(0, segments, now_ms))
@@ -95,26 +95,24 @@ def first_epoch(count: int, first_number: int, now_ms: int) -> Epoch:
 def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> Epoch:
     """Return the epoch in which `ranges`, in their order, replace the segments `replaced`.
 
-    Raises Conflict when `replaced` are not distinct active segments, Invalid when the ranges do not cover theirs
-    exactly."""
+    Raises Conflict (`replaced` are not distinct active segments), Invalid (the ranges do not cover exactly theirs)."""
     gone = set(replaced)
-    # Compared first, since this tells a scale that is decided on an old epoch: the caller reads and decides again.
+    # Check this first: a Conflict tells the caller that it decided on an old epoch, and has to read again.
     if not gone or len(gone) != len(replaced) or not gone <= current.ids:
         raise Conflict("the segments to replace are not all active")
     unchanged = [s for s in current.segments if s.segment not in gone]
-    # With the unchanged ones: together they tile the key space only if the ranges cover just what is missing, to the
-    # bit.
+    # Together with the unchanged segments, the ranges tile the key space only if they cover exactly what is missing.
     if not tiles([KeyRange(s.low, s.high) for s in unchanged] + list(ranges)):
         raise Invalid("the new key ranges do not cover exactly what the replaced segments cover")
-    # Numbers only rise, and new segments continue from the highest one: no name is used twice.
+    # Number new segments from the highest number on, so that no segment name is reused.
     number, first = current.number + 1, highest_number(current) + 1
     new = [SegmentRange(r.low, r.high, SegmentId(number, first + i).packed) for i, r in enumerate(ranges)]
     return check_epoch(Epoch(number, tuple(sorted(unchanged + new)), now_ms))
 
 
 def stand_ins(current: Epoch, past: Epoch) -> dict[int, int]:
-    """For each segment of `past` that is active, or has an active copy: the active one.  Copies keep their number."""
-    # By number: a copy has the number of its original, and another epoch.
+    """Return the active segment for each segment of `past` that is active or has an active copy."""
+    # Match by number: a copy has the number of its original, and another epoch.
     active = {SegmentId.unpack(s.segment).number: s for s in current.segments}
     pairs = [(s, active.get(SegmentId.unpack(s.segment).number)) for s in past.segments]
     assert all(p.low == a.low and p.high == a.high for p, a in pairs if a is not None), "a number for two ranges"
@@ -122,10 +120,10 @@ def stand_ins(current: Epoch, past: Epoch) -> dict[int, int]:
 
 
 def rolled_epochs(current: Epoch, past: Epoch, now_ms: int) -> tuple[Epoch, Epoch]:
-    """Return the two epochs that merge the transactions of `past`: copies of its segments, then copies of the present
-    ones.
+    """Return the two epochs that merge transactions of `past`: one with copies of its segments, and one with copies of
+    the present segments.
 
-    A segment that is active in both, or already stands in for a past one, stays."""
+    A segment that is active in both epochs, or is a copy of a past one already, is not copied."""
     present = stand_ins(current, past)
     stay = set(present.values())
     old = _copies((s for s in past.segments if s.segment not in present), current.number + 1)
@@ -145,23 +143,24 @@ def created_in(epoch: Epoch) -> tuple[SegmentRange, ...]:
 
 
 def successors(epochs: Sequence[Epoch], segment: int) -> list[tuple[SegmentRange, list[int]]]:
-    """Successors of `segment`, each with all of its predecessors; empty while it is active or sealed with its stream.
+    """Return the successors of a segment, each with all of its predecessors; none if the segment is active, or sealed
+    with its stream.
 
-    `epochs`: all, in order, from the one that created the segment on.  Raises KeyError when it never was."""
-    # In the first epoch, or nowhere: its id names the epoch that created it, and the caller begins there.
+    `epochs`: all epochs, in order, from the one that created the segment on.  Raises KeyError: it never existed."""
+    # The first of `epochs` is the one that the segment's id names, so a segment that is not in it never existed.
     mine = next((s for s in epochs[0].segments if s.segment == segment), None) if epochs else None
     if mine is None:
         raise KeyError(segment)
     for before, after in itertools.pairwise(epochs):
-        # Predecessors are those of the epoch before, also ones older than `segment`: a merge waits for all of them.
-        # The first epoch without it: the segments that overlap it there are its successors.
+        # The successors are the overlapping segments of the first epoch without `segment`.  Their predecessors include
+        # segments older than `segment`: readers of a merged segment wait for all of them.
         if not _has(after, mine):
             return [(s, [p.segment for p in before.overlapping(s)]) for s in after.overlapping(mine)]
     return []
 
 
 def _has(epoch: Epoch, segment: SegmentRange) -> bool:
-    # The segments of an epoch are ordered by range and cover all keys: one of them holds the low end.
+    # The segments of an epoch are in order and cover all keys, so one of them contains `segment.low`.
     at = bisect_right(epoch.segments, segment.low, key=_LOW) - 1
     return epoch.segments[at].segment == segment.segment
 
@@ -177,6 +176,6 @@ def even_replacement(current: Epoch, count: int, now_ms: int) -> Epoch:
 
 
 def replaced_by(current: Epoch, after: Epoch) -> list[int]:
-    """Segments active in `current` and no more in `after`."""
+    """Return the segments of `current` that are not in `after`."""
     last = after.ids
     return [s.segment for s in current.segments if s.segment not in last]

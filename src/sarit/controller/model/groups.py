@@ -23,7 +23,7 @@ def create(wanted: GroupRecord, fresh_id: str) -> GroupRecord:
 
 
 def update(present: GroupRecord, wanted: GroupRecord) -> GroupRecord:
-    """Return the next generation.  Raises Conflict when the caller speaks of another generation or group."""
+    """Return the record of the group's next generation.  Raises Conflict if `wanted` has another generation or id."""
     if (wanted.generation, wanted.group_id) != (present.generation, present.group_id):
         raise Conflict("the reader group has another generation or id", actual=present.generation)
     new = replace(wanted, state=State.ACTIVE, generation=present.generation + 1, pending=True, leaving=())
@@ -32,20 +32,20 @@ def update(present: GroupRecord, wanted: GroupRecord) -> GroupRecord:
 
 
 def completed(record: GroupRecord) -> GroupRecord:
-    """Return the group after all work of its record was executed."""
+    """Return a group's record after its pending work is complete."""
     return replace(record, state=State.ACTIVE, pending=False, leaving=())
 
 
 def is_pending(record: GroupRecord) -> bool:
-    """Return whether there is unfinished work."""
+    """Return whether a group's record states unfinished work."""
     return record.pending or record.state is not State.ACTIVE
 
 
 def subscribed(record: GroupRecord) -> tuple[StreamName, ...]:
-    """Streams whose data the group protects from truncation by retention."""
+    """Return the streams whose data the group protects from truncation by retention."""
     if record.retention == _NO_RETENTION:
         return ()
-    # Earlier releases did not check names: no stream can have such a name, and a key may not be able to hold it.
+    # Skip impossible names, which earlier releases did not refuse: a table key may not be able to contain them.
     return tuple(sorted({name for name, _ in record.starts if is_possible(name)}))
 
 
@@ -56,7 +56,7 @@ def check_size(cuts: int) -> None:
 
 
 def check_names(record: GroupRecord) -> None:
-    """Raises Invalid when a configured name is not a valid stream name."""
+    """Check the names of a group's streams.  Raises Invalid."""
     for name, _ in (*record.starts, *record.ends):
         if not is_possible(name):
             raise Invalid(f"{str(name)[:80]!r} is not the name of a stream: SCOPE/STREAM of letters, digits, '.', '-'")

@@ -1,8 +1,8 @@
 """The controller's stored records, as values.  `codec` has their bytes, `controller.keys` their keys.
 
-A record in the middle of a change states it: its `state` or its `work` is the intention, stored before anything is
-done.  Any controller that finds one may complete it, since every step can be repeated.  Versions, random ids and states
-are all that a workflow needs; no controller has state in memory that another could not read.
+A record states a change in progress by its `state` or its `work`, stored before anything is done.  Any controller that
+reads such a record may complete the change, since every step can be repeated.  A workflow needs only versions, random
+ids and states from the records; no controller has state in memory that another could not read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class WorkKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """An intention; which fields count depends on the kind."""
+    """Pending work of a stream, stored in its record so that any controller can complete it.  `kind` says which of the
+    other fields are used."""
 
     kind: WorkKind = WorkKind.NONE
     segments: tuple[int, ...] = ()
@@ -54,7 +55,7 @@ NO_WORK = Work()
 
 @dataclass(frozen=True, slots=True)
 class ScopeRecord:
-    """A scope.  `incarnation` (8 bytes) is part of its table name: a later scope of the name never sees old records."""
+    """A scope.  `incarnation`: 8 random bytes, part of its table's name: a recreated scope has no old records."""
 
     incarnation: bytes
     created_ms: int
@@ -62,12 +63,12 @@ class ScopeRecord:
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """A stream now.
+    """The present state of a stream.
 
-    `first_number`: of its first segment; since numbers continue from one stream of a name to the next, it identifies
-    the stream.
-    `epochs`: the latest ones, the current last; earlier ones are in chunks of their own.
-    `head`: the cut at which the stream begins; empty while that is the start of the first epoch here.
+    `first_number`: the number of its first segment.  Numbers continue when a stream is recreated, so it tells a stream
+    from earlier ones of its name.
+    `epochs`: the latest epochs, the current one last; earlier ones are in chunks, which are separate records.
+    `head`: the cut at which the stream begins; empty: the start of the first of `epochs`.
     """
 
     state: State
@@ -80,12 +81,12 @@ class StreamRecord:
 
     @property
     def current(self) -> Epoch:
-        """The epoch whose segments are active, or were last."""
+        """The epoch whose segments are active, or were the last active ones of a sealed stream."""
         return self.epochs[-1]
 
     @property
     def pending(self) -> bool:
-        """Whether there is unfinished work."""
+        """Whether the record states unfinished work."""
         return self.work.kind is not WorkKind.NONE or self.state not in (State.ACTIVE, State.SEALED)
 
 
@@ -93,7 +94,8 @@ class StreamRecord:
 class GroupRecord:
     """A reader group's configuration, as its creator gave it; times in ms.  `generation` rises with each update.
 
-    `leaving`: streams the last update left, whose subscription is still to be removed."""
+    `pending`: an update is to be completed.  `leaving`: streams that the last update dropped, and whose subscriptions
+    are still to be removed."""
 
     state: State
     group_id: str
@@ -111,10 +113,10 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class MakerRecord:
-    """Who created a reader group: the user, of the group with this id.
+    """The user who created the reader group with this id.
 
-    It is beside the record of the group and not in it, which a controller of the version before could not read then.
-    One of those leaves this record when it deletes the group: it is about no group then, since the id is none's."""
+    This is no field of the group's record, because a controller of an earlier release could not read that then.  Such a
+    controller leaves this record behind when it deletes the group: no later group has the id, so it is ignored."""
 
     group_id: str
     user: str
@@ -135,7 +137,7 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class CreationRecord:
-    """The random id of a stream or table, as long as it has this first segment number."""
+    """The random id of the stream or table whose first segment has this number."""
 
     first_number: int
     creation_id: bytes
@@ -143,7 +145,7 @@ class CreationRecord:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberRecord:
-    """The cut up to which a reader group has released a stream; empty until it releases."""
+    """A reader group's subscription to a stream.  `cut`: up to where the group has released it; empty: nowhere yet."""
 
     generation: int
     group_id: str
@@ -152,9 +154,9 @@ class SubscriberRecord:
 
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
-    """The last time a writer noted, with its position then (bytes by packed segment id).
+    """The last event time that a writer noted, and its position then: offsets in bytes by packed segment id.
 
-    `leaving`: it was removed, but the next watermark must include its last position."""
+    `leaving`: the writer was removed, but the next watermark must still include its last position."""
 
     time: int
     position: Cut
@@ -163,9 +165,9 @@ class WriterRecord:
 
 @dataclass(frozen=True, slots=True)
 class CutRecord:
-    """A cut at the tail of a stream: ms since 1970, bytes written before it.
+    """A cut recorded at the tail of a stream, for retention or the timeline.
 
-    Recorded for retention, and as part of the timeline, where the bytes are 0."""
+    `time_ms`: when, in ms since 1970.  `size`: the bytes before the cut; 0 in the timeline."""
 
     time_ms: int
     size: int
@@ -185,10 +187,11 @@ class TxnState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A transaction that has not ended.  `renewal` rises with each ping; `timestamp` is the writer's, or None.
+    """A transaction that has not ended.  `renewal`: the number of pings.  `timestamp`: the event time that the writer
+    gave with the commit; None: none.
 
-    `deadline_ms`: the end of its lease by the wall clock, for a controller that starts later.  `graced`: such a
-    controller has put the end off, which happens once per renewal."""
+    `deadline_ms`: the end of its lease by the wall clock, for a controller that starts later.  `graced`: a controller
+    that started has extended the lease, which happens once per renewal."""
 
     state: TxnState
     epoch: int

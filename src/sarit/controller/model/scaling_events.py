@@ -1,4 +1,4 @@
-"""When a stream got which segments: its epochs as events, for people and for tools.  Pure."""
+"""The epochs of a stream as scaling events, which show when the stream got which segments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScalingEvent:
-    """An epoch; times in ms since 1970.  `segments`: each with the time when it was created.
+    """An epoch of a stream; times in ms since 1970.  `segments`: each segment with its creation time.
 
-    `splits`: how many segments of the epoch before were split; `merges`: how many of this one were merged from
+    `splits`: how many segments of the epoch before were split.  `merges`: how many segments of this epoch replace
     several."""
 
     time_ms: int
@@ -27,13 +27,13 @@ class ScalingEvent:
 
 
 def scaling_events(epochs: Sequence[Epoch], from_ms: int, to_ms: int) -> list[ScalingEvent]:
-    """Return the epochs that began between two times (both included), and before them the one that was in force.
+    """Return the last epoch that began before `from_ms`, and those that began from then to `to_ms` (included).
 
-    `epochs`: all that are known, in order.  A segment of an epoch that is not known counts from the first known one."""
+    `epochs`: the known epochs, in order.  The creation time of a segment that is older is that of the first epoch."""
     began = {epoch.number: epoch.created_ms for epoch in epochs}
     earlier = [epoch for epoch in epochs if epoch.created_ms < from_ms]
     shown = [*earlier[-1:], *(epoch for epoch in epochs if from_ms <= epoch.created_ms <= to_ms)]
-    # Nothing to compare the first one with: what came before it was not asked for.
+    # The first event has no splits or merges: the epoch before it was not asked for.
     before = [None, *shown]
     return [_event(epoch, previous, began) for previous, epoch in zip(before, shown, strict=False)]
 

@@ -1,9 +1,9 @@
-"""Decisions on streams: a state machine over the stored record.
+"""Decides on streams: a state machine over the stored record.
 
-A *command* (create, update, scale, roll, truncate, seal, delete) turns a record into one that states an intention.  A
-*step* gives the effects of that intention, in stages (effects of one stage may run at once, stages run in order), and
-the record to store after them.  `None` for that record means: remove it.  Commands require a record without pending
-work; the caller (`controller/streams.py`) executes pending steps first.  The steps by state and work:
+A *command* (create, update, scale, roll, truncate, seal, delete) turns a record into one that states pending work.  A
+*step* has the effects of that work, in stages (the effects of one stage may run at once, stages run in order), and the
+record to store after them, or None to remove the record.  Commands require a record without pending work; the caller
+(`controller/streams.py`) executes pending steps first.  The steps by state and work:
 
     CREATING  create segments                                        → ACTIVE
     SCALE     create the new segments                                → publish, SEAL
@@ -57,17 +57,17 @@ if TYPE_CHECKING:
 
     from sarit.core.keyspace import KeyRange
 
-# Epochs in a record, and segments in them together, before the earlier epochs move to a chunk.
+# When a record has more epochs than this, or more segments in all its epochs, its earlier epochs move to a chunk.
 EPOCHS_PER_CHUNK = 64
 SEGMENTS_PER_CHUNK = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Effects to execute now, and the record to store after them: None removes it.
+    """The effects to execute now, and the record to store after them (`then`; None: remove the record).
 
     `drain`: end all transactions before the stages.  `spilled`: epochs to store as a chunk with the record.
-    `committed`: transactions that have ended once it is stored."""
+    `committed`: the transactions that end when the record is stored."""
 
     stages: Stages
     then: StreamRecord | None
@@ -80,7 +80,7 @@ class Step:
 
 
 def create(config: StreamConfig, first_number: int, now_ms: int) -> StreamRecord:
-    """Return a new stream whose segments are numbered from `first_number`.  Raises Invalid."""
+    """Return the record of a new stream whose segments are numbered from `first_number`.  Raises Invalid."""
     config.scaling.check()
     config.retention.check()
     epoch = first_epoch(config.scaling.min_segments, first_number, now_ms)
@@ -96,7 +96,7 @@ def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRec
     config.retention.check()
     count, wanted = len(record.current.segments), config.scaling.min_segments
     changed = replace(record, config=config)
-    # Unless the number is fixed, segments above the minimum stay: scaling made them.
+    # Keep segments above the minimum, which scaling made, unless their number is fixed.
     if count < wanted or (config.scaling.type is ScaleType.FIXED and count != wanted):
         return _plan(changed, even_replacement(record.current, wanted, now_ms))
     if _metering(config) != _metering(record.config):
@@ -105,7 +105,7 @@ def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRec
 
 
 def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> StreamRecord:
-    """Replace the segments `replaced` by ranges of the key space; if that was the last scale, the record is unchanged.
+    """Replace segments by segments of new key ranges.  Returns the same record if the last scale did exactly this.
 
     Raises Sealed, Invalid (the ranges do not cover exactly what they replace), Conflict (segments that are not active,
     or fewer than the policy's minimum would remain)."""
@@ -115,7 +115,7 @@ def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRan
         return record
     epoch = next_epoch(record.current, replaced, ranges, now_ms)
     count, least = len(epoch.segments), record.config.scaling.min_segments
-    # A stream that has too few may still grow.
+    # A stream that has too few segments may still get more.
     if count < least and count < len(record.current.segments):
         raise Conflict(f"{count} segments would remain, and the stream's policy asks for {least} or more")
     return _plan(record, epoch)
@@ -134,9 +134,9 @@ def roll(record: StreamRecord, past: Epoch, transactions: Iterable[int], now_ms:
 
 
 def truncate(record: StreamRecord, epochs: Sequence[Epoch], cut: Mapping[int, int]) -> StreamRecord:
-    """Begin the stream at a cut.  `epochs`: all from the earliest segment of the present head on.
+    """Make a cut the head of the stream.  `epochs`: all epochs from the earliest segment of the present head on.
 
-    Raises Sealed; Invalid when it is not a cut, or before the present head."""
+    Raises Sealed, Invalid (it is no cut of the stream, or before the present head)."""
     _require_active(record)
     known = known_segments(epochs)
     if not cuts.is_cut(known, cut):
@@ -151,7 +151,7 @@ def truncate(record: StreamRecord, epochs: Sequence[Epoch], cut: Mapping[int, in
 
 
 def seal(record: StreamRecord) -> StreamRecord:
-    """End the stream; a sealed one is unchanged."""
+    """Seal the stream.  Returns the same record if it is sealed."""
     return record if record.state is State.SEALED else replace(record, state=State.SEALING)
 
 
@@ -176,14 +176,14 @@ def head(record: StreamRecord) -> cuts.Cut:
 
 
 def next_number(record: StreamRecord) -> int:
-    """Return the first segment number that a stream of this name may use after this one."""
-    # Segments of a planned epoch may exist, though it was never published.
+    """Return the first segment number of a later stream of this name."""
+    # Include planned epochs: their segments may exist although the epoch was never published.
     planned = [highest_number(epoch) for epoch in record.work.epochs]
     return max([highest_number(record.current), *planned]) + 1
 
 
 def require_unsealed(record: StreamRecord) -> None:
-    """Raises Sealed for a stream that is sealed, or being sealed."""
+    """Check that a stream is neither sealed nor being sealed.  Raises Sealed."""
     if record.state in (State.SEALED, State.SEALING):
         raise Sealed("the stream is sealed")
 
@@ -192,13 +192,13 @@ def require_unsealed(record: StreamRecord) -> None:
 
 
 def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Step | None:
-    """Return the next step of the record's intention; None when there is none.
+    """Return the next step of the record's pending work; None: there is no pending work.
 
-    `epochs`: for a stream that is being deleted all epochs from the earliest segment of its head on."""
+    `epochs`: needed for a stream that is being deleted: all epochs from the earliest segment of its head on."""
     work, current = record.work, record.current
     if record.state is State.CREATING:
         return Step((_creations(name, record, [current]),), replace(record, state=State.ACTIVE))
-    # Before any work: what a planned epoch has created is deleted with the rest.
+    # Check for a deletion before any work: it deletes the segments of planned epochs, too.
     if record.state is State.DELETING:
         return Step(_deletions(name, record, epochs), None)
     done = replace(record, work=NO_WORK)
@@ -214,7 +214,7 @@ def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Ste
     if work.kind is WorkKind.POLICY:
         policy = _metering(record.config)
         return Step((tuple(SetPolicy(_segment(name, s.segment), *policy) for s in current.segments),), done)
-    # After all work: a roll during the seal is published before the active segments are sealed.
+    # Seal only after other work: a roll during the seal is published before the active segments are sealed.
     if record.state is State.SEALING:
         seals = tuple(SealSegment(_segment(name, s.segment)) for s in current.segments)
         return Step((seals,), replace(record, state=State.SEALED), drain=True)
@@ -224,14 +224,15 @@ def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Ste
 def _publish(stages: Stages, record: StreamRecord) -> Step:
     """Make the planned epochs the latest ones; sealing what they replace is the next work."""
     planned = record.work.epochs
-    # Sealed only after the new epoch is current: a writer that meets the seal finds successors.
+    # Seal the replaced segments only after the new epoch is current, so that a writer that meets the seal finds
+    # successors.
     old = replaced_by(record.current, planned[-1])
     epochs: tuple[Epoch, ...] = record.epochs + planned
     spilled: tuple[Epoch, ...] = ()
     if len(epochs) > EPOCHS_PER_CHUNK or sum(len(e.segments) for e in epochs) > SEGMENTS_PER_CHUNK:
-        # The chunk is stored in one batch with this record: no epoch is ever in neither.
+        # The caller stores the chunk in one batch with this record, so that no epoch is ever missing.
         epochs, spilled = planned[-1:], epochs[:-1]
-    # An empty head means the start of the first epoch in the record.  That epoch changes here: write the head out.
+    # An empty head means the start of the record's first epoch.  When that epoch changes, store the head explicitly.
     begins = head(record) if spilled else record.head
     published = replace(record, epochs=epochs, work=Work(WorkKind.SEAL, tuple(old)), head=begins)
     return Step(stages, published, spilled=spilled, committed=record.work.transactions)
@@ -247,17 +248,18 @@ def _creations(name: StreamName, record: StreamRecord, epochs: Iterable[Epoch]) 
 
 
 def _rolling(name: StreamName, record: StreamRecord) -> Stages:
-    """Merge the transactions' parts into segments of the first planned epoch; then seal the copies among these."""
+    """Return the stages that create the planned segments, merge transactions into those of the first planned epoch, and
+    seal the copies among these."""
     work = record.work
     targets = {SegmentId.unpack(s.segment).number: s.segment for s in work.epochs[0].segments}
     merges = tuple(merge(name, p, work.transactions, targets[SegmentId.unpack(p).number]) for p in work.segments)
     seals = tuple(SealSegment(_segment(name, copy.segment)) for copy in created_in(work.epochs[0]))
-    # The targets exist before the merges.  They are sealed after all of them, so a sealed target means: all merged.
+    # Create the targets before the merges, and seal them after all merges: a sealed target means that all are merged.
     return (_creations(name, record, work.epochs), merges, seals)
 
 
 def merge(name: StreamName, past: int, transactions: Iterable[int], target: int) -> MergeSegments:
-    """Move the parts that transactions wrote for segment `past` to the end of `target`, in order."""
+    """Return the effect that appends the segments that transactions wrote for segment `past` to `target`, in order."""
     parent = _segment(name, past)
     return MergeSegments(_segment(name, target), tuple(transaction_segment(parent, txn) for txn in transactions))
 
@@ -270,12 +272,12 @@ def _deletions(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) 
 
 
 def has_mark(stream: str) -> bool:
-    """Return whether a stream of this name has a watermark stream: streams of users do."""
+    """Return whether a stream of this name has a watermark stream: user streams do, internal ones do not."""
     return not stream.startswith("_")
 
 
 def mark_of(name: StreamName) -> StreamName:
-    """Return the watermark stream of a stream."""
+    """Return the name of a stream's watermark stream."""
     return StreamName(name.scope, MARK_PREFIX + name.stream)
 
 
@@ -284,7 +286,7 @@ def _plan(record: StreamRecord, epoch: Epoch) -> StreamRecord:
 
 
 def _is_repeated_scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange]) -> bool:
-    """Return whether the last scale was exactly this one: its reply was lost, and the client repeats it."""
+    """Return whether the last scale was exactly this one, as when a client repeats it after a lost reply."""
     if len(record.epochs) < 2:
         return False
     before, after = record.epochs[-2:]

@@ -1,11 +1,11 @@
-"""When a stream reached which cut: which of the cuts recorded at its tail stay, and which answers for a time.  Pure.
+"""Decides which of the cuts recorded at a stream's tail are retained, and which is the answer for a time.
 
-A record says: every event appended at or after its time is behind its cut.  The newest record at or before a time says
-so for that time, too.
+Every event appended at or after a record's time is behind its cut.  So the newest record at or before a time answers
+for that time.
 
 The records of a stream are thinned as they age: of each minute, ten minutes, hour or day, the first is retained.
-These spans begin at multiples of themselves, so the first of a longer one is the first of a shorter one: thinning often
-or seldom retains the same.
+These spans begin at multiples of their length, so the first record of a longer span is the first of a shorter one, and
+the result does not depend on how often records are thinned.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from sarit.controller.limits import MAX_TIMELINE_CUTS, TIMELINE_AGES_MS, TIMELIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Of streams whose cuts are thinned together, each has a time of its own in the hour.
+# How often the records of a stream are thinned; each stream has its own phase.
 THINNING_INTERVAL_MS: Final = TIMELINE_AGES_MS[0][0]
 
 
 def span_of(age_ms: int) -> int:
-    """Return the span of which one record is retained, in ms, for records of an age in ms."""
+    """Return the length in ms of the spans in which one record of this age is retained."""
     return next((span for limit, span in TIMELINE_AGES_MS if age_ms < limit), TIMELINE_OLDEST_SPAN_MS)
 
 
 def surplus(times_ms: Sequence[int], now_ms: int) -> list[int]:
-    """Return which records to remove, by their times (ascending); at most MAX_TIMELINE_CUTS stay, the newest ones."""
+    """Return the times of the records to remove; at most the newest MAX_TIMELINE_CUTS stay.  `times_ms`: ascending."""
     kept: list[int] = []
     before: int | None = None
     for time in times_ms:
@@ -40,16 +40,16 @@ def surplus(times_ms: Sequence[int], now_ms: int) -> list[int]:
 
 
 def is_thinning_due(phase_ms: int, last_ms: int, now_ms: int) -> bool:
-    """Return whether to thin with a record at `now_ms` after one at `last_ms`: about once in THINNING_INTERVAL_MS."""
+    """Return whether a stream's thinning time lies between its last record and `now_ms`: once in THINNING_INTERVAL_MS.
+    `phase_ms`: the stream's place in that interval."""
     return (last_ms + phase_ms) // THINNING_INTERVAL_MS < (now_ms + phase_ms) // THINNING_INTERVAL_MS
 
 
 def newest_at(records: Sequence[tuple[int, int]], time_ms: int) -> int | None:
-    """Return which record answers for a time: the newest at or before it; None: there is none.
+    """Return the index of the record that answers for a time: the newest at or before it; None: there is none.
 
-    `records`: the time of each, ascending, and a number that rises from one that was recorded to the next.  They differ
-    in order only if the wall clock was set back.  Then a time came twice, and only what was recorded the first time
-    answers for it."""
+    `records`: (time, version) of each, by time; versions rise in the order of recording.  The two orders differ only if
+    the wall clock was set back.  Then some times came twice, and only the record of the first time answers for them."""
     first_later: int | None = None
     for place in range(len(records) - 1, -1, -1):
         time, number = records[place]

@@ -1,18 +1,18 @@
-"""Decisions on transactions: the state machine of one transaction, and the order of commits.
+"""Decides on transactions: the state machine of one transaction, and the order of commits.
 
     OPEN → COMMITTING → COMMITTED        OPEN → ABORTING → ABORTED
 
-`NEXT_STATE` is the table of the machine; `commit_worker.py` completes what is decided.
+`NEXT_STATE` is the table of the machine; `commit_worker.py` completes decided transactions.
 
 A transaction that has not ended has a record under its stream.  The *version* of that record when it became COMMITTING
-is its place in the order of commits, since the versions of a table rise across keys.  A commit merges the parts into
-the segments of the transaction's epoch while all of these are active; otherwise it is rolled in (`streams.roll`).  The
+is its place in the order of commits, since the versions of a table rise across keys.  A commit merges the transaction's
+segments into the segments of its epoch while all of these are active; otherwise it is rolled in (`streams.roll`).  The
 outcome of an ended transaction is stored for a while, so that a repeated call gets the same answer.
 
 A ping raises the `renewal` of the record and stores the end of the new lease.  While a controller runs, leases do not
-depend on the wall clock: times are of its `SteadyClock`, and a transaction has expired when the controller saw the same
-renewal for a whole lease by its monotonic clock.  That clock begins again with each start, so what a controller finds
-when it starts ends by its stored deadline (`left_over`).
+depend on the wall clock: times come from its `SteadyClock`, and a transaction has expired when the controller saw the
+same renewal for a whole lease by its monotonic clock.  That clock restarts with the controller, so transactions that
+were open at its start expire by their stored deadlines (`left_over`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Event(Enum):
     PING = "ping"
     COMMIT = "commit"
     ABORT = "abort"
-    COMPLETE = "complete"  # merged, or deleted: the record is removed and the outcome stored
+    COMPLETE = "complete"  # merged or deleted: remove the record, store the outcome
 
 
 # The state after an event; an event that is not listed for a state is refused.
@@ -66,15 +66,14 @@ def next_state(state: TxnState, event: Event) -> TxnState:
 
 
 def transaction_id(epoch: int, random: bytes) -> int:
-    """Return a 128-bit id: the epoch in its upper 32 bits, then 96 random bits less the sign of the lower half.
-
-    The Rust client extends that sign over the whole id.  `random` is 12 bytes."""
+    """Return a 128-bit id: the epoch in its upper 32 bits, then 96 random bits, of which the top bit of the lower half
+    is 0: the Rust client would extend it as a sign over the upper half.  `random`: 12 bytes."""
     upper, lower = random[:4], bytes((random[4] & 0x7F,)) + random[5:]
     return epoch << 96 | int.from_bytes(upper + lower, "big")
 
 
 def begin(epoch: int, lease_ms: int, now_ms: int) -> TransactionRecord:
-    """Return a new transaction.  Raises Invalid (lease)."""
+    """Return the record of a new transaction.  Raises Invalid (lease)."""
     if not MIN_TRANSACTION_LEASE_MS <= lease_ms <= MAX_TRANSACTION_LEASE_MS:
         raise Invalid(
             f"a transaction's lease is {MIN_TRANSACTION_LEASE_MS} to {MAX_TRANSACTION_LEASE_MS} ms, not {lease_ms}"
@@ -103,12 +102,12 @@ def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRe
 
 
 def left_over(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Return an open transaction, with its deadline as a controller that has just started keeps it.
+    """Return the record of an open transaction, with the deadline that holds for a controller that has just started.
 
-    Its writer may have been unable to renew while no controller ran: once per renewal, the lease ends no sooner than
-    RESTART_LEASE_GRACE_MS after a start, and the time since its old end makes the transaction no older: nobody can
-    tell it from a wall clock that was set ahead.  A deadline further away than a lease (the wall clock was set back) is
-    moved up to one."""
+    The writer may have been unable to renew while no controller ran.  So, once per renewal, the lease ends no sooner
+    than RESTART_LEASE_GRACE_MS after the start, and the time since its old end does not count as time that the
+    transaction was open: the wall clock may just have been set ahead.  A deadline further away than a lease, as when
+    the wall clock was set back, is shortened to a lease."""
     left = record.deadline_ms - now_ms
     if left < RESTART_LEASE_GRACE_MS and not record.graced:
         away = max(0, -left)
@@ -123,7 +122,7 @@ def left_over(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 def commit(record: TransactionRecord, writer: str, timestamp: int) -> TransactionRecord:
     """Decide to commit.  A repeated commit changes nothing.  Raises Conflict when the abort was decided."""
     state = next_state(record.state, Event.COMMIT)
-    # The writer and the time of the first commit stay.
+    # A repeated commit keeps the writer and the time of the first.
     if state is record.state:
         return record
     noted = None if timestamp == NO_TIMESTAMP else timestamp
@@ -140,11 +139,11 @@ Committing = tuple[int, TransactionRecord, int]  # id, record, version: the orde
 
 
 def next_batch(live: Iterable[Committing], at_most: int) -> list[Committing]:
-    """Return the transactions to commit now: the first in order, and those of its epoch that follow it directly."""
+    """Return the transactions to commit next, in order: the first, and directly following ones of the same epoch."""
     order = sorted((entry for entry in live if entry[1].state is TxnState.COMMITTING), key=lambda entry: entry[2])
     batch: list[Committing] = []
     for entry in order[:at_most]:
-        # Transactions of one epoch have the same targets.  No later decision overtakes an earlier one.
+        # A batch has one epoch, since its merges share their targets, and no commit overtakes an earlier one.
         if batch and entry[1].epoch != batch[0][1].epoch:
             break
         batch.append(entry)

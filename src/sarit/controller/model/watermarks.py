@@ -1,11 +1,11 @@
-"""Decisions on watermarks, and their bytes.
+"""Decides on watermarks, and encodes them.
 
 A writer notes periodically: "I have written everything up to this time, and my position is this".  A watermark states
 about a cut: a reader that has read up to it has all events of the writers before the time `lower`.  `upper` is the
-latest time noted so far; events before the cut may be later, if a writer went on before another one's note.
+latest time noted so far; events before the cut may have a later time.
 
-A watermark is made when every active writer has noted a time above that of the last watermark: `lower` is the least of
-these times, `upper` the highest, and the cut the upper bound of their positions and of the cut before.
+A watermark is made when every active writer has noted a time above `lower` of the last watermark: `lower` is the least
+of these times, `upper` the highest, and the cut the upper bound of their positions and of the last watermark's cut.
 
 A writer is active while it makes progress.  An idle writer delays all watermarks for the timeout of the stream and is
 then removed.  The last position of a removed writer is included first.  Each controller measures timeouts by its own
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sarit.controller.model.epochs import Epoch
     from sarit.controller.model.records import WriterRecord
 
-# Where the mark stream's readers may begin: "RevisionStreamClientMark" as an attribute (naming.md par. 3).
+# The attribute with the offset where readers of the mark stream begin: "RevisionStreamClientMark" (naming.md par. 3).
 MARK_ATTRIBUTE: Final = bytes.fromhex("7df9a874246cc9d69397cdd19ead68c5")
 
 _TIMES: Final = struct.Struct(">qq")
@@ -48,8 +48,8 @@ _EVENT: Final = struct.Struct(">ii")
 
 @dataclass(frozen=True, slots=True)
 class WatermarkTimes:
-    """Seconds.  `interval`: from one evaluation of a stream to the next.  `writer_time_out`: for streams whose
-    configuration names none."""
+    """Intervals of watermarks in seconds.  `interval`: from one evaluation of a stream to the next.  `writer_time_out`:
+    after which an idle writer is removed, if the stream's configuration has no timeout."""
 
     interval: float = 10.0
     writer_time_out: float = 30.0
@@ -57,7 +57,7 @@ class WatermarkTimes:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Times in the writers' unit; the cut as (segment with its range, offset), in order of ranges."""
+    """A watermark.  `lower`, `upper`: in the writers' unit of time.  `cut`: segments with offsets, by range."""
 
     lower: int
     upper: int
@@ -66,7 +66,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A writer's last note, and for how many seconds it has been unchanged."""
+    """A writer's last note.  `idle`: for how many seconds it has been unchanged."""
 
     writer: str
     record: WriterRecord
@@ -75,15 +75,14 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The next watermark, if it is due; and the writers to remove."""
+    """The next watermark (None: not due yet), and the writers to remove."""
 
     mark: Watermark | None
     gone: tuple[str, ...]
 
 
 def verdict(last: Watermark | None, writers: Sequence[Noted], time_out: float, epochs: Sequence[Epoch]) -> Verdict:
-    """Return the decision that follows from the writers' notes.  `epochs`: all, from the first segment of the positions
-    on."""
+    """Decide from the writers' notes.  `epochs`: all epochs from the first segment of the positions on."""
     ahead = [w for w in writers if last is None or w.record.time > last.lower]
     behind = [w for w in writers if w not in ahead]
     gone = tuple(w.writer for w in behind if w.record.leaving or w.idle >= time_out)
@@ -91,13 +90,13 @@ def verdict(last: Watermark | None, writers: Sequence[Noted], time_out: float, e
     if not ahead or len(gone) < len(behind):
         return Verdict(None, gone)
     known = known_segments(epochs)
-    # A position may be older than the stream, if it was created again, or than its head.
+    # Ignore unknown segments: if the stream was recreated, a position may be older than it.
     positions = [{s: offset for s, offset in w.record.position.items() if s in known} for w in ahead]
     if last is not None:
         positions.append({s.segment: offset for s, offset in last.cut if s.segment in known})
     if not any(positions):
         return Verdict(None, gone)
-    # With the cut of the last watermark among them: cuts never go back.
+    # Include the cut of the last watermark, so that cuts never go back.
     cut = upper_bound(epochs, positions)
     times = [w.record.time for w in ahead]
     ordered = sorted((known[segment], offset) for segment, offset in cut.items())
@@ -114,7 +113,7 @@ def encode_entry(mark: Watermark) -> bytes:
 
 
 def encode(mark: Watermark) -> bytes:
-    """`decode` inverted."""
+    """Encode a watermark."""
     pairs = (
         pack_single(0, {0: _RANGE.pack(s.segment, s.low, s.high)}) + _OFFSET.pack(offset) for s, offset in mark.cut
     )
@@ -122,7 +121,7 @@ def encode(mark: Watermark) -> bytes:
 
 
 def decode(data: bytes) -> Watermark:
-    """Raises Corrupt."""
+    """Decode a watermark.  Raises Corrupt."""
     try:
         payload = _revision(Cursor(data))
         lower, upper = _TIMES.unpack(payload.take(_TIMES.size))
@@ -143,14 +142,14 @@ def _revision(cursor: Cursor) -> Cursor:
 
 
 def last_entry(data: bytes) -> tuple[int, Watermark] | None:
-    """Return the last whole entry of a run of entries, and where it begins.  Raises Corrupt."""
+    """Return the last whole entry in `data`, and where it begins.  Raises Corrupt."""
     at, found = 0, None
     while at + EVENT_HEADER_BYTES <= len(data):
         kind, length = _EVENT.unpack_from(data, at)
         if kind != 0 or length <= 0:
             raise Corrupt("a mark stream holds something that is not an entry")
         end = at + EVENT_HEADER_BYTES + length
-        # The read ended within an entry.
+        # The last entry was not read to its end.
         if end > len(data):
             break
         found = at, decode(data[at + EVENT_HEADER_BYTES : end])

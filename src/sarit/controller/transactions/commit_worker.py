@@ -2,10 +2,10 @@
 
 A decision (`transactions.py`) is durable before a worker starts.  The worker reads all transactions of its stream that
 have not ended, deletes the segments of aborted ones, and merges committed ones in the order of their decisions, up to
-COMMITS_AT_ONCE in a batch.  Transactions of an epoch that has passed are rolled in by a scale (`model.streams.roll`).
+COMMITS_AT_ONCE in a batch.  Transactions of a past epoch are rolled in by a scale (`model.streams.roll`).
 
-Several controllers may work on one stream.  Every update names the versions it read; a worker that loses gets Conflict
-and reads again.  All steps can be repeated, so a crash loses nothing: the recovery sweeper starts the worker again.
+Several controllers may work on one stream.  Every update expects the versions that were read; the slower worker gets
+Conflict and reads again.  All steps can be repeated, so after a crash the recovery sweeper just starts a worker.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Outcomes = dict[int, TxnState]
 class LiveTransactions(NamedTuple):
     """The transactions of a stream that have not ended.
 
-    `due`: those that no earlier decision can precede, so that their order is final."""
+    `due`: those whose place in the order of commits is final, because every earlier decision is known."""
 
     live: list[Live]
     due: list[Live]
@@ -63,9 +63,9 @@ class LiveTransactions(NamedTuple):
 class CommitWorker:
     """The state of one worker.
 
-    `rerun`: a decision came while a batch ran.  `ended_entries`: pending-work entries of completed transactions.
-    `outcomes`: of the batch under way.  `batch`: resolved with these when the batch ends.  `waiting`: calls that wait
-    for an outcome."""
+    `rerun`: a decision came while a batch ran.  `ended_entries`: pending-work entries of completed transactions, to be
+    removed.  `outcomes`: those of the batch in progress.  `batch`: gets `outcomes` as its result when the batch ends.
+    `waiting`: how many calls wait for an outcome."""
 
     task: asyncio.Task[None]
     rerun: bool = False
@@ -75,12 +75,12 @@ class CommitWorker:
     batch: asyncio.Future[Outcomes] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def wait_for_batch(self, seconds: float) -> Outcomes:
-        """Return the outcomes of the batch under way; empty when it does not end within `seconds`."""
-        # Taken before the wait: `end_batch` puts a new future in its place.
+        """Return the outcomes of the batch in progress; empty if it does not end within `seconds`."""
+        # Keep the future of this batch: `end_batch` replaces `self.batch` by a new one.
         batch = self.batch
         self.waiting += 1
         try:
-            # asyncio.wait does not cancel the future at the timeout: other calls wait for it, too.
+            # Use asyncio.wait, which does not cancel the future at the timeout: other calls wait for it, too.
             await asyncio.wait([batch], timeout=seconds)
         finally:
             self.waiting -= 1
@@ -88,7 +88,7 @@ class CommitWorker:
 
     def end_batch(self) -> None:
         """Wake the calls that wait for this batch."""
-        # Replaced before it is resolved: a call that comes from now on waits for the next batch.
+        # Replace the future before it is resolved, so that calls from now on wait for the next batch.
         done, self.batch = self.batch, asyncio.get_running_loop().create_future()
         outcomes, self.outcomes = self.outcomes, {}
         done.set_result(outcomes)
@@ -112,7 +112,7 @@ class CommitWorkers:
         return f"<CommitWorkers, {len(self._workers)} streams>"
 
     def get(self, name: StreamName) -> CommitWorker | None:
-        """Return the worker of a stream, None when nothing is being completed."""
+        """Return the worker of a stream; None: no transaction is being completed."""
         return self._workers.get(name)
 
     def schedule(self, name: StreamName) -> None:
@@ -129,9 +129,10 @@ class CommitWorkers:
         conflicts = 0  # in a row
         try:
             while True:
-                # Before the batch reads: a decision that comes while it runs sets the flag again.
+                # Clear the flag before the batch reads, so that a decision that comes while it runs sets it again.
                 worker.rerun = False
-                # Nobody waits for these removals: they run with the next batch; the sweeper removes the rest.
+                # Remove the entries of the last batch during this one, since no call waits for that.  After a crash the
+                # sweeper removes them.
                 entries, worker.ended_entries = worker.ended_entries, []
                 try:
                     more, _ = await gather_all([self._run_batch(name, worker), self._remove_ended(entries)])
@@ -145,12 +146,12 @@ class CommitWorkers:
                     self._repeated.warning(str(error), f"transactions of {name} cannot be completed yet: {error}")
                     await asyncio.sleep(COMMIT_RETRY_SECONDS)
                     more = True
-                # No await between this test and the `del` below: a decision before it sets `rerun`, a later one
-                # finds no worker and starts one.
+                # There is no await between this test and the `del` below, so a decision either sets `rerun` before it
+                # or starts a new worker after it.
                 if not (more or worker.rerun or worker.ended_entries):
                     return
         finally:
-            # Calls that wait wake up, find no worker, and read the state themselves.
+            # Wake the waiting calls, which find no worker then, and read the state themselves.
             del self._workers[name]
             worker.end_batch()
 
@@ -165,8 +166,8 @@ class CommitWorkers:
         return False
 
     async def _complete_batch(self, name: StreamName, worker: CommitWorker) -> bool:
-        """Complete one batch of decided transactions; whether there may be more."""
-        # Transactions first, then the stream: each belongs to the stream read here, or has ended meanwhile.
+        """Complete one batch of decided transactions.  Returns whether there may be more."""
+        # Read the transactions before the stream: each then belongs to that stream, or has ended meanwhile.
         live, due = await self.live(name)
         found = await self._catalog.find(name)
         if found is None:
@@ -176,9 +177,9 @@ class CommitWorkers:
             await self._streams.complete_pending(name)
             return True
         aborts = [entry for entry in live if entry[1].state is TxnState.ABORTING]
-        # Each change raises the version of the stream's record: the next one names the version returned here.
+        # Each change gives the stream's record a new version, which the next change has to expect.
         found = await self._complete_aborts(name, found, aborts)
-        # The ends are stored: these outcomes are final.
+        # These outcomes are final, since they are stored now.
         worker.outcomes.update((txn, TxnState.ABORTED) for txn, _, _ in aborts)
         batch = transactions.next_batch(due, COMMITS_AT_ONCE)
         if not batch:
@@ -197,7 +198,7 @@ class CommitWorkers:
 
             await self._streams.change(name, roll)
             self._streams.statistics.transactions_committed += len(ids)
-        # Entries go after the transactions have ended: a crash before leaves stale ones, which the sweeper removes.
+        # Remove the entries only after the transactions have ended: after a crash the sweeper removes stale entries.
         worker.ended_entries += (keys.pending_transaction_key(name, txn) for txn in ids)
         return True
 
@@ -209,11 +210,11 @@ class CommitWorkers:
         return epochs[0]
 
     async def _remove_orphans(self, name: StreamName) -> None:
-        """Remove transactions of a deleted stream: it was deleted while they began, and no client has their ids."""
+        """Remove transactions of a deleted stream, which was deleted while they began: no client knows their ids."""
         try:
             live, _ = await self.live(name)
             gone = [TableUpdate(keys.transaction_key(name.stream, txn), None, NO_VERSION) for txn, _, _ in live]
-            # A condition: a stream of this name that is created in between must not lose its transactions.
+            # Conflict if a stream of this name was created meanwhile: its transactions must stay.
             no_stream = TableUpdate(keys.stream_key(name.stream), None, NOT_EXISTS)
             await self._catalog.update(name.scope, [no_stream, *gone])
         except NotFound:  # the scope was deleted, too
@@ -221,10 +222,10 @@ class CommitWorkers:
         await self._catalog.remove_ended([keys.pending_transaction_key(name, txn) for txn, _, _ in live])
 
     async def drain(self, name: StreamName, found: Found) -> Found:
-        """End all transactions of a stream that is being sealed; its record and version then.
+        """End all transactions of a stream that is being sealed.  Returns its record and version then.
 
-        If some must be rolled in, the record has that work pending.  Every change names the version of the record, so
-        that a later stream of the same name is never drained.  Raises Conflict."""
+        If some must be rolled in, the returned record has that work pending.  Every change expects the version of the
+        record, so that a later stream of the same name is never drained.  Raises Conflict."""
         while True:
             live, due = await self.live(name)
             if not live:
@@ -244,19 +245,19 @@ class CommitWorkers:
             found = await self._complete_aborts(name, found, [e for e in live if e[1].state is TxnState.ABORTING])
             batch = transactions.next_batch(due, COMMITS_AT_ONCE)
             if not batch:
-                # Aborts are complete now, or the order of the commits was not final yet: read again.
+                # Read again: only aborts were complete, or the order of the commits was not final yet.
                 continue
             merged = await self._merge(name, found, batch)
             if merged is None:
                 past = await self._epoch_of(name, found.record, batch)
-                # The caller executes this as pending work of the record; after it the stream is drained again.
+                # The caller executes the roll as pending work, and then drains the stream again.
                 rolled = streams.roll(found.record, past, [txn for txn, _, _ in batch], self._env.clock.wall_ms())
                 return await self._update(name, Found(rolled, found.version), [])
             await self._catalog.remove_ended([keys.pending_transaction_key(name, txn) for txn, _, _ in batch])
             found = merged
 
     async def _update(self, name: StreamName, found: Found, updates: Sequence[TableUpdate]) -> Found:
-        """Change records of a stream while its own is at a version.  Raises Conflict."""
+        """Store updates if the stream's record has the version of `found`.  Raises Conflict."""
         guard = TableUpdate(keys.stream_key(name.stream), codec.encode_stream(found.record), found.version)
         versions = await self._catalog.update(name.scope, [guard, *updates])
         return Found(found.record, versions[0])
@@ -264,9 +265,9 @@ class CommitWorkers:
     async def live(self, name: StreamName) -> LiveTransactions:
         """Return all transactions that have not ended, and those whose commit order is final.
 
-        The order of commits is known only from a consistent snapshot, which is one read of the table.  When several
-        reads are needed, the transactions are read twice.  The second pass contains every decision older than the
-        newest decision of the first pass, because versions rise with each update."""
+        The order of commits is known only from a consistent snapshot, which is one read of the table.  If several reads
+        are needed, the transactions are read twice: the second pass contains every decision that is older than the
+        newest one of the first pass, because versions rise with each update."""
         newest: int | None = None
         while True:
             prefix, after, out, reads = keys.of_stream(name.stream, keys.LIVE), b"", list[Live](), 0
@@ -276,7 +277,7 @@ class CommitWorkers:
                     (keys.transaction_of(key), codec.decode_transaction(value.value), value.version)
                     for key, value in rows
                 )
-            # One read is one snapshot: the order is final at once.
+            # A single read is a snapshot, so the order is final.
             if reads <= 1:
                 return LiveTransactions(out, out)
             if newest is not None:
@@ -284,17 +285,18 @@ class CommitWorkers:
             newest = max((v for _, record, v in out if record.state is TxnState.COMMITTING), default=NO_VERSION)
 
     async def _merge(self, name: StreamName, found: Found, batch: Sequence[Live]) -> Found | None:
-        """Merge transactions into the active segments and store that they ended; None when their epoch has passed."""
+        """Merge transactions into the active segments, and store that they ended.  Returns None if a segment of their
+        epoch is neither active nor has an active copy, so that they must be rolled in."""
         past = await self._epoch_of(name, found.record, batch)
-        # The active segment that stands in for each part; with fewer than there are parts, a roll is needed.
+        # A transaction has a segment for each segment of its epoch; each needs an active target.
         targets = stand_ins(found.record.current, past)
         if len(targets) < len(past.segments):
             return None
         ids = [txn for txn, _, _ in batch]
         merges = [streams.merge(name, part, ids, target) for part, target in targets.items()]
         try:
-            # Merges come before the stored ends.  After a crash in between they are repeated: a source that is missing
-            # was merged before.
+            # Merge before the ends are stored.  After a crash in between merges are repeated, and skip missing sources,
+            # which were merged before.
             lengths = await self._runner.merge(merges)
         except (Sealed, NotFound):
             raise Conflict(f"stream {name} was scaled or sealed in between") from None
@@ -316,7 +318,7 @@ class CommitWorkers:
         for txn, record, version in aborting:
             epochs = await self._catalog.epochs(name, found.record, record.epoch)
             if epochs:
-                # Segments first: once the record is gone, nothing finds them any more.
+                # Delete the segments before the transaction's record, without which they could not be found.
                 await self._runner.run([DeleteSegment(part) for part in parts_of(name, epochs[0].segments, txn)])
             state = transactions.next_state(record.state, Event.COMPLETE)
             updates += completion_updates(name, txn, state, self._env.clock.wall_ms(), version)
@@ -327,7 +329,7 @@ class CommitWorkers:
         return found
 
     async def stop(self) -> None:
-        """Cancel all workers.  The next start completes what they leave."""
+        """Cancel all workers.  Whichever controller runs next completes their transactions."""
         tasks = [worker.task for worker in self._workers.values()]
         for task in tasks:
             task.cancel()

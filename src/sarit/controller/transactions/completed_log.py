@@ -1,10 +1,9 @@
-"""What is stored about completed transactions: their outcomes, and the times that came with commits.
+"""Stores the outcomes of completed transactions, and the event times that came with commits.
 
 The latest outcomes can be listed; old ones are removed.
 
-A time given with a commit is a note of its writer (`writers.py`): the writer's position in the stream at that time.  It
-is stored in the batch that ends the transaction, so that any controller that completes the commit stores it exactly
-once.
+A time given with a commit is a note of its writer (`writers.py`): the writer's position in the stream at that time.
+The note is stored in the batch that ends the transaction, so that it is stored exactly once.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class CompletedTransactionLog:
     async def latest(self, name: StreamName) -> list[tuple[int, TxnState]]:
         """Return the latest completed transactions, at most MAX_LISTED_TRANSACTIONS.  Raises NotFound."""
         await self._catalog.require(name)
-        # They are in order of time, and there may be 100,000: search back in growing spans until there are enough.
+        # Keys are in order of time, and there may be 100,000: search back in growing spans until there are enough.
         now, span = self._env.clock.wall_ms(), FIRST_COMPLETED_SPAN_MS
         last = await self._since(name, max(0, now - span))
         while len(last) < MAX_LISTED_TRANSACTIONS and span < now:
@@ -72,22 +71,21 @@ class CompletedTransactionLog:
         return last
 
     async def prune(self, name: StreamName, count: int) -> None:
-        """Count completed transactions; after _PRUNE_AFTER of them, remove old outcomes."""
+        """Count `count` completed transactions of a stream, and remove its old outcomes after each _PRUNE_AFTER."""
         since = self._since_prune.pop(name, 0) + count
         if since < _PRUNE_AFTER:
             self._since_prune[name] = since
             if len(self._since_prune) > MAX_STREAMS_COUNTED_FOR_PRUNING:
-                # The stream counted longest ago loses its count: its old outcomes stay a little longer.
+                # Drop the count of the stream counted longest ago: its old outcomes stay a little longer.
                 self._since_prune.popitem(last=False)
             return
         prefix, limit = keys.of_stream(name.stream, keys.COMPLETED_BY_TIME), 10 * _PRUNE_AFTER
-        # The oldest ones, since keys are in order of time; ten times as many as come between two prunes, so that a
-        # backlog shrinks.
+        # Scan from the oldest on, ten times as many as complete between two prunes, so that a backlog shrinks.
         rows = await self._catalog.scan(name.scope, prefix, limit=limit)
         latest = keys.completed_by_time_key(
             name.stream, max(0, self._env.clock.wall_ms() - COMPLETED_TRANSACTION_MS), 0
         )
-        # The newest ones stay whatever their age: `latest` lists them.
+        # Keep the newest ones whatever their age, since `latest` lists them.
         old = [key for key, _ in rows[:-MAX_LISTED_TRANSACTIONS] if key < latest]
         updates = [TableUpdate(key, None, NO_VERSION) for key in old]
         updates += (TableUpdate(keys.completed_key(name.stream, keys.transaction_of(k)), None, NO_VERSION) for k in old)
@@ -98,9 +96,9 @@ class CompletedTransactionLog:
 def completion_updates(
     name: StreamName, transaction: int, state: TxnState, now_ms: int, version: int = NO_VERSION
 ) -> list[TableUpdate]:
-    """Updates that store the end of a transaction.
+    """Return the updates that store the end of a transaction.
 
-    With the `version` of its record exactly one controller ends it, and no outcome can be stored yet."""
+    `version`: the version of its record, so that exactly one controller ends it; then no outcome can be stored yet."""
     completed = codec.encode_completed(CompletedRecord(state, now_ms))
     first = version != NO_VERSION
     return [
@@ -113,10 +111,10 @@ def completion_updates(
 async def roll_updates(
     catalog: Catalog, name: StreamName, transactions: Sequence[int], lengths: Lengths, now_ms: int
 ) -> list[TableUpdate]:
-    """Updates that store the end of transactions that a roll has merged.  Raises NotFound (scope)."""
+    """Return the updates that store the end of transactions that a roll has merged.  Raises NotFound (scope)."""
     updates = [update for txn in transactions for update in completion_updates(name, txn, TxnState.COMMITTED, now_ms)]
     values = await catalog.get(name.scope, [keys.transaction_key(name.stream, txn) for txn in transactions])
-    # A missing record was removed by another controller, which has completed this step: our batch will be refused.
+    # A missing record means that another controller has completed this step: the batch of these updates will conflict.
     records = [None if value is None else codec.decode_transaction(value.value) for value in values]
     return updates + await commit_time_updates(catalog, name, records, lengths)
 
@@ -124,7 +122,8 @@ async def roll_updates(
 async def commit_time_updates(
     catalog: Catalog, name: StreamName, committed: Sequence[TransactionRecord | None], lengths: Lengths
 ) -> list[TableUpdate]:
-    """Updates that store the times given with commits, in merge order, unless a writer noted a later one.
+    """Return the updates that store the times given with commits, unless a writer noted a later one.  `committed`: in
+    the order of the merges.
 
     Enters the stream in the maintenance index if there are any.  Raises NotFound (scope)."""
     notes: dict[str, WriterRecord] = {}
@@ -132,16 +131,16 @@ async def commit_time_updates(
         if record is None or record.timestamp is None or not record.writer:
             continue
         if len(record.writer.encode()) > MAX_WRITER_ID_BYTES:
-            continue  # accepted by an earlier release: no key can hold it, and it must not block later commits
+            continue  # accepted by an earlier release, but too long for a key: it must not block later commits
         before = notes.get(record.writer)
-        # At equal times the later merge counts: its position is the later one.
+        # At equal times take the later merge, which has the later position.
         if before is None or before.time <= record.timestamp:
-            # The length of each target after the part of this transaction, in bytes.
+            # The position is the length of each target after this transaction was merged.
             position = {segment: behind[at] for segment, behind in lengths.items()}
             notes[record.writer] = WriterRecord(record.timestamp, position)
     if not notes:
         return []
-    # Before the note is stored: without an entry no round would make a watermark of it.
+    # Enter the stream before the notes are stored: without an entry no watermark would be made from them.
     await catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)
     wanted = [keys.writer_key(name.stream, writer) for writer in notes]
     known = await catalog.get(name.scope, wanted)

@@ -1,8 +1,8 @@
-"""Calls on transactions: begin, ping, commit, abort, state.
+"""Begins, pings, commits and aborts transactions, and returns their states.
 
-The reply of one compare-and-set decides a commit or an abort.  A commit worker (`commit_worker.py`), one per stream,
-then completes the decision in the background.  The recovery sweeper starts that worker for decisions that a lost
-controller left, and aborts transactions whose lease has expired.
+A successful compare-and-set decides a commit or an abort.  A commit worker (`commit_worker.py`), one per stream, then
+completes it in the background.  The recovery sweeper starts the worker for decisions of a controller that was lost, and
+aborts transactions whose lease has expired.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Transactions:
     def __init__(
         self, catalog: Catalog, streams: Streams, runner: EffectRunner, env: Env, clock: SteadyClock
     ) -> None:  # fmt: skip
-        """`clock`: a transaction that its writer renews outlives a wall clock that is set."""
+        """`clock`: measures leases, so that setting the wall clock expires none."""
         self._catalog = catalog
         self._streams = streams
         self._runner = runner
@@ -53,7 +53,7 @@ class Transactions:
         self._clock = clock
         self.completed_log = CompletedTransactionLog(catalog, env)
         self.workers = CommitWorkers(catalog, streams, runner, self.completed_log, env)
-        # As this controller wrote them last.
+        # Open transactions' records and versions as this controller wrote them last, which saves a read.
         self._opened: OrderedDict[tuple[StreamName, int], tuple[TransactionRecord, int]] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -62,13 +62,13 @@ class Transactions:
     # -- calls ------------------------------------------------------------------------------------
 
     async def create(self, name: StreamName, lease_ms: int) -> tuple[int, tuple[SegmentRange, ...]]:
-        """Begin a transaction; its id, and the segments that it has parts for.
+        """Begin a transaction.  Returns its id, and the segments that it may write to.
 
         Raises NotFound, Sealed, Invalid (lease)."""
-        # Usually nothing has changed since the last call, and what it read is checked again at the end of this one.
+        # Begin on the stream's cached record, which has usually not changed; `_begin` checks that at its end.
         seen = self._catalog.seen.last(name)
         if seen is not None and seen.state is State.ACTIVE:
-            with suppress(NotFound):  # the scope was deleted: see below
+            with suppress(NotFound):  # the scope was deleted, and may have been recreated
                 begun = await self._begin(name, seen, lease_ms, still_current=True)
                 if begun is not None:
                     return begun
@@ -84,27 +84,27 @@ class Transactions:
     async def _begin(
         self, name: StreamName, stream: StreamRecord, lease_ms: int, *, still_current: bool
     ) -> tuple[int, tuple[SegmentRange, ...]] | None:
-        """Begin in the current epoch of `stream`; None when the stream was sealed or deleted meanwhile.
-
-        `still_current`: None also when it has another epoch now.  Raises NotFound, Invalid."""
+        """Begin a transaction in the current epoch of `stream`.  Returns None if the stream was sealed or deleted
+        meanwhile.  `still_current`: also if it has another epoch now.  Raises NotFound, Invalid."""
         epoch = stream.current
         record = transactions.begin(epoch.number, lease_ms, self._clock.now_ms())
         txn = transactions.transaction_id(epoch.number, self._env.random.bytes(12))
-        # Entry, record, segments, in this order: after a crash anywhere in between, the sweeper finds what exists.
+        # Write the pending-work entry, then the record, then create the segments: so the sweeper finds whatever exists
+        # after a crash in between.
         await self._catalog.index_pending(keys.pending_transaction_key(name, txn), fresh=True)
         key = keys.transaction_key(name.stream, txn)
         began = TableUpdate(key, codec.encode_transaction(record), NOT_EXISTS, fresh=True)
         (version,) = await self._catalog.update(name.scope, [began])
-        # The id is new and random: no store can hold these parts, so none needs to look them up.
+        # The id is new and random: no store can have these segments, so none needs to look them up.
         await self._runner.create_fresh(parts_of(name, epoch.segments, txn))
-        # A seal first changes the record, then reads the transactions.  We write the transaction, then read the record:
-        # one of the two sees the other.
+        # Read the stream's record after the transaction was written.  A seal changes the record and then reads the
+        # transactions, so one of the two sees the other.
         found = await self._catalog.find(name)
-        # The first number identifies the stream: it may have been deleted and created again.
+        # Compare first numbers, too: the stream may have been deleted and recreated.
         same = found is not None and found.record.first_number == stream.first_number
         current = found.record.current if found is not None and same and found.record.state is State.ACTIVE else None
         if current is None or (still_current and current != epoch):
-            # Best effort: when it fails, the sweeper aborts the transaction at the end of its lease.
+            # Abort, if possible: otherwise the sweeper aborts the transaction at the end of its lease.
             with suppress(SaritError):
                 await self._runner.run([DeleteSegment(part) for part in parts_of(name, epoch.segments, txn)])
                 await self.abort(name, txn)
@@ -114,7 +114,7 @@ class Transactions:
         return txn, epoch.segments
 
     async def ping(self, name: StreamName, txn: int, lease_ms: int) -> TxnState:
-        """Renew the lease; the state of the transaction.  Raises LeaseTooLarge, TooOld."""
+        """Renew the lease of a transaction.  Returns its state.  Raises LeaseTooLarge, TooOld."""
         now = self._clock.now_ms()
         try:
             await self._change(name, txn, lambda record: transactions.ping(record, lease_ms, now))
@@ -133,8 +133,8 @@ class Transactions:
         await self._decide(name, txn, TxnState.ABORTED, transactions.abort)
 
     async def abort_if_expired(self, name: StreamName, txn: int, renewal: int) -> bool:
-        """Abort, unless it was renewed since `renewal`; whether it was aborted.  Raises NotFound, Conflict."""
-        # A ping since the sweeper's read has raised `renewal`: then nothing changes.
+        """Abort a transaction, unless it was renewed since `renewal`.  Returns whether it is being aborted.  Raises
+        NotFound, Conflict."""
         changed = await self._change(name, txn, lambda r: transactions.abort(r) if r.renewal == renewal else r)
         if aborting := changed.state is TxnState.ABORTING:
             self._streams.statistics.transactions_expired += 1
@@ -142,9 +142,10 @@ class Transactions:
         return aborting
 
     async def adopt(self, name: StreamName, txn: int) -> tuple[TransactionRecord, int]:
-        """Return a transaction that was there when this controller started, and the ms that are left of its lease.
+        """Extend the lease of a transaction that was open when this controller started, if `left_over` says so.
+        Returns its record, and the ms left of its lease.
 
-        Its new deadline is stored, so that the next start counts on from it.  Raises NotFound."""
+        The new deadline is stored for the next start of a controller.  Raises NotFound."""
         now = self._clock.now_ms()
 
         def keep(record: TransactionRecord) -> TransactionRecord:
@@ -156,7 +157,7 @@ class Transactions:
     async def state(self, name: StreamName, txn: int) -> TxnState:
         """Return the state of a transaction; UNKNOWN when it never existed or ended long ago.  Raises NotFound
         (scope)."""
-        # One read after the other: a live transaction has no completed record, and a lookup of one goes to disk.
+        # Read the completed record only if there is no live one: its lookup goes to disk.
         (live,) = await self._catalog.get(name.scope, [keys.transaction_key(name.stream, txn)])
         if live is not None:
             return codec.decode_transaction(live.value).state
@@ -164,22 +165,22 @@ class Transactions:
         return TxnState.UNKNOWN if ended is None else codec.decode_completed(ended.value).state
 
     async def live(self, name: StreamName, most: int) -> list[tuple[int, TransactionRecord]]:
-        """Return the transactions of a stream that have not ended, with their ids; `most` at most.  Raises NotFound."""
+        """Return up to `most` transactions of a stream that have not ended, with their ids.  Raises NotFound."""
         rows = await self._catalog.scan(name.scope, keys.of_stream(name.stream, keys.LIVE), limit=most)
         return [(keys.transaction_of(key), codec.decode_transaction(value.value)) for key, value in rows]
 
     async def state_after_completion(self, name: StreamName, txn: int) -> TxnState:
-        """Return the state of a transaction as `state` does, but wait briefly for a completion under way here: it saves
-        the client a second call."""
+        """Return the state of a transaction as `state` does, but wait briefly for a completion that is in progress
+        here, which saves the client another call."""
         state = await self.state(name, txn)
         return await self.outcome(name, txn, TRANSACTION_STATE_WAIT_SECONDS) if state in _IN_PROGRESS else state
 
     async def outcome(self, name: StreamName, txn: int, seconds: float) -> TxnState:
-        """Return the final state of a decided transaction; its present state after `seconds`, or when no worker runs
-        here.
+        """Wait up to `seconds` for the final state of a decided transaction.  Returns its present state after that
+        time, or if no worker runs here.
 
-        It does not wait when MAX_CALLS_PER_NAME calls wait for the stream: the stream may not make progress, and the
-        client asks again."""
+        Does not wait if MAX_CALLS_PER_NAME calls wait for the stream already: it may not make progress, and the client
+        asks again."""
         deadline = self._env.clock.monotonic() + seconds
         first = True  # the batch under way may have been read before the decision; the next one includes it
         while True:
@@ -203,7 +204,7 @@ class Transactions:
         try:
             await self._change(name, txn, decide)
         except NotFound:
-            # It ended or never began.  A client repeats a decision whose reply was lost: that must succeed here, too.
+            # The transaction ended or never began.  A decision that a client repeats after a lost reply must succeed.
             state = await self.state(name, txn)
             if state is TxnState.UNKNOWN:
                 raise
@@ -216,17 +217,18 @@ class Transactions:
         self, name: StreamName, txn: int, decide: Callable[[TransactionRecord], TransactionRecord]
     ) -> TransactionRecord:
         key = keys.transaction_key(name.stream, txn)
-        # Another controller may have changed it since, which the version tells: only then it is read.
+        # Decide on the cached record first.  If another controller has changed the record, the update conflicts, and
+        # the record is read.
         known = self._opened.pop((name, txn), None)
         for _ in range(MAX_ATTEMPTS):
             record, version = known or await self._read(name, txn)
             changed = decide(record)
-            # Nothing to write: a repeated decision, or an expiry that a ping forestalled.
+            # There is nothing to write if the decision is repeated, or a ping has renewed the lease.
             if changed == record and known is None:
                 return record
             known = None
             if changed == record:
-                continue  # by what was known: read it
+                continue  # decided on the cached record: read it
             try:
                 update = TableUpdate(key, codec.encode_transaction(changed), version)
                 (version,) = await self._catalog.update(name.scope, [update])
@@ -243,7 +245,7 @@ class Transactions:
         return codec.decode_transaction(value.value), value.version
 
     def _cache(self, name: StreamName, txn: int, record: TransactionRecord, version: int) -> None:
-        """For the next change of an open transaction, which spares a read by it."""
+        """Keep the record of an open transaction for its next change, which saves a read."""
         if record.state is TxnState.OPEN:
             self._opened[name, txn] = record, version
             if len(self._opened) > _MAX_CACHED:
@@ -254,5 +256,5 @@ class Transactions:
         self.workers.schedule(name)
 
     async def stop(self) -> None:
-        """Stop the background work.  The next start completes what it leaves."""
+        """Stop the background work.  Whichever controller runs next completes the decided transactions."""
         await self.workers.stop()

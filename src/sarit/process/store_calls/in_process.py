@@ -30,31 +30,31 @@ class InProcessTables:
         self._store = store
 
     async def create(self, table: str) -> None:
-        """Create a table; Exists when it exists."""
+        """Create a table.  Raises Exists."""
         await self._store.tables(table).create(table, 0)
 
     async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
-        """Current values, None where absent."""
+        """Return the current values of keys, in order; None for a missing key."""
         entries = await self._store.tables(table).get(table, keys)
         return [None if entry is None else TableValue(entry.value or b"", entry.version) for entry in entries]
 
     async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
-        """Apply all updates atomically; Conflict when an expectation does not hold."""
+        """Apply all updates atomically.  Raises Conflict (a key does not have its expected version)."""
         changes = [(update.key, update.value, update.expected) for update in updates]
         fresh = {update.key for update in updates if update.fresh}
         return await self._store.tables(table).update(table, changes, fresh=fresh)
 
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
-        """Up to `limit` entries with start <= key (< end), ascending."""
+        """Return up to `limit` entries with start <= key (< end), ascending."""
         entries = await self._store.tables(table).scan(table, start, end, limit)
         return [(entry.key, TableValue(entry.value or b"", entry.version)) for entry in entries]
 
     async def position(self, table: str) -> int:
-        """Where the table's next entry begins; NotFound."""
+        """Return the offset where the table's next entry begins.  Raises NotFound."""
         return (await self._store.tables(table).info(table)).length
 
     async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
-        """Remove the table; NotFound, Exists (it must be empty and is not), Conflict (it was changed)."""
+        """Delete a table.  Raises NotFound, Exists (it must be empty and is not), Conflict (it was changed)."""
         await self._store.tables(table).delete(table, must_be_empty, unchanged_since)
 
 
@@ -64,14 +64,14 @@ class InProcessSegments:
     def __init__(
         self, store: SegmentStore, address: Callable[[], tuple[str, int]], meters: LoadMeters | None = None
     ) -> None:
-        """`address`: that clients get, of the store."""
+        """`address`: returns the store's address for clients."""
         self._store = store
         self._address = address
         self._meters = meters
         self._growth = GrowthMonitor(store, store.env.clock)
 
     async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
-        """Create an empty segment; Exists when it exists."""
+        """Create an empty segment.  Raises Exists."""
         await self._store.container(segment).create(
             segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes
         )
@@ -81,7 +81,7 @@ class InProcessSegments:
         await create_fresh(self._store, segments)
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
-        """Create a table segment; Exists when it exists, Conflict when its keys have another length."""
+        """Create a table segment.  Raises Exists, Conflict (it exists with keys of another length)."""
         tables = self._store.tables(segment)
         try:
             await tables.create(segment, key_length)
@@ -91,18 +91,18 @@ class InProcessSegments:
             raise
 
     async def seal(self, segment: str) -> None:
-        """Seal; succeeds when sealed already; NotFound."""
+        """Seal a segment, which may be sealed already.  Raises NotFound."""
         try:
             await self._store.container(segment).seal(segment)
         except Sealed:
             return
 
     async def delete(self, segment: str) -> None:
-        """Delete; NotFound."""
+        """Delete a segment.  Raises NotFound."""
         await self._store.container(segment).delete(segment)
 
     async def truncate(self, segment: str, offset: int) -> None:
-        """Raise the start offset; succeeds when it is there or above; NotFound, Invalid."""
+        """Raise a segment's start offset to `offset`, unless it is higher already.  Raises NotFound, Invalid."""
         try:
             await self._store.container(segment).truncate(segment, offset)
         except Truncated as error:
@@ -111,48 +111,48 @@ class InProcessSegments:
                 raise Invalid(f"segment {segment} cannot be truncated at {offset}: {error}") from None
 
     async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
-        """Merge sources into target in order; the target's length after each."""
+        """Merge source segments into a target, in order.  Returns the target's length after each source."""
         return await merge_batch(self._store, target, list(sources))
 
     async def info(self, segment: str) -> SegmentInfo:
-        """Length, start and state; NotFound."""
+        """Return the state of a segment.  Raises NotFound."""
         info = await self._store.container(segment).info(segment)
         return SegmentInfo(info.length, info.start_offset, info.sealed, info.modified_ms)
 
     async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
-        """Record the scaling policy; NotFound."""
+        """Record the scaling policy of a segment.  Raises NotFound."""
         await self._store.container(segment).set_policy(segment, scale_type, target_rate)
 
     async def rates(self, segments: Sequence[str]) -> list[Rates]:
-        """The rates of each segment; zero without a meter."""
+        """Return the rates of each segment; zero without a meter."""
         return [NO_RATES if self._meters is None else self._meters.rates(segment) for segment in segments]
 
     async def grown(self) -> list[str]:
-        """Segments that may have grown since the last call."""
+        """Return the segments that may have grown since the last call."""
         return await self._growth.grown()
 
     async def scope_bytes(self, scope: str) -> int:
-        """The bytes of all segments of a scope."""
+        """Return the bytes of all segments of a scope."""
         return (await scope_use(self._store, scope)).bytes
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; NotFound, Truncated, Invalid."""
+        """Return up to `limit` bytes from `offset`.  Raises NotFound, Truncated, Invalid."""
         return await read_bytes(self._store, segment, offset, limit)
 
     async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
-        """Append one event at an offset; Conflict, NotFound, Sealed."""
+        """Append one event at an offset.  Raises Conflict, NotFound, Sealed."""
         await append_at(self._store, segment, data, expected_offset)
 
     async def get_attribute(self, segment: str, key: bytes) -> int:
-        """The value of an attribute, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+        """Return the value of an attribute, NULL_ATTRIBUTE_VALUE if it is not set.  Raises NotFound."""
         return await self._store.container(segment).get_attribute(segment, key)
 
     async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
-        """Compare and set; NotFound."""
+        """Set an attribute if its value is `expected`.  Returns whether it was.  Raises NotFound."""
         return await self._store.container(segment).update_attribute(segment, key, value, expected)
 
     def endpoint(self, segment: str) -> tuple[str, int]:
-        """Host and port of this node's store."""
+        """Return the host and port of this node's store."""
         return self._address()
 
 
@@ -171,11 +171,11 @@ class InProcessStores:
         return f"<InProcessStores {self._store!r}>"
 
     async def use_quotas(self, quotas: Quotas) -> None:
-        """Have the store charge by these quotas."""
+        """Make the store enforce these quotas."""
         self._store.quotas.use(quotas, 1)
 
     async def follow_scaling(self, report: Callable[[str, ScaleAdvice], None]) -> None:
-        """Pass the requests of the store on, until cancelled."""
+        """Pass the scaling requests of the store to `report`, until cancelled."""
         self._requests.listen(report)
         try:
             await asyncio.Event().wait()
@@ -183,7 +183,7 @@ class InProcessStores:
             self._requests.ignore(report)
 
     async def close(self) -> None:
-        """Close nothing: the store has an end of its own."""
+        """Do nothing: the node closes the store itself."""
 
 
 __all__ = ["InProcessSegments", "InProcessStores", "InProcessTables", "NotFound"]

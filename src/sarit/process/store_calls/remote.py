@@ -1,16 +1,16 @@
 """Implements the controller's ports with requests to segment stores of other processes.
 
-*Where a segment is* says a router, without I/O: its container is a hash of its name, and the router knows the store of
-each container.  A store that does not own the container (any more) answers WrongHost; the router is asked again.
+*Routing.*  A segment's container is a hash of its name, and a router knows the store of each container, without I/O.  A
+store that does not own the container (any more) answers WrongHost; then the router is asked again.
 
-*Outcomes.*  A request that no store has taken is repeated, for REMOTE_RETRY_SECONDS.  So is one that changes nothing.
-Of any other, an answer that does not come leaves the outcome unknown: Unavailable, and the caller decides
-(`controller/ports.py`).
+*Outcomes.*  A request is repeated, for REMOTE_RETRY_SECONDS, if no store has accepted it, or if it changes nothing.
+If the reply to any other request is lost, Unavailable is raised: the outcome is unknown, and the caller decides what to
+do (`controller/ports.py`).
 
-*Connections.*  All connections introduce themselves (`wire/commands/internal.py`).  Per store there are those for
-tables, segments, creations, and requests that wait.  A store reads no more from a connection with many requests in
-progress; creations wait while memory is short, and must not stop the requests that free memory.  What stores of an
-earlier version do not know has a connection of its own, too: they end it.
+*Connections.*  Each connection begins with an introduction (`wire/commands/internal.py`).  Each store has separate ones
+for tables, segments, creations, and requests that wait: a store stops reading from a connection with many requests in
+progress, and creations, which wait while memory is short, must not block requests that free memory.  Requests that
+stores of an earlier version do not know have a connection of their own, too, because such a store closes it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TABLES: Final = "tables"
 _SEGMENTS: Final = "segments"
 _CREATIONS: Final = "creations"
 _WAITING: Final = "waiting"
-# Connections of their own: a store of an earlier version ends them, because it does not know the request.
+# These requests have connections of their own: a store of an earlier version, which does not know them, closes them.
 _QUOTAS: Final = "quotas"
 _FRESH: Final = "fresh creations"
 
@@ -59,18 +59,18 @@ _ADVICE: Final = {1: ScaleAdvice.SPLIT, 2: ScaleAdvice.MERGE}
 
 
 class Router(Protocol):
-    """Which store serves which container, as far as this process knows."""
+    """The assignment of containers to stores, as this process knows it."""
 
     @property
     def containers(self) -> int:
         """How many containers there are."""
 
     def address(self, container: int) -> Address:
-        """Host and port of the store of a container.  Without I/O.  Raises Unavailable: nobody owns it now."""
+        """Return the host and port of the store of a container, without I/O.  Raises Unavailable: no store owns it."""
 
 
 class FixedRouter:
-    """Container c is served by store c mod N, for ever."""
+    """A fixed assignment: of N stores, store c mod N serves container c."""
 
     def __init__(self, containers: int, stores: Sequence[Address]) -> None:
         self.containers = containers
@@ -80,7 +80,7 @@ class FixedRouter:
         return f"<FixedRouter, {self.containers} containers on {len(self.stores)} stores>"
 
     def address(self, container: int) -> Address:
-        """Host and port.  Raises Unavailable: the stores do not serve yet."""
+        """Return the host and port of a container's store.  Raises Unavailable: the stores do not serve yet."""
         if not self.stores:
             raise Unavailable("the stores of the node do not serve yet")
         return self.stores[container % len(self.stores)]
@@ -90,7 +90,7 @@ class StoreConnections:
     """Connections to all stores, and requests over them."""
 
     def __init__(self, env: Env, router: Router, secret: bytes, retry_seconds: float = REMOTE_RETRY_SECONDS) -> None:
-        """`retry_seconds`: for how long requests are repeated that no store has taken."""
+        """`retry_seconds`: for how long a request is repeated that no store has accepted."""
         self.router = router
         self._env = env
         self._secret = secret
@@ -99,18 +99,18 @@ class StoreConnections:
         self._closed = False
         self._pool = ConnectionPool(
             env.network, self._policy, self._introduce,
-            lambda: first_request_id(env.random),  # they differ in the log of a store
+            lambda: first_request_id(env.random),  # processes differ in a store's log
         )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<StoreConnections by {self.router!r}>"
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return the monotonic time in seconds."""
         return self._env.clock.monotonic()
 
     def addresses(self) -> list[Address]:
-        """The stores that serve a container, in order of their containers."""
+        """Return the stores that serve any container, in order of their containers."""
         found: dict[Address, None] = {}
         for container in range(self.router.containers):
             try:
@@ -120,19 +120,19 @@ class StoreConnections:
         return list(found)
 
     def address_of(self, segment: str) -> Address:
-        """Host and port of the store of a segment.  Raises Unavailable."""
+        """Return the host and port of a segment's store.  Raises Unavailable."""
         return self.router.address(container_of(segment, self.router.containers))
 
     async def ask(self, segment: str, make: Callable[[int], Any], purpose: str, *, repeatable: bool = False) -> Any:
-        """The reply of the segment's store to `make(request_id)`; `repeatable`: asking twice does no harm.
+        """Return the reply of a segment's store to `make(request_id)`.  `repeatable`: the request may be sent twice.
 
-        Raises Unavailable (with an unknown outcome, unless it is repeatable)."""
+        Raises Unavailable; then, unless it is repeatable, the outcome may be unknown."""
         backoff = Backoff(self._env, self._policy, pauses=self._pauses).begin()
         while True:
             try:
                 try:
                     address = self.address_of(segment)
-                except Unavailable as error:  # nobody owns it now: its next owner will take the request
+                except Unavailable as error:  # no store owns the container now: its next owner will accept the request
                     raise NotSent(str(error)) from None
                 return await self._attempt(address, segment, make, purpose)
             except NotSent as error:
@@ -143,11 +143,11 @@ class StoreConnections:
                 await backoff.wait(error)
 
     async def ask_at(self, address: Address, make: Callable[[int], Any], purpose: str) -> Any:
-        """The reply of one store; one attempt.  Raises Unavailable."""
+        """Return the reply of one store, by one attempt.  Raises Unavailable."""
         return await self._attempt(address, "", make, purpose)
 
     async def _attempt(self, address: Address, segment: str, make: Callable[[int], Any], purpose: str) -> Any:
-        if self._closed:  # a call that was under way: its client asks another controller, or the next start of this one
+        if self._closed:  # the client asks another controller, or this one after its restart
             raise Unavailable("this controller stops")
         try:
             connection = await self._pool.to(address, purpose)
@@ -174,7 +174,7 @@ class StoreConnections:
             raise
 
     async def use_quotas(self, quotas: Quotas) -> None:
-        """Give all stores these quotas.  Raises Unavailable: not all of them have them."""
+        """Give quotas to all stores.  Raises Unavailable: not all stores have them."""
         addresses, lines = self.addresses(), tuple(quotas.encode())
         request = partial(wire.UseQuotas, stores=len(addresses), quotas=lines)
         answers = await asyncio.gather(
@@ -185,13 +185,13 @@ class StoreConnections:
                 raise Unavailable(f"the store at {address[0]}:{address[1]} does not know the newest quotas: {answer}")
 
     async def close(self) -> None:
-        """End all connections; who asks now is answered Unavailable."""
+        """Close all connections.  Later calls raise Unavailable."""
         self._closed = True
         await self._pool.close()
 
 
 def _expect(reply: Any, kind: type[Any], segment: str) -> Any:
-    """`reply` when it is a `kind`; raises the error that it stands for otherwise."""
+    """Return a reply of the expected kind.  Raises the error that any other reply stands for."""
     if type(reply) is kind:
         return reply
     if type(reply) is wire.ConditionFailed:
@@ -211,11 +211,11 @@ class RemoteTables:
         return _expect(await self._stores.ask(table, make, _TABLES, repeatable=repeatable), kind, table)
 
     async def create(self, table: str) -> None:
-        """Create a table; Exists when it exists."""
+        """Create a table.  Raises Exists."""
         await self._ask(table, lambda i: wire.CreateTableSegment(i, table, ""), wire.SegmentCreated)
 
     async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
-        """Current values, None where absent."""
+        """Return the current values of keys, in order; None for a missing key."""
         wanted = tuple(wire.TableKey(key) for key in keys)
         try:
             reply = await self._ask(
@@ -233,7 +233,7 @@ class RemoteTables:
         ]
 
     async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
-        """Apply all updates atomically; Conflict when an expectation does not hold."""
+        """Apply all updates atomically.  Raises Conflict (a key does not have its expected version)."""
         changes = tuple(
             wire.TableChange(update.key, update.expected, update.fresh, update.value is None, update.value or b"")
             for update in updates
@@ -242,7 +242,7 @@ class RemoteTables:
         return list(reply.versions)
 
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
-        """Up to `limit` entries with start <= key (< end), ascending."""
+        """Return up to `limit` entries with start <= key (< end), ascending."""
 
         def make(request_id: int) -> Any:
             return wire.ScanTable(request_id, table, start, end is not None, end or b"", limit)
@@ -251,14 +251,14 @@ class RemoteTables:
         return [(bytes(entry.key), TableValue(bytes(entry.value), entry.version)) for entry in reply.entries]
 
     async def position(self, table: str) -> int:
-        """Where the table's next entry begins; NotFound."""
+        """Return the offset where the table's next entry begins.  Raises NotFound."""
         reply = await self._ask(
             table, lambda i: wire.GetTableSegmentInfo(i, table, ""), wire.TableSegmentInfo, repeatable=True
         )
         return int(reply.length)
 
     async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
-        """Remove the table; NotFound, Exists (it must be empty and is not), Conflict (it was changed)."""
+        """Delete a table.  Raises NotFound, Exists (it must be empty and is not), Conflict (it was changed)."""
         position = _NO_POSITION if unchanged_since is None else unchanged_since
         await self._ask(table, lambda i: wire.DeleteTable(i, table, must_be_empty, position), wire.SegmentDeleted)
 
@@ -267,17 +267,17 @@ class RemoteSegments:
     """`controller.ports.Segments`."""
 
     def __init__(self, stores: StoreConnections, advertised: Callable[[Address], Address] = lambda own: own) -> None:
-        """`advertised`: what clients get instead of an address that the router has."""
+        """`advertised`: returns the address for clients of a store, from its address in the router."""
         self._stores = stores
         self._advertised = advertised
-        # Stores that did not answer it, as one of an earlier version; when each may be asked again.
+        # Stores that did not answer CreateFreshSegments, perhaps of an earlier version, and when to try again.
         self._without_fresh: dict[Address, float] = {}
 
     async def _ask(self, segment: str, make: Callable[[int], Any], kind: type[Any], *, repeatable: bool = False) -> Any:
         return _expect(await self._stores.ask(segment, make, _SEGMENTS, repeatable=repeatable), kind, segment)
 
     async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
-        """Create an empty segment; Exists when it exists."""
+        """Create an empty segment.  Raises Exists."""
 
         def make(request_id: int) -> Any:
             return wire.CreateSegment(request_id, segment, target_rate, scale_type, "", rollover_bytes)
@@ -290,7 +290,7 @@ class RemoteSegments:
         for segment in segments:
             try:
                 by_store.setdefault(self._stores.address_of(segment), []).append(segment)
-            except Unavailable:  # nobody owns it now
+            except Unavailable:  # no store owns the container now
                 by_store.setdefault(None, []).append(segment)
         await gather_all([self._create_fresh_at(address, names) for address, names in by_store.items()])
 
@@ -305,14 +305,14 @@ class RemoteSegments:
             except Unavailable as error:
                 _log.info("the store at %s:%d creates segments one by one for a while: %s", *address, error)
                 self._without_fresh[address] = self._stores.now() + EARLIER_STORE_SECONDS
-        # A container has no owner, or another one by now, or one that does not know the request.  Some may have been
-        # created before, so that the others' owners have to look them up.
+        # Create the segments one by one if the container has no owner now, another owner, or one that does not know the
+        # request.  Some may exist already.
         for segment in segments:
             with suppress(Exists):
                 await self.create(segment)
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
-        """Create a table segment; Exists when it exists, Conflict when its keys have another length."""
+        """Create a table segment.  Raises Exists, Conflict (it exists with keys of another length)."""
 
         def make(request_id: int) -> Any:
             return wire.CreateTableSegment(request_id, segment, "", key_length=key_length)
@@ -328,15 +328,15 @@ class RemoteSegments:
             raise
 
     async def seal(self, segment: str) -> None:
-        """Seal; succeeds when sealed already; NotFound."""
+        """Seal a segment, which may be sealed already.  Raises NotFound."""
         await self._ask(segment, lambda i: wire.SealSegment(i, segment, ""), wire.SegmentSealed, repeatable=True)
 
     async def delete(self, segment: str) -> None:
-        """Delete; NotFound."""
+        """Delete a segment.  Raises NotFound."""
         await self._ask(segment, lambda i: wire.DeleteSegment(i, segment, ""), wire.SegmentDeleted)
 
     async def truncate(self, segment: str, offset: int) -> None:
-        """Raise the start offset; succeeds when it is there or above; NotFound, Invalid."""
+        """Raise a segment's start offset to `offset`, unless it is higher already.  Raises NotFound, Invalid."""
         try:
             await self._ask(
                 segment, lambda i: wire.TruncateSegment(i, segment, offset, ""), wire.SegmentTruncated, repeatable=True
@@ -347,7 +347,7 @@ class RemoteSegments:
                 raise Invalid(f"segment {segment} cannot be truncated at {offset}: {error}") from None
 
     async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
-        """Merge sources into target in order; the target's length after each."""
+        """Merge source segments into a target, in order.  Returns the target's length after each source."""
         names = tuple(sources)
         reply = await self._ask(
             target, lambda i: wire.MergeSegmentsBatch(i, target, names, ""), wire.SegmentsBatchMerged
@@ -355,7 +355,7 @@ class RemoteSegments:
         return [length for _, length in reply.merged]
 
     async def info(self, segment: str) -> SegmentInfo:
-        """Length, start and state; NotFound."""
+        """Return the state of a segment.  Raises NotFound."""
         reply = await self._ask(
             segment, lambda i: wire.GetStreamSegmentInfo(i, segment, ""), wire.StreamSegmentInfo, repeatable=True
         )
@@ -364,7 +364,7 @@ class RemoteSegments:
         return SegmentInfo(reply.write_offset, reply.start_offset, reply.is_sealed, reply.last_modified)
 
     async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
-        """Record the scaling policy; NotFound."""
+        """Record the scaling policy of a segment.  Raises NotFound."""
 
         def make(request_id: int) -> Any:
             return wire.UpdateSegmentPolicy(request_id, segment, target_rate, scale_type, "")
@@ -372,7 +372,7 @@ class RemoteSegments:
         await self._ask(segment, make, wire.SegmentPolicyUpdated, repeatable=True)
 
     async def rates(self, segments: Sequence[str]) -> list[Rates]:
-        """The rates of each segment as its store measured them; zero for a missing segment."""
+        """Return the rates of each segment that its store measured; zero for a missing segment."""
         by_store: dict[Address, list[int]] = {}
         for place, segment in enumerate(segments):
             by_store.setdefault(self._stores.address_of(segment), []).append(place)
@@ -406,7 +406,7 @@ class RemoteSegments:
                 return found
 
     async def scope_bytes(self, scope: str) -> int:
-        """The bytes of all segments of a scope.  Raises Unavailable: not all stores have counted theirs."""
+        """Return the bytes of all segments of a scope.  Raises Unavailable: not all stores have counted theirs."""
         request = partial(wire.MeasureScope, scope=scope)
         asked = (self._stores.ask_at(address, request, _QUOTAS) for address in self._stores.addresses())
         found = [_expect(reply, wire.ScopeMeasured, scope) for reply in await gather_all(list(asked))]
@@ -416,25 +416,25 @@ class RemoteSegments:
         return sum(reply.bytes for reply in found)
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`, possibly fewer; none only at the end.  NotFound, Truncated, Invalid."""
+        """Return up to `limit` bytes from `offset`; none only at the end.  Raises NotFound, Truncated, Invalid."""
         reply = await self._ask(
             segment, lambda i: wire.ReadBytes(i, segment, offset, limit), wire.BytesRead, repeatable=True
         )
         return bytes(reply.data)
 
     async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
-        """Append one event at an offset; Conflict, NotFound, Sealed."""
+        """Append one event at an offset.  Raises Conflict, NotFound, Sealed."""
         await self._ask(segment, lambda i: wire.AppendAt(i, segment, expected_offset, data), wire.AppendedAt)
 
     async def get_attribute(self, segment: str, key: bytes) -> int:
-        """The value of an attribute, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+        """Return the value of an attribute, NULL_ATTRIBUTE_VALUE if it is not set.  Raises NotFound."""
         reply = await self._ask(
             segment, lambda i: wire.GetSegmentAttribute(i, segment, key, ""), wire.SegmentAttribute, repeatable=True
         )
         return int(reply.value)
 
     async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
-        """Compare and set; NotFound."""
+        """Set an attribute if its value is `expected`.  Returns whether it was.  Raises NotFound."""
 
         def make(request_id: int) -> Any:
             return wire.UpdateSegmentAttribute(request_id, segment, key, value, expected, "")
@@ -442,7 +442,7 @@ class RemoteSegments:
         return bool((await self._ask(segment, make, wire.SegmentAttributeUpdated)).success)
 
     def endpoint(self, segment: str) -> Address:
-        """Host and port of the store that owns the segment.  Raises Unavailable."""
+        """Return the host and port of the store that owns a segment.  Raises Unavailable."""
         return self._advertised(self._stores.address_of(segment))
 
 
@@ -484,7 +484,7 @@ class ScaleRequestWatch:
                 for segment, advice in _expect(reply, wire.ScaleRequests, "").requests:
                     self._report(segment, _ADVICE.get(advice, ScaleAdvice.NONE))
             except SaritError as error:
-                # Stores repeat what is lost.
+                # A lost request does no harm: stores repeat it.
                 self._repeated.info(str(address), f"no requests to scale come from {address[0]}:{address[1]}: {error}")
                 await asyncio.sleep(STORES_POLL_SECONDS)
 
@@ -495,7 +495,7 @@ class RemoteStores:
     def __init__(
         self, connections: StoreConnections, env: Env, advertised: Callable[[Address], Address] = lambda own: own
     ) -> None:
-        """`advertised`: the address of a store that clients get."""
+        """`advertised`: returns the address for clients of a store, from its address in the router."""
         self.connections = connections
         self.tables = RemoteTables(connections)
         self.segments = RemoteSegments(connections, advertised)
@@ -505,11 +505,11 @@ class RemoteStores:
         return f"<RemoteStores {self.connections!r}>"
 
     async def use_quotas(self, quotas: Quotas) -> None:
-        """Have all stores charge by these quotas.  Raises Unavailable."""
+        """Make all stores enforce these quotas.  Raises Unavailable."""
         await self.connections.use_quotas(quotas)
 
     async def follow_scaling(self, report: Callable[[str, ScaleAdvice], None]) -> None:
-        """Pass the requests of all stores on, until cancelled."""
+        """Pass the scaling requests of all stores to `report`, until cancelled."""
         await ScaleRequestWatch(self.connections, self._env, report).run()
 
     async def close(self) -> None:
