@@ -1,4 +1,4 @@
-"""Spark looks for modules named `pyspark_*` with a `DefaultSource`: this one makes `format("sarit")` known."""
+"""Registers `format("sarit")` with Spark, which looks for a `DefaultSource` in all modules named `pyspark_*`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MAX_WRITER_ID_BYTES: Final = KIB  # part of a table's key
 MAX_OUTCOME_WAIT_SECONDS: Final = 30.0
 MAX_LISTED_TRANSACTIONS: Final = 500
 MAX_STREAMS_COUNTED_FOR_PRUNING: Final = 10_000
-MAX_CALLS_PER_NAME: Final = 500  # calls waiting for one stream, group or table, of all in progress
+MAX_CALLS_PER_NAME: Final = 500  # calls waiting for one stream, group or table; others must find room
 
 # -- controller --------------------------------------------------------------------------------
 # How long after a start writers may renew leases that ended while no controller ran.

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 def connect(target: Target) -> Client:
     """Return a client for one driver or task.  Raises Unavailable when no controller replies in time."""
-    # One time for both: to find a node at first, and to go on trying when it goes away.  Spark repeats a failed task.
+    # The same time bounds the search for a node at first, and the retries when it goes away.  Spark repeats the task.
     seconds = target.wait_seconds
     try:
         return sarit.connect(
@@ -63,17 +63,17 @@ def first_event(options: ReadOptions) -> bytes | None:
     return None
 
 
-# For tasks, by the target.  Getting one raises Unavailable when no controller replies in time.
+# The clients of this process for its tasks, by target.  `get` raises Unavailable when no controller replies in time.
 CLIENTS: Final[PerProcess[Target, Client]] = PerProcess(connect, lambda client: client.close())
 
 
 def now_ms() -> int:
-    """Return the present, in milliseconds since 1970."""
+    """Return the present time in ms since 1970."""
     return RealClock().wall_ms()
 
 
 class ConnectedStream:
-    """`StreamAccess` over a client: its own, or one that it shares and does not close."""
+    """Implements `StreamAccess` with a client: the given one, which it does not close, or else one of its own."""
 
     def __init__(self, target: Target, stream: StreamName, client: Client | None = None) -> None:
         self.stream = stream
@@ -81,8 +81,7 @@ class ConnectedStream:
         self._owned = client is None
 
     def cut(self, which: str) -> Position:
-        """Return the position that a value of the options `start` and `end` means.  Raises NotFound, Truncated,
-        Invalid."""
+        """Return the position that a value of option `start` or `end` means.  Raises NotFound, Truncated, Invalid."""
         if which in (HEAD, TAIL):
             found = self._client.cut(self.stream, which)
             assert found is not None
@@ -103,11 +102,11 @@ class ConnectedStream:
         return [{found.segment: KeyRange(found.low, found.high) for found in epoch.segments} for epoch in epochs]
 
     def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:
-        """Event boundaries strictly between two offsets, ascending."""
+        """Return the event boundaries strictly between two offsets, ascending, about `step_bytes` apart."""
         return self._client.stream(self.stream).boundaries(segment, start, end, step_bytes)
 
     def cut_at(self, time_ms: int) -> Position:
-        """Return a position that every event appended at or after a time is behind."""
+        """Return a position: every event appended at or after `time_ms` is behind it."""
         return dict(self._client.stream(self.stream).cut_at(time_ms).positions)
 
     def marks(self) -> list[tuple[int, Position]]:
@@ -121,14 +120,14 @@ class ConnectedStream:
         return [(mark.upper, {s: offset for s, (_, offset) in mark.positions.items()}) for mark in found]
 
     def states(self, segments: Iterable[SegmentId]) -> dict[SegmentId, SegmentState]:
-        """Start, end and sealed of each; deleted segments are left out."""
+        """Return the states of segments, without those of deleted segments."""
         infos = self._client.segment_infos(self.stream, segments)
         return {
             segment: SegmentState(info.start_offset, info.end_offset, info.sealed) for segment, info in infos.items()
         }
 
     def successors(self, segment: SegmentId) -> dict[SegmentId, frozenset[SegmentId]]:
-        """Return the segments that follow, each with all of its predecessors."""
+        """Return the successors of a segment, each with all of its predecessors."""
         found = self._client.successors(self.stream, segment)
         return {successor.segment: frozenset(successor.predecessors) for successor in found}
 
@@ -143,14 +142,14 @@ class ConnectedStream:
             tail = self._client.stream_cut_tail(marks)
             if after == tail:
                 return [], tail
-            # Truncated ones are old: a later one takes their place.
+            # Skip truncated watermarks: they are old, and later ones say more.
             with self._client.reader(marks, "head" if after is None else after, tail, skip_truncated=True) as reader:
                 return [watermarks.decode(event) for event in reader], tail
         except NotFound:  # a server without watermarks
             return [], None
 
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Events between two byte offsets, as (events binary, offsets int64)."""
+        """Yield the events between two byte offsets, as (events binary, offsets int64)."""
         for batch in self._client.segment_batches(self.stream, segment, start, end):
             yield batch.column("event"), batch.column("offset")
 
@@ -161,7 +160,7 @@ class ConnectedStream:
 
 
 class ConnectedSource:
-    """`SourceAccess` over one client."""
+    """Implements `SourceAccess` with one client."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -169,7 +168,7 @@ class ConnectedSource:
         self._threads: ThreadPoolExecutor | None = None
 
     def stream(self, name: StreamName) -> ConnectedStream:
-        """Return one stream of the client."""
+        """Return access to a stream by this client."""
         return ConnectedStream(self._target, name, self._client)
 
     def list_streams(self, scope: str) -> Iterable[StreamName]:
@@ -184,7 +183,7 @@ class ConnectedSource:
         try:
             found = self._client.reader_groups.open(group)
         except NotFound:
-            # Retention retains what the group has not released.
+            # Create the group with a subscription, so that retention keeps what the query has not read.
             found = self._client.reader_groups.create(
                 group, list(cuts), start=cuts, automatic_checkpoint=None, retention="manual"
             )
@@ -199,7 +198,7 @@ class ConnectedSource:
         found.update_retention_cut(*cuts.values())
 
     def at_once(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Return the results of calls, made at the same time."""
+        """Make calls concurrently.  Returns their results, in order."""
         if len(calls) < 2:
             return [call() for call in calls]
         if self._threads is None:
@@ -209,7 +208,7 @@ class ConnectedSource:
         return [one.result() for one in made]
 
     def monotonic(self) -> float:
-        """Seconds, of a clock that never goes back."""
+        """Return the monotonic time in seconds."""
         return RealClock().monotonic()
 
     def close(self) -> None:
@@ -220,5 +219,5 @@ class ConnectedSource:
 
 
 def shared_stream(target: Target, stream: StreamName) -> ConnectedStream:
-    """Return a stream over the client of this process.  Raises Unavailable."""
+    """Return access to a stream by the client that the tasks of this process share.  Raises Unavailable."""
     return ConnectedStream(target, stream, CLIENTS.get(target))

@@ -41,10 +41,10 @@ versions.check(versions.version())
 
 
 class SaritSource(DataSource):
-    """A stream as a table: see docs/spark.md for the options."""
+    """A stream, or a table, or metadata, as a table of Spark.  docs/spark.md describes the options."""
 
-    # A process of the driver makes a reader or writer for many queries, so it is frozen once (`worker_process.py`).
-    # The default address is resolved here, on the driver: executors may run with another environment.
+    # `freeze_once` is called because a process of the driver serves many queries (`worker_process.py`).  The default
+    # address is resolved here, on the driver, because executors may run with another environment.
 
     @classmethod
     def name(cls) -> str:
@@ -52,7 +52,7 @@ class SaritSource(DataSource):
         return "sarit"
 
     def schema(self) -> StructType | str:
-        """Return the columns of a read that names none."""
+        """Return the columns of a read without `.schema(...)`."""
         if is_metadata(self.options):
             return schema_of(parse_metadata(self.options, default_address()).kind)
         if is_table(self.options):
@@ -94,7 +94,7 @@ class SaritSource(DataSource):
         freeze_once()
         _refuse_tables(self.options, "cannot be written", written=True)
         if is_table(self.options):
-            # outputMode("complete") has all rows each time: setting them again is what it means.
+            # With outputMode("complete") each micro-batch has all rows, and sets all their keys again.
             return TableStreamWriter(self._table_write(schema, overwrite=False))
         _refuse_overwrite(overwrite)
         options = parse_write(self.options, default_address())

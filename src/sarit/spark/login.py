@@ -1,7 +1,7 @@
-"""How a query logs in: by its options, else by the environment of the driver.
+"""The credentials and the TLS of a query: by its options, else by the environment of the driver.
 
-The driver decides, since executors may run with another environment; tasks get the result in what Spark pickles.
-A secret is in no option, for Spark shows options in plans: options name files.
+The driver decides, since executors may run with another environment; Spark pickles the result for the tasks.  Options
+contain no secrets, because Spark shows them in plans: they name files with secrets.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from sarit.core.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Options that we refuse, and what to use.
+# Refused options, and the options to use instead.
 SECRETS: Final = {"password": "passwordFile", "token": "tokenFile"}
 _TLS: Final = {"SARIT_CA_FILE": "caFile", "SARIT_CERT_FILE": "certFile", "SARIT_KEY_FILE": "keyFile"}
 
 
 def credentials_of(option: Callable[[str], str | None], environ: Mapping[str, str] = os.environ) -> Credentials | None:
-    """Return who the query is.  Raises Invalid: options contradict each other, or a file cannot be read."""
+    """Return the credentials of a query.  Raises Invalid: options contradict each other, or a file cannot be read."""
     user, password, token = (option(name) for name in ("user", "passwordFile", "tokenFile"))
     plain = allows_plain(environ)
     if token:
@@ -52,6 +52,6 @@ def credentials_of(option: Callable[[str], str | None], environ: Mapping[str, st
 
 
 def tls_of(option: Callable[[str], str | None], controller: str, environ: Mapping[str, str] = os.environ) -> Tls | None:
-    """TLS, if an option, the address or the environment asks for it."""
+    """Return the settings of TLS if an option, the address or the environment asks for TLS."""
     named = {variable: value for variable, name in _TLS.items() if (value := option(name))}
     return default_tls(controller, {**environ, **named})

@@ -1,7 +1,7 @@
-"""What the rooms of the connector share to read `.option(...)`: tables of options, and checks of their values.  Pure.
+"""Reads `.option(...)` for all parts of the connector: tables of options, and checks of their values.
 
-Each room has a table `OPTIONS` of its own.  `Given` is what a user gave: names without regard to case, and unknown ones
-refused, since a misspelt limit would be no limit.
+Each package has a table `OPTIONS` of its own.  `Given` has the options that a user gave, by names without regard to
+case.  Unknown options are refused, since a misspelt limit would be no limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9090"
 
-READ: Final = "read"  # both kinds
+READ: Final = "read"  # batch and streaming
 BATCH_READ: Final = "batch read"
 STREAMING_READ: Final = "streaming read"
 WRITE: Final = "write"
@@ -31,7 +31,7 @@ ALL: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, as the table of docs/spark.md shows it.  `default` is text for a reader; "" for none."""
+    """An option, as the table of docs/spark.md shows it.  `default`: text for the table; "": no default."""
 
     name: str
     use: str
@@ -68,15 +68,15 @@ OPTIONS: Final = (
     ),
 )  # fmt: skip
 
-# Spark passes these on with the user's.
+# Options of Spark itself, which it passes on with the user's.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "triggerinterval", "mergeschema"})
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The controller (`host:port`), for how many seconds a task waits for a node that does not reply, and who we are.
+    """The controller's address (`host:port`), how long to wait for a node that does not reply, and the credentials.
 
-    It travels to the executors in what Spark pickles; its text shows no secret."""
+    Spark pickles it for the executors; its repr shows no secret."""
 
     controller: str
     wait_seconds: int = SPARK_WAIT_SECONDS
@@ -85,7 +85,7 @@ class Target:
 
 
 class Given:
-    """The options that a user gave, checked against tables.  Raises Invalid for unknown ones, with the right names."""
+    """The options that a user gave, checked against tables.  Raises Invalid for unknown options, with similar names."""
 
     def __init__(self, options: Mapping[str, str], tables: Iterable[Sequence[Option]]) -> None:
         known = {option.name.lower(): option.name for table in (OPTIONS, *tables) for option in table}
@@ -98,11 +98,11 @@ class Given:
             raise Invalid(_unknown(sorted(unknown), known))
 
     def text(self, name: str) -> str | None:
-        """Return the value, or None when it is not given."""
+        """Return the value of an option; None: it is not given."""
         return self._values.get(name.lower())
 
     def positive(self, name: str) -> int | None:
-        """Return a whole number of at least 1, or None when it is not given.  Raises Invalid."""
+        """Return an option's value as an integer of at least 1; None: it is not given.  Raises Invalid."""
         text = self.text(name)
         if text is None:
             return None
@@ -111,11 +111,11 @@ class Given:
         return int(text)
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """True or false.  Raises Invalid."""
+        """Return an option's value as true or false.  Raises Invalid."""
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def choice(self, name: str, values: Sequence[str], default: str) -> str:
-        """Return one of `values` without regard to case, as it is written there.  Raises Invalid."""
+        """Return the one of `values` that an option has, without regard to case.  Raises Invalid."""
         text = self.text(name)
         if text is None:
             return default
@@ -125,13 +125,13 @@ class Given:
         return found
 
     def target(self, default_controller: str) -> Target:
-        """Return where the node is, and how to log in.  Raises Invalid."""
+        """Return the address of the node, and the credentials.  Raises Invalid."""
         controller = self.text("controller") or default_controller
         wait_seconds = self.positive("waitSeconds") or SPARK_WAIT_SECONDS
         return Target(controller, wait_seconds, credentials_of(self.text), tls_of(self.text, controller))
 
     def stream(self) -> StreamName:
-        """Return the stream of `stream` or `load(...)`.  Raises Invalid with the option to set."""
+        """Return the stream that option `stream` or `load(...)` names.  Raises Invalid: neither is given."""
         name = self.text("stream") or self.text("path")
         if not name:
             raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')

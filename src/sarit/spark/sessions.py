@@ -1,8 +1,8 @@
 """Spark sessions whose Python workers find Sarit, and a check that they do.
 
-Spark asks its Python workers which data sources there are.  Workers are the program that `PYSPARK_PYTHON` names where
-the driver (or the Connect server) starts, else `python3` of PATH.  If that one has no Sarit, Spark says
-`DATA_SOURCE_NOT_FOUND` and nothing of the reason.
+Spark asks its Python workers which data sources exist.  Workers run the program that `PYSPARK_PYTHON` names where the
+driver (or the Connect server) starts, else `python3` of PATH.  If that Python has no Sarit, Spark says
+`DATA_SOURCE_NOT_FOUND` without the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 
 log = logging.getLogger("sarit.spark")
 
-# The names that Spark puts into the environment of its streaming readers, for each query that starts.
+# The environment variables that Spark sets for its streaming readers when a query starts.
 STREAMING_NAMES: Final = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_LOCAL_DIRS", "SPARK_PYTHON_RUNTIME")
 
 _ADVICE: Final = (
@@ -45,12 +45,11 @@ def session(
     """Return a Spark session whose Python workers run this interpreter, so that they find Sarit; one per process.
 
     Spark starts its workers as `python3` of PATH.  Outside an activated environment that is another Python, without
-    Sarit, and Spark says `DATA_SOURCE_NOT_FOUND`.  A `PYSPARK_PYTHON` of the environment is left as it is, if Sarit is
-    found there.
+    Sarit, and Spark says `DATA_SOURCE_NOT_FOUND`.  If `PYSPARK_PYTHON` is set, it is kept, and must have Sarit.
 
     `settings`: options of Spark, as `{"spark.sql.shuffle.partitions": 2}`.  `master`: a cluster, as
-    `spark://host:7077`; `remote`: a Spark Connect server, as `sc://host:15002`, whose workers are of the server's
-    choice.  Raises MissingExtra (no PySpark here), ImportError (no Sarit in the Python of `PYSPARK_PYTHON`), Invalid
+    `spark://host:7077`.  `remote`: a Spark Connect server, as `sc://host:15002`, which chooses the Python of its
+    workers.  Raises MissingExtra (no PySpark here), ImportError (no Sarit in the Python of `PYSPARK_PYTHON`), Invalid
     (PySpark is too old), ValueError (both a master and a remote).
     """
     require("spark", "sarit.spark")
@@ -77,18 +76,18 @@ def session(
 
 
 def name_environment(spark: SparkSession) -> None:
-    """Let two streaming queries start at the same moment in one driver.
+    """Make it safe that two streaming queries of one driver start at the same moment.
 
     Spark keeps one map of environment variables for each data source, and all queries put the same names into it,
-    without a lock.  Two first queries can leave the map with a size that is not its own; from then on every job fails
-    (`Task not serializable`, `Illegal size 5 of collection`) until the driver ends.  Once the names are in the map, a
-    put replaces a value and changes no size."""
+    without a lock.  Two concurrent first puts can leave the map with a wrong size; from then on every job fails (`Task
+    not serializable`, `Illegal size 5 of collection`) until the driver ends.  So this puts the names into the map
+    first: a put of a present name does not change the size."""
     try:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         variables = manager.lookupDataSource("sarit").dataSourceCls().envVars()
         for name in STREAMING_NAMES:
             variables.putIfAbsent(name, "")
-    except Exception as error:  # no public interface of Spark: another version may have none of it
+    except Exception as error:  # not a public interface of Spark, so another version may lack it
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             log.warning(
                 "Spark does not find Sarit: its JVM was started by an earlier session with another Python, or its one "
@@ -99,10 +98,10 @@ def name_environment(spark: SparkSession) -> None:
 
 
 def choose_python(environment: MutableMapping[str, str]) -> None:
-    """Set `PYSPARK_PYTHON` to this interpreter if it is not set.  Raises ImportError: that Python has no Sarit.
+    """Set `PYSPARK_PYTHON` to this interpreter if it is not set.  Raises ImportError: the Python it names has no Sarit.
 
-    Spark prefers `PYSPARK_DRIVER_PYTHON` for data sources, in executors, too.  Where it names no Python with Sarit, as
-    `jupyter` does, it is replaced: it has done its work when a driver runs."""
+    Spark prefers `PYSPARK_DRIVER_PYTHON` for data sources, even in executors.  If it names no Python with Sarit (as
+    `jupyter`), it is replaced, too: it is not needed any more when the driver runs."""
     python = environment.setdefault(WORKER_PYTHON, sys.executable)
     reason = _why_not(python, environment)
     if reason:
@@ -116,7 +115,7 @@ def choose_python(environment: MutableMapping[str, str]) -> None:
 
 
 def _why_not(python: str, environment: Mapping[str, str]) -> str:
-    """Return why a program is no Python with the connector; "" when it is one."""
+    """Return why a program is no Python with the connector; "": it is one."""
     if python == sys.executable:
         return ""
     try:
@@ -128,9 +127,9 @@ def _why_not(python: str, environment: Mapping[str, str]) -> str:
 
 
 def check(spark: SparkSession, tasks: int = 2) -> None:
-    """Check that the driver's and the executors' Python find Sarit, by a job of so many tasks.
+    """Check that the driver's and the executors' Python find Sarit, by a job of `tasks` tasks.
 
-    Works with Spark Connect, too; needs no node.  Raises ImportError with what to do."""
+    Works with Spark Connect, too; needs no node.  Raises ImportError, which says what to do."""
     from pyspark.errors import PySparkException
 
     try:

@@ -1,6 +1,6 @@
-"""What `format("sarit")` is with a PySpark that is too old: an error that says so.
+"""The data source `format("sarit")` for a PySpark that is too old: its only use is to raise an error that says so.
 
-Without a class to be found, Spark says `DATA_SOURCE_NOT_FOUND`, and the reason in a warning of its log alone.
+Without any data source, Spark says `DATA_SOURCE_NOT_FOUND`, and logs the reason only as a warning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TooOldSource(DataSource):
-    """Refuses every use.  It must not import what PySpark 4.0 lacks."""
+    """A data source that refuses every use.  This module must not import what PySpark 4.0 lacks."""
 
     @classmethod
     def name(cls) -> str:
@@ -24,5 +24,5 @@ class TooOldSource(DataSource):
         return "sarit"
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Raises Invalid."""
+        """Raises Invalid: PySpark is too old."""
         versions.check(versions.version())

@@ -1,4 +1,4 @@
-"""Which PySpark is installed, and what its Python data sources can do."""
+"""The version of the installed PySpark, and what its Python data sources can do."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def version() -> str:
 
 
 def parse(text: str) -> tuple[int, int]:
-    """Major and minor version; (0, 0) for what is none."""
+    """Parse the major and minor version; (0, 0): `text` is no version."""
     parts = text.split(".")
     return (int(parts[0]), int(parts[1])) if len(parts) > 1 and all(map(str.isdecimal, parts[:2])) else (0, 0)
 
 
 def check(text: str) -> None:
-    """Raises Invalid for a PySpark that is too old."""
+    """Check that a version of PySpark is not too old.  Raises Invalid."""
     if not is_supported(text):
         raise Invalid(f'format("sarit") needs PySpark 4.1 or newer; found {text}')
 
 
 def is_supported(text: str) -> bool:
-    """Return whether the connector works with a PySpark."""
+    """Return whether the connector works with a version of PySpark."""
     return parse(text) >= _OLDEST
 
 

@@ -1,12 +1,12 @@
-"""Spark's Python processes: each runs many tasks, one after the other, and collects garbage after every one.
+"""Shares work among the tasks of a Python process of Spark.
 
-Theory of operation.  Spark forks a process for a task and uses it again for later ones.  What a task must not pay for
-is done once in a process:
+Theory of operation.  Spark forks a process for a task and reuses it for later tasks, one after the other.  So the
+process does once what need not be done for each task:
 
-* connections are shared by its tasks (`PerProcess`);
-* the objects that are there after the first task are left out of later garbage collections (`freeze_once`).  They are
-  modules with their functions, classes and tables, about 100,000 objects that stay for ever.  Spark calls
-  `gc.collect()` after each task: over them it takes 50 ms of a processor, more than a small task.
+* its tasks share connections (`PerProcess`);
+* later garbage collections leave out the objects that exist after the first task (`freeze_once`): modules with their
+  functions, classes and tables, about 100,000 objects that stay for ever.  Spark calls `gc.collect()` after each task,
+  which would take 50 ms of a processor for them, more than a small task.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Spark sets it for processes that it uses again.
+# The environment variable that Spark sets in processes that it reuses.
 _REUSED: Final = "SPARK_REUSE_WORKER"
 _frozen: set[int] = set()
 
 
 class PerProcess(Generic[K, V]):
-    """Values that the tasks of a process share, by key; each is made on first use and not released until it is
-    forgotten.
+    """Values that the tasks of a process share, by key.  A value is made on first use and kept until it is forgotten.
 
-    A forked process has none of its parent's threads, so it makes its own."""
+    A forked process does not have the threads of its parent, so it makes its own values."""
 
     def __init__(self, make: Callable[[K], V], close: Callable[[V], object]) -> None:
         self._make = make
@@ -39,7 +38,7 @@ class PerProcess(Generic[K, V]):
         self._made: dict[tuple[int, K], V] = {}
 
     def get(self, key: K) -> V:
-        """Return the one of this process.  Raises what making it raises."""
+        """Return this process's value of a key.  Raises what `make` raises."""
         mine = (os.getpid(), key)
         if mine not in self._made:
             self._made[mine] = self._make(key)
@@ -47,7 +46,7 @@ class PerProcess(Generic[K, V]):
 
     @contextmanager
     def sharing(self, key: K) -> Iterator[V]:
-        """The one of this process, for a block; forgotten when the block fails, with whatever it has left there."""
+        """Yield this process's value of a key to a block.  If the block fails, the value is closed and forgotten."""
         try:
             yield self.get(key)
         except BaseException:
@@ -55,17 +54,17 @@ class PerProcess(Generic[K, V]):
             raise
 
     def forget(self, key: K) -> None:
-        """Release the value of a key: the next task makes another."""
+        """Close the value of a key, so that the next task makes another."""
         found = self._made.pop((os.getpid(), key), None)
         if found is not None:
             self._close(found)
 
 
 def freeze_once(environment: Mapping[str, str] = os.environ) -> None:
-    """Leave all objects that exist now out of garbage collections, once in a process that Spark uses again.
+    """Leave all present objects out of garbage collections, once in a process that Spark reuses.
 
-    To be called at the end of a task, when its modules are imported.  An object that is in use by then is still
-    released when nothing refers to it; only a circle of such objects is not."""
+    Call this at the end of a task, when its modules are imported.  A present object is still released when its last
+    reference goes; only a reference cycle of such objects is not."""
     if environment.get(_REUSED) and os.getpid() not in _frozen:
         _frozen.add(os.getpid())
         gc.collect()

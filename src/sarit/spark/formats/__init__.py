@@ -1,1 +1,1 @@
-"""Formats: between the bytes of events and columns."""
+"""Converts the bytes of events to columns, and columns to the bytes of events."""

@@ -1,4 +1,4 @@
-"""Arrow payloads: each is a whole Arrow IPC stream of record batches, so an event has many rows."""
+"""Arrow payloads.  A payload is a whole Arrow IPC stream of record batches, so one event has many rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HALVES: Final = 2
 
 
 def arrow_fields(payload: bytes | None) -> StructType:
-    """Return the columns of the first payload.  Raises Invalid when there is none, or it is no Arrow stream."""
+    """Return the columns of a stream's first payload.  Raises Invalid if it is None or no Arrow stream."""
     if payload is None:
         raise Invalid("format arrow takes its columns from the first event, and the stream is empty: give .schema(...)")
     try:
@@ -44,11 +44,11 @@ class ArrowReader:
         return "nothing is wrong with it"
 
     def read(self, payloads: pa.Array) -> Rows:
-        """Decode payloads: as many rows as each has; one row of nulls for a bad one."""
+        """Decode payloads to all their rows; a payload that cannot be decoded gives one row of nulls."""
         tables, counts, bad = [], np.zeros(len(payloads), np.int64), np.zeros(len(payloads), bool)
         for at, payload in enumerate(payloads):
             try:
-                # A buffer: nothing is copied.
+                # Pass a buffer, so that no bytes are copied.
                 table = self._table(payload.as_buffer() if payload.is_valid else None)
             except _ERRORS:
                 table, bad[at] = self._nulls(), True
@@ -63,7 +63,7 @@ class ArrowReader:
         if payload is None:
             raise ValueError("there is no payload")
         found = pa.ipc.open_stream(payload).read_all()
-        # Damaged lengths would lead beyond the buffers.
+        # Validate, because damaged lengths would lead beyond the buffers.
         found.validate(full=True)
         columns = []
         for field in self._schema:
@@ -93,10 +93,10 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 class ArrowWriter:
-    """Encodes a batch as one event; with keys, one event for each key.  Large batches become several events."""
+    """Encodes the rows of a batch as one event, or one per routing key.  Large batches become several events."""
 
     def write(self, rows: pa.RecordBatch, keys: pa.Array | None) -> tuple[pa.Array, pa.Array | None]:
-        """Return the payloads, and the key of each; the rows of a key stay in order."""
+        """Encode rows.  Returns the payloads, and the key of each; the rows of a key stay in order."""
         if keys is None:
             return pa.array(list(_payloads(rows)), pa.large_binary()), None
         encoded = keys.dictionary_encode()
@@ -111,7 +111,7 @@ class ArrowWriter:
 
 
 def _payloads(rows: pa.RecordBatch) -> Any:
-    """Streams of at most about ARROW_EVENT_BYTES each, longer only for a single row."""
+    """Yield payloads with the rows, in order, of about ARROW_EVENT_BYTES at most; a single row may be larger."""
     if not len(rows):
         return
     sink = pa.BufferOutputStream()

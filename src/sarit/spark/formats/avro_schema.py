@@ -1,6 +1,6 @@
 """Avro schemas and the columns of Spark.
 
-PySpark and fastavro are imported when they are needed: `sarit.spark` can be imported without them.
+PySpark and fastavro are imported only when needed, so that `sarit.spark` can be imported without them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def avro_schema(schema: StructType) -> str:
-    """Return the Avro schema (JSON text) that rows of `schema` are written with when option `avroSchema` gives none.
+    """Return the Avro schema (JSON text) by which rows of `schema` are written without option `avroSchema`.
 
     Readers need it: give it to their option `avroSchema`.  Raises Invalid for a type that Avro does not have.
     """

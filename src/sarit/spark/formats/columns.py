@@ -1,17 +1,17 @@
-"""The columns of a read.  Arrow batches in and out.
+"""The columns of a read, as Arrow batches.
 
-What a read can give, by where it comes from:
+A read can have these columns:
 
 * the event: `event`, binary or string (UTF-8);
-* where it stands in its stream: `scope`, `stream` (without the scope), `segment_id` (`epoch << 32 | number`), `offset`
-  (of the event's header in its segment);
-* its envelope (option `envelope`): `key`, `event_time`, `headers`, `payload`;
-* its typed payload (option `format`): a column for each field, or all in the struct column `payloadColumn`;
+* the event's place: `scope`, `stream` (without the scope), `segment_id` (`epoch << 32 | number`), `offset` (of the
+  event's header in its segment);
+* the event's envelope (option `envelope`): `key`, `event_time`, `headers`, `payload`;
+* the event's typed payload (option `format`): a column per field, or all in the struct column `payloadColumn`;
 * `cut`: the end of the read (option `includeCut`);
-* the time that the writers of the stream had noted before it (option `notedTime`): `noted_time`;
-* `_corrupt_record`: the event, where it cannot be decoded.
+* `noted_time`: the time that the stream's writers had noted before the event (option `notedTime`);
+* `_corrupt_record`: an event that cannot be decoded.
 
-A query says with `.schema(...)` which of them it wants; nothing else is decoded.
+A query selects columns with `.schema(...)`; only these are decoded.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ PLACE: Final = StructType(
 CUT: Final = StructField("cut", StringType())
 NOTED_TIME: Final = StructField("noted_time", TimestampType())
 
-# Columns that are the same for all events of a range -> how it gives them.
+# Columns with one value for all events of a range, and how to get the value.
 _OF_RANGE: Final[dict[str, Callable[[Range], object]]] = {
     "scope": lambda part: part.stream.scope,
     "stream": lambda part: part.stream.stream,
@@ -96,9 +96,8 @@ _ENVELOPE_TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
 
 
 def read_schema(formats: FormatOptions, first_event: Callable[[], bytes | None] = lambda: None) -> StructType:
-    """Return the columns of a read that names none; `first_event` of the stream is read where only the data knows them.
-
-    Raises Invalid when nothing says which fields payloads have."""
+    """Return the columns of a read without `.schema(...)`.  `first_event`: reads the stream's first event, from whose
+    payload format `arrow` takes them.  Raises Invalid when the fields of payloads are not known."""
     place = [*PLACE.fields, *([CUT] if formats.include_cut else ()), *([NOTED_TIME] if formats.noted_time else ())]
     if not formats.typed:
         own = [*ENVELOPE.fields, *PAYLOAD.fields] if formats.envelope else EVENT.fields
@@ -121,10 +120,10 @@ def _payload(formats: FormatOptions, event: bytes | None) -> bytes | None:
 
 
 class Projection:
-    """The columns that one read gives.  Made on the driver, carried to the tasks."""
+    """Makes the columns of one read from events.  Made on the driver, and pickled for the tasks."""
 
     def __init__(self, schema: StructType, formats: FormatOptions = FormatOptions()) -> None:  # noqa: B008
-        """Raises Invalid for columns that a read does not have, naming what is possible."""
+        """Raises Invalid for columns that a read does not have; the error lists those that it can have."""
         self._formats = formats
         self._schema = arrow_schema(schema)
         known = dict(_PLACE_TYPES)
@@ -140,7 +139,7 @@ class Projection:
             known[formats.corrupt_column] = _BYTES_OR_TEXT
         typed = [field for field in schema.fields if formats.typed and field.name not in known]
         self._reader: PayloadReader | None = None
-        self._fields: dict[str, int] = {}  # column -> which of the reader's
+        self._fields: dict[str, int] = {}  # the index of each typed column in the reader's columns
         if typed:
             self._reader = payload_reader(formats, _payload_fields(typed, formats.payload_column))
             self._fields = {field.name: at for at, field in enumerate(typed)}
@@ -152,15 +151,15 @@ class Projection:
         self._as_text = texts & {"event", "payload"}
 
     def batch(self, events: pa.Array, offsets: pa.Array, part: Range) -> pa.RecordBatch:
-        """Return one batch of the wanted columns, without copying the events where they are wanted as they are.
+        """Return one batch of the wanted columns.  Binary events are not copied.
 
         Rows of malformed events are left out with DROPMALFORMED, and an event may be several rows with format `arrow`.
-        Raises Invalid with the event's place for a malformed event with FAILFAST, for a plain event that is wanted as
-        text and is not UTF-8, and for a null in a column that takes none."""
+        Raises Invalid, with the event's place, for a malformed event with FAILFAST, for a plain event that is wanted as
+        text and is not UTF-8, and for a null in a NOT NULL column."""
         found: dict[str, pa.Array] = {"event": events, "offset": offsets}
         if NOTED_TIME.name in self._wanted and self._formats.noted_time:
             found[NOTED_TIME.name] = _noted(offsets, part.times)
-        bad: Any = None  # of a row
+        bad: Any = None  # which rows are malformed; None: no row is
         payloads = corrupt = events
         if self._formats.envelope:
             decoded = decode(events, self._of_envelope())
@@ -199,9 +198,8 @@ class Projection:
         return {name: pa.StructArray.from_arrays(rows.columns, fields=list(kind))}
 
     def _texts(self, found: dict[str, pa.Array], bad: Any) -> Any:
-        """Make texts of the event and the payload where they are wanted as such; returns `bad` with what is none.
-
-        In place: what is no UTF-8 is null."""
+        """Convert the event and payload columns in `found` to text where text is wanted; malformed UTF-8 becomes null.
+        Returns `bad` with these rows added."""
         for name in self._as_text & found.keys():
             column = found[name]
             try:
@@ -242,7 +240,7 @@ class Projection:
         if field.name in _OF_RANGE and field.name not in self._fields:
             return pa.repeat(pa.scalar(_OF_RANGE[field.name](part), field.type), count)
         column = found.get(field.name)
-        if column is None:  # of corrupt records, where there are none
+        if column is None:  # the column for corrupt events, of which there are none
             return pa.nulls(count, field.type)
         if column.type != field.type:
             column = self._cast(column, field, found, part)
@@ -320,7 +318,7 @@ def _rule(formats: FormatOptions) -> str:
 
 
 def _noted(offsets: pa.Array, times: Sequence[tuple[int, int]]) -> pa.Array:
-    """Return the last of the times at or before each offset; null before the first."""
+    """Return for each event's offset the last noted time that holds from there or before; null: none holds yet."""
     if not times:
         return pa.nulls(len(offsets), TIME_TYPE)
     begins, millis = np.array(times, np.int64).T
@@ -331,7 +329,7 @@ def _noted(offsets: pa.Array, times: Sequence[tuple[int, int]]) -> pa.Array:
 def typed_columns(
     schema: StructType, known: Mapping[str, tuple[type[DataType], ...]], rule: str
 ) -> list[tuple[str, bool]]:
-    """Return the columns as (name, is text).  Raises Invalid with the rule."""
+    """Return the columns as (name, is text).  Raises Invalid, with `rule`, for a column that is not in `known`."""
     for field in schema.fields:
         if not isinstance(field.dataType, known.get(field.name, ())):
             raise Invalid(f"column {field.name} {field.dataType.simpleString()}: {rule}")

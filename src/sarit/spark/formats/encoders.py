@@ -1,4 +1,4 @@
-"""Columns to events: what a sink gives to its writers."""
+"""Encodes the rows of a write as events."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def encoder(
     """Return an encoder of rows of `schema`.
 
     `key_column`: the column with the routing key of each row; None: `routing_key` if there is one, else the `key` of
-    an envelope.  `apart`: columns that are the sink's own.  Raises Invalid for a schema that does not fit."""
+    an envelope.  `apart`: columns that are no part of events.  Raises Invalid for a schema that does not fit."""
     return Encoder(schema, formats, key_column, frozenset(apart))
 
 
 class Encoder:
-    """Rows to events.  Made on the driver, carried to the tasks."""
+    """Encodes rows as events.  Made on the driver, and pickled for the tasks."""
 
     def __init__(
         self, schema: StructType, formats: FormatOptions, key_column: str | None, apart: frozenset[str]
@@ -60,7 +60,7 @@ class Encoder:
             raise Invalid(f"column {self._key} {kinds[self._key].simpleString()}: a routing key is a string")
         self._of_envelope = {name for name in _ENVELOPE_TYPES if formats.envelope and name in names}
         own = {ROUTING_KEY, *self._of_envelope}
-        # A key column that the user named may be part of the payload; in plain events it is not.
+        # A key column that the user named is part of typed payloads, but not of plain events.
         self._payload = [name for name in names if name not in own and (formats.typed or name != key_column)]
         self._writer: PayloadWriter | None = None
         self._check(kinds)
@@ -103,7 +103,7 @@ class Encoder:
         return "payload" if self._formats.envelope else "event"
 
     def rule(self) -> str:
-        """Return which columns a write takes, for errors."""
+        """Return a text about the columns that a write takes, for errors."""
         if self._formats.typed:
             payload = f"the columns of the payload (format {self._formats.format})"
         else:
@@ -117,12 +117,10 @@ class Encoder:
         return text
 
     def encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None]:
-        """Return the events of a batch (large binary) and the routing key of each (string), or None when there are
-        none.
+        """Return the events of a batch (large binary), and the routing key of each (string; None: no event has a key).
 
-        The event of a row whose `event` or `payload` is null is null.
-        Rows and events are as many, but with format `arrow`, where an event has many rows.  Raises Invalid naming row
-        and column for what cannot be encoded."""
+        Each row is an event, except with format `arrow`, where an event has many rows.  A row whose `event` or
+        `payload` is null gives a null.  Raises Invalid, with row and column, for what cannot be encoded."""
         keys = None if self._key is None else batch.column(self._key).cast(pa.string())
         if self._writer is None:
             payloads = self._events(batch)

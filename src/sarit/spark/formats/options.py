@@ -1,4 +1,4 @@
-"""The options of formats: the envelope, typed payloads, malformed events.  Pure."""
+"""The options of formats: the envelope, typed payloads, malformed events."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class FormatOptions:
 
     @property
     def typed(self) -> bool:
-        """Whether payloads have columns."""
+        """Whether the fields of payloads are columns."""
         return self.format != PLAIN
 
 
 def parse_formats(options: Mapping[str, str]) -> FormatOptions:
-    """Return the options of formats out of all that were given; others are not read.  Raises Invalid."""
+    """Return the options of formats among all given options.  Raises Invalid."""
     own = {option.name.lower() for option in OPTIONS}
     given = Given({name: value for name, value in options.items() if name.lower() in own}, [OPTIONS])
     form = given.choice("format", FORMATS, PLAIN)

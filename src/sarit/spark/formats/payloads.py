@@ -1,4 +1,4 @@
-"""Typed payloads: which module has which format.  Spark's types become Arrow's here."""
+"""Chooses the decoder and the encoder of typed payloads by their format, and converts Spark's types to Arrow's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
-    """Return a decoder of `fields`.  Raises Invalid for fields that the format does not have."""
+    """Return a decoder of payloads with `fields`.  Raises Invalid for a field that the format cannot have."""
     schema = arrow_schema(fields)
     if formats.format == JSON:
         return JsonReader(schema, formats.time_zone)
@@ -34,7 +34,7 @@ def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
 
 
 def payload_writer(formats: FormatOptions, fields: StructType) -> PayloadWriter:
-    """Return an encoder of `fields`.  Raises Invalid for fields that the format does not have."""
+    """Return an encoder of payloads with `fields`.  Raises Invalid for a field that the format cannot have."""
     if formats.format == JSON:
         column = "payload" if formats.envelope else "event"
         raise Invalid(
@@ -48,7 +48,7 @@ def payload_writer(formats: FormatOptions, fields: StructType) -> PayloadWriter:
 
 
 def payload_schema(formats: FormatOptions, first_payload: Callable[[], bytes | None]) -> StructType:
-    """Return the fields of payloads when the query names none.  Raises Invalid."""
+    """Return the fields of payloads for a query without `.schema(...)`.  Raises Invalid."""
     if formats.format == JSON:
         raise Invalid('format json needs the columns to read: .schema("id long, name string")')
     if formats.format == AVRO:

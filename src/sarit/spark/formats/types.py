@@ -1,4 +1,4 @@
-"""Spark's types as Arrow types, exactly as Spark expects them of a Python data source.
+"""Converts Spark's types to the Arrow types that Spark expects of a Python data source, and back.
 
 PySpark has such functions, but their arguments differ from version to version.
 """
@@ -48,7 +48,7 @@ _SIMPLE: Final[dict[type[DataType], pa.DataType]] = {
 
 
 def arrow_type(kind: DataType, column: str) -> pa.DataType:
-    """Return the Arrow type of a Spark type.  Raises Invalid naming the column for a type that no format has."""
+    """Return the Arrow type of a Spark type.  Raises Invalid, with the column, for a type that no format has."""
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, ArrayType):
@@ -76,17 +76,16 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def spark_fields(schema: pa.Schema) -> StructType:
-    """Return the columns of an Arrow schema, null where that allows it.  Raises Invalid."""
+    """Return the columns of an Arrow schema, with its nullability.  Raises Invalid."""
     return StructType(
         [StructField(one.name, spark_type(one.type, one.name, strict=True), one.nullable) for one in schema]
     )
 
 
 def spark_type(kind: pa.DataType, column: str, *, strict: bool = False) -> DataType:
-    """Return the Spark type that holds all values of an Arrow type.  `strict`: fields of structs are NOT NULL if they
-    are so.
+    """Return the Spark type that holds all values of an Arrow type.  `strict`: NOT NULL fields of structs stay so.
 
-    Raises Invalid naming the column."""
+    Raises Invalid, with the column."""
     types = pa.types
     for spark, arrow in _SIMPLE.items():
         if kind == arrow:

@@ -1,1 +1,1 @@
-"""Writing: tasks write rows, the driver commits."""
+"""Writes rows to streams: tasks write rows, the driver commits them."""

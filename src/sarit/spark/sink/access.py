@@ -1,7 +1,7 @@
-"""The sink's edge: executes the requests of `protocol.py` with a client, and writes the rows of a task.
+"""Executes the requests of `protocol.py` with a client, and writes the rows of a task.
 
-The asyncio client runs on a thread of its own, so that leases are renewed while Spark's thread waits for rows, and the
-requests of many transactions are under way at the same time.
+The asyncio client runs on a thread of its own, so that leases are renewed while Spark's thread waits for rows, and
+requests of many transactions run concurrently.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _STATUS = {
     TransactionStatus.OPEN: OPEN,
-    TransactionStatus.COMMITTING: COMMITTED,  # decided: it will be
+    TransactionStatus.COMMITTING: COMMITTED,  # decided, and will be committed
     TransactionStatus.COMMITTED: COMMITTED,
     TransactionStatus.ABORTING: ABORTED,
     TransactionStatus.ABORTED: ABORTED,
@@ -52,7 +52,8 @@ _REMOVED_AT_ONCE = 256
 
 
 class BatchRequests:
-    """Executes requests about one batch of one query.  `writer`: (partition, attempt) of a task, for registrations."""
+    """Executes the protocol's requests for one batch of one query.  `writer`: a task's (partition, attempt), which is
+    stored in registrations."""
 
     def __init__(
         self, client: Client, options: WriteOptions, query: bytes, batch: int, writer: tuple[int, int] = (0, 0)
@@ -137,9 +138,9 @@ class BatchRequests:
         )
 
     async def _of_today(self, record: Record) -> Record:
-        """Return the record, as void if its streams were deleted and made again since: nothing of the batch is left.
+        """Return the record; VOID if all its streams were recreated since, so that nothing of the batch is left.
 
-        Raises Invalid: that is so of some of them alone."""
+        Raises Invalid if only some of its streams were recreated."""
         if record.state == protocol.VOID or not record.created:
             return record
         now = dict(await self._creations(stream for stream, _ in record.created))
@@ -156,7 +157,8 @@ class BatchRequests:
         return Record(protocol.VOID)
 
     async def _creations(self, streams: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Return the creation ids of streams, in hex, as first read for this batch; not of those that have none."""
+        """Return the creation ids of streams, in hex, as first read for this batch; streams without an id are left
+        out."""
 
         async def read(stream: str) -> None:
             try:
@@ -178,7 +180,7 @@ class BatchRequests:
         except Conflict:
             return None
         except Unavailable as error:
-            # The change may have been applied: the caller reads the record, which raises when the node is away.
+            # The change may have been applied.  The caller reads the record, which raises if the node does not reply.
             log.info("%s", error)
             return None
 
@@ -193,7 +195,7 @@ class BatchRequests:
             await self._table.update(changes[start : start + _REMOVED_AT_ONCE])
 
     async def forget(self) -> None:
-        """Remove the record of the batch: nobody will run it again."""
+        """Remove the record of a batch that is never repeated."""
         await self._remove([records.record_key(self._batch)])
 
     async def _prune(self, oldest: int) -> None:
@@ -206,7 +208,7 @@ class BatchRequests:
     # -- transactions -----------------------------------------------------------------------------
 
     def _of(self, stream: str, *, first: bool = False) -> TransactionalWriter:
-        """Return the writer of a stream's transactions; `first`: with the short lease."""
+        """Return the writer of a stream's transactions.  `first`: with the short lease of a new transaction."""
         found = self._writers.get((stream, first))
         if found is None:
             lease = self._options.lease_seconds
@@ -240,7 +242,7 @@ class BatchRequests:
 
     async def _commit(self, transactions: Collection[Transaction]) -> dict[Transaction, str]:
         if len(transactions) > SPARK_REQUESTS_AT_ONCE:
-            # All decisions first: the controller merges decided transactions together.
+            # Decide all transactions before waiting for any: the controller merges decided transactions together.
             await each(transactions, lambda one: self._commit_one(one, wait=False))
         outcomes = await each(transactions, lambda one: self._commit_one(one, wait=True))
         return dict(zip(transactions, outcomes, strict=True))
@@ -265,7 +267,7 @@ class BatchRequests:
 
 
 async def each(items: Collection[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Act on all items, many at a time; the results in order.  All have ended when the first error is raised."""
+    """Act on all items, many at a time.  Returns the results in order.  Raises the first error after all have ended."""
     slots = asyncio.Semaphore(SPARK_REQUESTS_AT_ONCE)
 
     async def one(item: T) -> R:
@@ -280,7 +282,7 @@ async def each(items: Collection[T], act: Callable[[T], Awaitable[R]]) -> list[R
 
 
 async def create_stream(client: Client, stream: str, options: WriteOptions) -> None:
-    """Create a stream unless another task was first.  Raises NotFound (its scope), Invalid."""
+    """Create a stream if it does not exist.  Raises NotFound (its scope), Invalid."""
     create = options.create
     assert create is not None
     if await client.create_stream(stream, scaling=create.scaling, retention=create.retention):
@@ -294,7 +296,7 @@ class Connection:
         """Raises Unavailable when no controller replies in time."""
         self._thread = LoopThread("sarit-sink")
         try:
-            # One time for both: to find a node at first, and to go on trying when it goes away.
+            # The same time bounds the search for a node at first, and the retries when it goes away.
             self.client = self._thread.run(
                 aio.connect(
                     target.controller,
@@ -312,23 +314,24 @@ class Connection:
         return f"Connection({self.client!r})"
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` beside the client, and wait for its result."""
+        """Run a coroutine on the client's thread, and wait for its result."""
         return self._thread.run(work)
 
     def close(self) -> None:
-        """End the client and its thread."""
+        """Close the client, and end its thread."""
         try:
             self._thread.run(self.client.close())
         finally:
             self._thread.close()
 
 
-# By the target.  A task that fails closes it: nothing of it is left to the next one.
+# The connections of this process for its tasks, by target.  A task that fails closes its connection, so that the next
+# task begins with a new one.
 CONNECTIONS: Final[PerProcess[Target, Connection]] = PerProcess(Connection, Connection.close)
 
 
 class TaskTransactions:
-    """The transactions of one attempt of a task, one for each stream, and the renewal of its batch's leases."""
+    """The transactions of one attempt of a task, one for each stream.  Renews the leases of its batch."""
 
     def __init__(self, requests: BatchRequests, batch: int, renewal_seconds: float) -> None:
         self._requests = requests
@@ -342,15 +345,15 @@ class TaskTransactions:
 
     @property
     def begun(self) -> tuple[Transaction, ...]:
-        """The transactions that were begun so far."""
+        """The transactions begun so far."""
         return tuple(self._requests.opened)
 
     async def start(self) -> bool:
-        """Return whether the rows are to be written."""
+        """Return whether the task has to write its rows: the batch is not decided."""
         return await self._requests.run(protocol.start_task(self._batch))
 
     async def write(self, stream: str, events: pa.Array, keys: pa.Array | None) -> bool:
-        """Write rows of one stream; False when the batch was decided meanwhile.  Raises Conflict, NotFound."""
+        """Write events to a stream.  Returns False if the batch was decided meanwhile.  Raises Conflict, NotFound."""
         transaction = self._of_stream.get(stream)
         if transaction is None:
             transaction = await self._requests.run(protocol.open_transaction(stream))
@@ -365,7 +368,7 @@ class TaskTransactions:
         return True
 
     async def finish(self) -> None:
-        """Make everything durable, and release the transactions: the driver commits them.  Raises Conflict."""
+        """Make all events durable, and leave the transactions to the driver, which commits them.  Raises Conflict."""
         mine = [self._requests.opened[one] for one in self._of_stream.values()]
         await each(mine, lambda one: one.flush())
         for one in mine:
@@ -373,7 +376,7 @@ class TaskTransactions:
         self.stop()
 
     async def give_up(self) -> None:
-        """Abort what was begun, as far as the node can be reached; leases end the rest."""
+        """Abort the transactions, if the node replies; otherwise they end with their leases."""
         self.stop()
         try:
             await self._requests.run(protocol.give_up_task(self._batch, self.begun))
@@ -381,7 +384,7 @@ class TaskTransactions:
             log.warning("transactions of a failed task are left to the driver and to their leases: %s", error)
 
     def stop(self) -> None:
-        """End the renewal of leases."""
+        """Stop renewing leases."""
         if self._renewal is not None:
             self._renewal.cancel()
 

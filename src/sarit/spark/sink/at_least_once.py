@@ -1,4 +1,4 @@
-"""Writers of `deliveryGuarantee=at-least-once`: each task appends its rows, and ends when all of them are durable.
+"""The writers for `deliveryGuarantee=at-least-once`: each task appends its rows, and ends when all are durable.
 
 A task that Spark repeats, or a micro-batch that is repeated after a failure, appends its rows again.
 """
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Written(WriterCommitMessage):
-    """A task's rows are durable."""
+    """The message of a task whose rows are durable."""
 
     rows: int
 

@@ -1,6 +1,6 @@
-"""Rows of a write to events: an encoder makes them, and a column `stream`, if there is one, names the stream of each.
+"""Converts the rows of a write to events, divided by stream: a column `stream`, if there is one, names each row's.
 
-A batch of rows becomes parts, one for each stream, in the order of the rows.  Arrow all the way.
+An Arrow batch of rows becomes parts, one for each stream, in the order of the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST_EVENT_BYTES = MAX_EVENT_BYTES - EVENT_HEADER_BYTES
 
 
 class Part(NamedTuple):
-    """Events of one stream, as `SCOPE/STREAM`.  `keys` None: no event has a key."""
+    """Events for one stream (`SCOPE/STREAM`).  `keys`: their routing keys; None: no event has a key."""
 
     stream: str
     events: pa.Array
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class RowsToEvents:
-    """Makes parts of the batches of a write.  Made on the driver, carried to the tasks."""
+    """Makes parts from the batches of a write.  Made on the driver, and pickled for the tasks."""
 
     def __init__(self, schema: StructType, options: WriteOptions, formats: FormatOptions) -> None:
         """Raises Invalid for columns that do not fit."""
@@ -69,7 +69,7 @@ class RowsToEvents:
     def _by_stream(
         self, batch: pa.RecordBatch, partition: int, first_row: int
     ) -> Iterator[tuple[str, pa.Array | None]]:
-        """Yield each stream of a batch, with a mask of its rows; None: all."""
+        """Yield each stream of a batch, with a mask of its rows; None: all rows."""
         if not self._by_column:
             yield str(self._stream), None
             return
@@ -94,7 +94,7 @@ class RowsToEvents:
 
 
 def _first_wrong(events: pa.Array) -> int | None:
-    """Return the index of the first event that is null or too large; None when all are well."""
+    """Return the index of the first event that is null or too large; None: there is none."""
     if not len(events):
         return None
     sizes = pc.binary_length(events)

@@ -1,4 +1,4 @@
-"""The exactly-once writers: tasks write rows in transactions, the driver commits them.  `protocol.py` says how."""
+"""The exactly-once writers: tasks write rows in transactions, the driver commits them by `protocol.py`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-JOB_BATCH = 0  # a batch job is one batch
+JOB_BATCH = 0  # the batch number of a batch job, which is one batch
 _JOBS = uuid.UUID("5d3c2f8e-9b1a-5e57-8c44-0d6f0a7b7c11")  # the namespace of job ids
 
 
 @dataclass
 class Prepared(WriterCommitMessage):
-    """The rows that one task has written, not visible yet.  `skipped`: it found the batch decided, and wrote
-    nothing."""
+    """The message of a task that has written rows in transactions.  `skipped`: the batch was decided already, so the
+    task wrote nothing."""
 
     query: bytes
     transactions: tuple[Transaction, ...]
@@ -47,8 +47,7 @@ class Prepared(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Sink:
-    """The state that a driver and its tasks share; it is carried to the tasks.  `once`: nobody can run the batch
-    again."""
+    """The settings of a write, on the driver and pickled for its tasks.  `once`: the batch can never be repeated."""
 
     options: WriteOptions
     rows: RowsToEvents
@@ -75,7 +74,7 @@ class Sink:
     def _write(
         self, connection: Connection, mine: TaskTransactions, batches: Iterator[pa.RecordBatch], partition: int
     ) -> tuple[int, int, bool]:
-        """(rows, bytes of events, whether the batch was decided already)."""
+        """Write rows.  Returns their number, the bytes of their events, and whether the batch was decided already."""
         if not connection.run(mine.start()):
             return 0, 0, True
         rows = size = 0
@@ -94,7 +93,7 @@ class Sink:
         if len(found) < len(messages):
             raise Conflict(f"{len(messages) - len(found)} of {len(messages)} tasks have no result: run the batch again")
         if not found:
-            return  # there was no task: no rows, and nobody knows the query
+            return  # without tasks there are no rows
         winners = [one for message in found for one in message.transactions]
         skipped = any(message.skipped for message in found)
         with CONNECTIONS.sharing(self.options.target) as connection:
@@ -106,12 +105,12 @@ class Sink:
             _log.warning("batch %d was written already: its rows are not written again", batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int, query: bytes | None = None) -> None:
-        """Discard what the tasks have written, unless the batch was decided."""
+        """Abort the tasks' transactions, unless the batch was decided."""
         found = [message for message in messages if isinstance(message, Prepared)]
         if query is None and found:
             query = found[0].query
         if query is None:
-            return  # every task has failed, and aborted its own; leases end the rest
+            return  # every task has failed and aborted its transactions, or their leases end them
         with CONNECTIONS.sharing(self.options.target) as connection:
             requests = BatchRequests(connection.client, self.options, query, batch)
             connection.run(requests.run(protocol.abort_batch()))
@@ -124,7 +123,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions, rows: RowsToEvents) -> None:
         self._sink = Sink(options, rows, once=options.job is None)
-        # Made here, on the driver, and carried to the tasks.
+        # Choose the id on the driver, so that all tasks have the same.
         self._query = _random_id() if options.job is None else job_query(options.job, options.stream)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -150,7 +149,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Write one task's rows of one micro-batch."""
         context = TaskContext.get()
         assert context is not None, "Spark runs this in a task"
-        # The query's id is in its checkpoint: it stays over restarts.
+        # The query's id is in its checkpoint, so it is the same after a restart.
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert query is not None, "Spark sets it for every micro-batch"
@@ -167,8 +166,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def job_query(job: str, stream: StreamName | None) -> bytes:
-    """Return the id under which a batch job is recorded: of its name, and of its stream, as a job may write to
-    several."""
+    """Return the id of a batch job in the sink's table, which depends on the job's name and the stream: a job may write
+    to several streams."""
     return uuid.uuid5(_JOBS, f"{job}\n{stream or ''}").bytes
 
 

@@ -1,4 +1,4 @@
-"""The options of a write.  Pure."""
+"""The options of a write."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _RATE: Final = re.compile(r"\s*(\d+)\s*([A-Za-z]+)\s*/\s*s\s*")
 
 @dataclass(frozen=True, slots=True)
 class NewStream:
-    """How a stream that does not exist is created."""
+    """The policies of a stream that a write creates."""
 
     scaling: ScalingPolicy
     retention: RetentionPolicy
@@ -74,9 +74,8 @@ class NewStream:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where and how to write.  `stream` None: a column names the stream of each row.
-
-    `key_column`: None when none was given.  `create`: None when streams must exist."""
+    """The options of a write.  `stream`: None: a column names the stream of each row.  `key_column`: None: not given.
+    `create`: None: streams must exist."""
 
     target: Target
     stream: StreamName | None
@@ -99,7 +98,7 @@ class WriteOptions:
 
 
 def parse_write(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> WriteOptions:
-    """Write options; unknown ones are refused.  Raises Invalid."""
+    """Parse the options of a write.  Raises Invalid, also for unknown options."""
     given = Given(options, [OPTIONS, formats.OPTIONS])
     named = given.text("stream") or given.text("path")
     stream = given.stream() if named else None
@@ -143,7 +142,7 @@ def _new_stream(given: Given) -> NewStream | None:
 
 
 def parse_scaling(text: str, segments: int) -> ScalingPolicy:
-    """`fixed`, `1000 events/s` or `500 KB/s` (per segment).  Raises Invalid."""
+    """Parse `fixed`, `1000 events/s` or `500 KB/s` (per segment).  Raises Invalid."""
     if text.strip().lower() == "fixed":
         return ScalingPolicy(min_segments=segments)
     found = _RATE.fullmatch(text)
@@ -157,7 +156,7 @@ def parse_scaling(text: str, segments: int) -> ScalingPolicy:
 
 
 def parse_retention(text: str) -> RetentionPolicy:
-    """`7 days`, `100 GB` or `none`.  Raises Invalid."""
+    """Parse `7 days`, `100 GB` or `none`.  Raises Invalid."""
     if text.strip().lower() == "none":
         return RetentionPolicy()
     found = _QUANTITY.fullmatch(text)

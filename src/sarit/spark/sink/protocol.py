@@ -1,27 +1,27 @@
-"""The exactly-once sink as a protocol: what a task and the driver do, and in which order.  Pure.
+"""The protocol of the exactly-once sink: which requests a task and the driver make, and in which order.
 
 A *batch* is a micro-batch of a streaming query, or a whole batch job.  It is written by *attempts* of tasks, each in
 transactions of its own.  A key-value table holds one *record* per batch and one *registration* per transaction.  The
 rules, each with what it prevents:
 
-1. A transaction is registered before its rows are written, so a later commit finds and aborts what nobody wants.
-   It begins with a short lease, which is made long once it is registered: an attempt that dies in between leaves
-   nothing that lasts.
-2. The driver records the winners (DECIDED) before it commits any of them, by compare-and-set.  The first record
-   stands: whoever runs the batch again commits these transactions and no others.
-3. Leases are renewed right before the decision.  So a lease that ended while the batch ran is found while the batch
-   can still be run again.
-4. DONE is stored when every winner is visible.  All other registered transactions of this batch and of earlier ones
-   are aborted: of losers, of repeated and speculative attempts, of drivers that died.
-5. An attempt reads the record again after its registration.  It registers, then reads; the driver decides, then lists
-   the registrations: one of them sees the other, so no late attempt is left open.
-6. A driver that gives a batch up stores VOID first: a decision of its own that is still on its way is then refused.
-7. Nothing was visible when every winner of a DECIDED batch was aborted (its leases ended while no driver was there):
-   the decision is withdrawn, and the batch is written again.  When only some are known to be aborted, rows may be
-   missing: that is an error, never a guess.
+1. A transaction is registered before its rows are written, so that a later commit finds transactions of failed
+   attempts, and aborts them.  A transaction begins with a short lease, which is extended once it is registered: the
+   transaction of an attempt that dies in between ends soon.
+2. The driver records the winners (DECIDED) by compare-and-set, before it commits any of them.  The first record holds:
+   whoever repeats the batch commits these transactions and no others.
+3. Leases are renewed right before the decision, so that a lease that ended while the batch ran is found while the
+   batch can still be repeated.
+4. DONE is stored when every winner is visible.  Then all other registered transactions of this batch and of earlier
+   ones are aborted: those of repeated and speculative attempts, and of drivers that died.
+5. An attempt registers its transaction, then reads the record again; the driver decides, then lists the registrations.
+   So one of them sees the other, and no transaction of a late attempt stays open.
+6. A driver that gives a batch up stores VOID first, so that its own delayed decision is refused.
+7. If every winner of a DECIDED batch was aborted (their leases ended while there was no driver), nothing is visible:
+   the decision is withdrawn, and the batch is written again.  If only some are known to be aborted, rows may be
+   missing, which is an error.
 
-Each function is a generator: it yields requests, and is sent their answers.  `access.py` executes them.  A generator
-that is dropped at any request is a process that died there; the tests do that at every one.
+Each function is a generator: it yields requests, and is sent their answers.  `access.py` executes them.  To drop a
+generator at a request is like the death of its process there; the tests do that at every request.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Work = Generator[Any, Any, T]
 
-VOID: Final = "void"  # given up or withdrawn: as if there were no record, with a version
+VOID: Final = "void"  # given up or withdrawn: like no record, but with a version
 DECIDED: Final = "decided"  # the winners are recorded; some may be visible
 DONE: Final = "done"  # all winners are visible
 
-# (state, event) -> state; None: no record.  Whatever is not here does not happen.
+# (state, event) -> the next state.  State None: there is no record.  Nothing else can happen.
 STEPS: Final[Mapping[tuple[str | None, str], str]] = {
     (None, "decide"): DECIDED,
     (VOID, "decide"): DECIDED,
@@ -58,7 +58,7 @@ STEPS: Final[Mapping[tuple[str | None, str], str]] = {
 OPEN: Final = "open"
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
-UNKNOWN: Final = "unknown"  # it never was, or ended long ago
+UNKNOWN: Final = "unknown"  # the transaction never existed, or ended long ago
 
 
 class Transaction(NamedTuple):
@@ -72,7 +72,7 @@ class Transaction(NamedTuple):
 class Record:
     """The record of a batch.
 
-    `created`: the creation ids of the winners' streams, in hex.  Records of before have none."""
+    `created`: the creation ids of the winners' streams, in hex; records of earlier releases have none."""
 
     state: str
     winners: tuple[Transaction, ...] = ()
@@ -89,7 +89,7 @@ class Found:
 
     @property
     def state(self) -> str | None:
-        """The state; None without a record."""
+        """The state of the batch; None: it has no record."""
         return self.record.state if self.record else None
 
 
@@ -104,13 +104,12 @@ class Registration(NamedTuple):
 
 
 class ReadBatch(NamedTuple):
-    """-> Found."""
+    """Read the batch's record.  -> Found."""
 
 
 class Store(NamedTuple):
-    """Store the record if its version is `version` (None: if there is none).  -> its version, None when refused.
-
-    None also when the outcome is unknown."""
+    """Store the record if its version is `version` (None: if there is no record).  -> the new version; None: refused,
+    or the outcome is unknown."""
 
     record: Record
     version: int | None
@@ -123,25 +122,25 @@ class Begin(NamedTuple):
 
 
 class Register(NamedTuple):
-    """-> None."""
+    """Register a transaction.  -> None."""
 
     transaction: Transaction
 
 
 class Renew(NamedTuple):
-    """Renew leases, for the long time.  -> the transactions that are not open."""
+    """Renew the leases of transactions, for the long time.  -> the transactions that are not open."""
 
     transactions: tuple[Transaction, ...]
 
 
 class Status(NamedTuple):
-    """-> OPEN, COMMITTED, ABORTED or UNKNOWN."""
+    """Ask for the state of a transaction.  -> OPEN, COMMITTED, ABORTED or UNKNOWN."""
 
     transaction: Transaction
 
 
 class Commit(NamedTuple):
-    """Commit all, and wait until readers see them.  -> transaction: COMMITTED, ABORTED or UNKNOWN."""
+    """Commit all, and wait until readers see them.  -> by transaction: COMMITTED, ABORTED or UNKNOWN."""
 
     transactions: tuple[Transaction, ...]
 
@@ -153,17 +152,17 @@ class Abort(NamedTuple):
 
 
 class ListRegistered(NamedTuple):
-    """-> the registrations of this batch and of all before it, as a tuple."""
+    """List the registrations of this batch and of all before it.  -> a tuple."""
 
 
 class Unregister(NamedTuple):
-    """-> None."""
+    """Remove registrations.  -> None."""
 
     registrations: tuple[Registration, ...]
 
 
 class Prune(NamedTuple):
-    """Drop the records of the batches before `oldest`, after storing `oldest`.  -> None."""
+    """Store `oldest`, then remove the records of the batches before it.  -> None."""
 
     oldest: int
 
@@ -172,7 +171,7 @@ class Prune(NamedTuple):
 
 
 def after(state: str | None, event: str) -> str:
-    """Return the state after an event.  Raises AssertionError when that cannot be."""
+    """Return the state after an event.  Raises AssertionError if the event is not possible in `state`."""
     assert (state, event) in STEPS, f"a batch that is {state}: {event}"
     return STEPS[state, event]
 
@@ -183,7 +182,7 @@ def writable(found: Found) -> bool:
 
 
 def check_retained(found: Found, batch: int) -> None:
-    """Raises Invalid for a batch so old that nobody knows whether it was written."""
+    """Check that it is known whether a batch was written.  Raises Invalid: it is too old."""
     if found.record is None and batch < found.oldest:
         raise Invalid(
             f"batch {batch} is older than the batches whose outcome the sink retains (from {found.oldest} on), so it "
@@ -208,7 +207,7 @@ def lost_winners(batch: int, outcomes: Mapping[Transaction, str]) -> Corrupt:
 
 
 def start_task(batch: int) -> Work[bool]:
-    """Yield whether the task has to write its rows: False when the batch was decided before.
+    """Find out whether a task has to write its rows.  Returns False if the batch was decided before.
 
     Raises Invalid (a batch too old)."""
     while True:
@@ -230,7 +229,7 @@ def _all_aborted(found: Found) -> Work[bool]:
 
 
 def open_transaction(stream: str) -> Work[Transaction | None]:
-    """Yield a registered transaction to write to; None when the batch was decided meanwhile.  Raises Conflict."""
+    """Begin and register a transaction.  Returns None if the batch was decided meanwhile.  Raises Conflict."""
     transaction: Transaction = yield Begin(stream)
     yield Register(transaction)
     ended = yield Renew((transaction,))
@@ -244,14 +243,14 @@ def open_transaction(stream: str) -> Work[Transaction | None]:
 
 
 def give_up_task(batch: int, mine: Collection[Transaction]) -> Work[None]:
-    """Abort what a failed or needless attempt has begun."""
+    """Abort the transactions of a failed or needless attempt."""
     if mine:
         yield Abort(tuple(mine))
         yield Unregister(tuple(Registration(batch, one) for one in mine))
 
 
 def renew_batch(batch: int) -> Work[None]:
-    """Renew every registered transaction of the batch: those of finished tasks wait for the slow ones."""
+    """Renew every registered transaction of the batch: those of finished tasks wait for slower tasks."""
     registered: tuple[Registration, ...] = yield ListRegistered()
     mine = tuple(one.transaction for one in registered if one.batch == batch)
     if mine:
@@ -262,10 +261,11 @@ def renew_batch(batch: int) -> Work[None]:
 
 
 def commit_batch(batch: int, prepared: Collection[Transaction], *, skipped: bool) -> Work[bool]:
-    """Make the batch visible, once.  Whether its rows are the prepared ones: False when it was decided before.
+    """Make the batch visible, once.  Returns whether `prepared` were committed: False if it was decided before.
 
-    `prepared`: what the tasks have written.  `skipped`: some task found the batch decided, and wrote nothing.  Raises
-    Conflict (nothing is visible: run the batch again), Corrupt (rows may be missing), Invalid (a batch too old)."""
+    `prepared`: the transactions that the tasks have written.  `skipped`: some task found the batch decided, and wrote
+    nothing.  Raises Conflict (nothing is visible: run the batch again), Corrupt (rows may be missing), Invalid (the
+    batch is too old)."""
     mine = tuple(sorted(prepared))
     found: Found = yield ReadBatch()
     check_retained(found, batch)
@@ -296,7 +296,7 @@ def _decide(batch: int, mine: tuple[Transaction, ...], found: Found, *, skipped:
 
 
 def _stored(found: Found, record: Record) -> Work[Found]:
-    """Yield the record after an attempt to replace it: `record`, or what another driver has stored."""
+    """Try to replace the record.  Returns the stored one: `record`, or that of another driver."""
     version: int | None = yield Store(record, found.version)
     if version is not None:
         return Found(record, version, found.oldest)
@@ -305,7 +305,7 @@ def _stored(found: Found, record: Record) -> Work[Found]:
 
 
 def _complete(batch: int, found: Found) -> Work[Found]:
-    """Commit the recorded winners."""
+    """Commit the recorded winners.  Returns the record then."""
     assert found.record is not None
     winners = found.record.winners
     outcomes: Mapping[Transaction, str] = yield Commit(winners)
@@ -313,7 +313,7 @@ def _complete(batch: int, found: Found) -> Work[Found]:
         return (yield from _stored(found, Record(after(found.state, "all visible"), winners)))
     now: Found = yield ReadBatch()
     if now.version != found.version:
-        return now  # another driver has completed or withdrawn it meanwhile
+        return now  # another driver has completed or withdrawn the batch meanwhile
     if any(outcome != ABORTED for outcome in outcomes.values()):
         raise lost_winners(batch, outcomes)
     yield Store(Record(after(found.state, "withdraw")), found.version)
@@ -330,7 +330,7 @@ def _abort_others(winners: Collection[Transaction]) -> Work[None]:
 
 
 def abort_batch() -> Work[None]:
-    """Give the batch up: abort what was written, unless it was decided (then the next run completes it)."""
+    """Give a batch up: abort its transactions, unless it was decided, and then the next run completes it."""
     while True:
         found: Found = yield ReadBatch()
         if not writable(found):

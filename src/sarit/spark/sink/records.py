@@ -1,7 +1,7 @@
-"""The entries of the sink's table: keys and values as bytes.  Pure; docs/formats/spark-sink.md describes them.
+"""The entries of the sink's table: keys and values as bytes.  docs/formats/spark-sink.md describes them.
 
 The primary key is the id of the query or job, so that its entries share a partition.  The secondary key is a kind, a
-batch and a transaction; the keys of one kind are in the order of their batches.
+batch and a transaction; keys of one kind are in the order of their batches.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ def registration_key(batch: int, transaction: Transaction) -> bytes:
 
 
 def registrations_until(batch: int) -> tuple[bytes, bytes]:
-    """Return the first and the last key of the registrations up to and with a batch."""
+    """Return the first and the last key of the registrations of all batches up to and including `batch`."""
     return REGISTRATION, REGISTRATION + batch.to_bytes(8, "big") + b"\xff" * TRANSACTION_ID_BYTES
 
 
 def records_before(batch: int) -> tuple[bytes, bytes]:
-    """Return the first and the last key of the records before a batch (1 or more)."""
+    """Return the first and the last key of the records of all batches before `batch`, which is at least 1."""
     return RECORD, RECORD + (batch - 1).to_bytes(8, "big") + NO_ID
 
 
 def encode_oldest(batch: int) -> bytes:
-    """Return the value of the oldest batch."""
+    """Encode the oldest batch whose record is retained."""
     return _dump({"oldest": batch})
 
 
 def decode_oldest(value: bytes) -> int:
-    """Return the oldest batch.  Raises Corrupt, Invalid (a later version)."""
+    """Decode the oldest batch whose record is retained.  Raises Corrupt, Invalid (a later version)."""
     found = _load(value).get("oldest")
     if not isinstance(found, int):
         raise _wrong(value)
@@ -64,7 +64,7 @@ def decode_oldest(value: bytes) -> int:
 
 
 def encode_record(record: Record) -> bytes:
-    """Return the value of a record.  Raises Invalid: it has too many transactions."""
+    """Encode a batch's record.  Raises Invalid: it has too many transactions."""
     winners: dict[str, list[str]] = {}
     for winner in record.winners:
         winners.setdefault(winner.stream, []).append(winner.id)
@@ -79,7 +79,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(value: bytes) -> Record:
-    """Return the record.  Raises Corrupt, Invalid (a later version)."""
+    """Decode a batch's record.  Raises Corrupt, Invalid (a later version)."""
     found = _load(value)
     state, winners = found.get("state"), found.get("winners")
     created = found.get("created", {})
@@ -90,12 +90,12 @@ def decode_record(value: bytes) -> Record:
 
 
 def encode_registration(transaction: Transaction, partition: int, attempt: int) -> bytes:
-    """Return the value of a registration; partition and attempt are for people who read it."""
+    """Encode a registration.  Partition and attempt are only for people who look at the table."""
     return _dump({"stream": transaction.stream, "partition": partition, "attempt": attempt})
 
 
 def decode_registration(secondary: bytes, value: bytes) -> Registration:
-    """Return a registration from its secondary key and its value.  Raises Corrupt, Invalid (a later version)."""
+    """Decode a registration from its secondary key and its value.  Raises Corrupt, Invalid (a later version)."""
     stream = _load(value).get("stream")
     if not isinstance(stream, str):
         raise _wrong(value)

@@ -1,1 +1,1 @@
-"""Reading: the driver plans ranges of segments, tasks read them."""
+"""Reads streams: the driver plans ranges of segments, tasks read them."""

@@ -1,4 +1,4 @@
-"""The ports of the connector to streams, so that planning is tested without a store."""
+"""The connector's interfaces to streams, by which planning is tested without a store."""
 
 from __future__ import annotations
 
@@ -20,72 +20,68 @@ T = TypeVar("T")
 
 
 class StreamAccess(Protocol):
-    """One stream, for a driver or a task.  Calls block; they raise the kinds of `core.errors`."""
+    """One stream, for a driver or a task.  Calls block; they raise errors of `core.errors`."""
 
     stream: StreamName
 
     def cut(self, which: str) -> Position:
-        """Return the position that a value of the options `start` and `end` means, as of now (`starts.py`)."""
+        """Return the position that a value of option `start` or `end` means now (`starts.py`)."""
 
     def states(self, segments: Iterable[SegmentId]) -> dict[SegmentId, SegmentState]:
-        """Start, end and sealed of each, at about one moment; deleted segments are left out."""
+        """Return the states of segments at about the same moment, without those of deleted segments."""
 
     def successors(self, segment: SegmentId) -> dict[SegmentId, frozenset[SegmentId]]:
-        """Return the segments that follow, each with all of its predecessors."""
+        """Return the successors of a segment, each with all of its predecessors."""
 
     def creation_id(self) -> bytes | None:
-        """Return the id that distinguishes the stream from others of its name; None from a server that has no such
-        call."""
+        """Return the id that distinguishes the stream from others of its name; None: the server lacks the call."""
 
     def properties(self) -> Mapping[str, str]:
-        """Return the properties of the stream; none from a server that has no such call."""
+        """Return the properties of the stream; none if the server lacks the call."""
 
     def epochs(self) -> Sequence[Mapping[SegmentId, KeyRange]]:
         """Return the segments of each epoch with their parts of the key space, from the oldest that holds data."""
 
     def cut_at(self, time_ms: int) -> Position:
-        """Return a position that every event appended at or after a time is behind, by the node's record."""
+        """Return a position recorded by the node: every event appended at or after `time_ms` is behind it."""
 
     def marks(self) -> Sequence[tuple[int, Position]]:
-        """Return the watermarks that writers have noted, oldest first: no event before the position is later than the
-        time."""
+        """Return the stream's watermarks as (upper bound in ms, position), oldest first: no event before the position
+        has a later time."""
 
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Events between two byte offsets, as (events binary, offsets int64)."""
+        """Yield the events between two byte offsets, as (events binary, offsets int64)."""
 
     def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:
-        """Event boundaries strictly between two offsets that the store knows, ascending, about `step_bytes` apart."""
+        """Return event boundaries that the store knows strictly between two offsets, about `step_bytes` apart."""
 
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
         """Return where the events between two boundaries end, as far as a read of at most `max_bytes` shows."""
 
     def watermarks(self, after: StreamCut | None) -> tuple[list[Watermark], StreamCut | None]:
-        """Return the watermarks of the stream after those of an earlier call, oldest first, and the argument of the
-        next."""
+        """Return the watermarks after those of an earlier call, oldest first, and the argument for the next call."""
 
     def close(self) -> None:
         """Release the connections."""
 
 
 class SourceAccess(Protocol):
-    """The streams of one query, for its driver.  Calls block; they raise the kinds of `core.errors`."""
+    """The streams of one query, for its driver.  Calls block; they raise errors of `core.errors`."""
 
     def stream(self, name: StreamName) -> StreamAccess:
-        """Return access to one stream; nothing is asked yet.  It is released with the others."""
+        """Return access to a stream, without any request.  `close` releases it, too."""
 
     def list_streams(self, scope: str) -> Iterable[StreamName]:
         """Return the streams of a scope."""
 
     def publish(self, group: str, position: Mapping[StreamName, Position]) -> None:
-        """Set the position of a reader group ("scope/group") that has no readers; it is created when there is none."""
+        """Set the position of a reader group ("scope/group") without readers, which is created if it does not exist."""
 
     def at_once(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Return the results of calls of its streams, made at the same time.  All have ended when the first error is
-        raised,
-        in their order."""
+        """Make calls concurrently.  Returns their results, in order.  Raises the first error after all have ended."""
 
     def monotonic(self) -> float:
-        """Seconds, of a clock that never goes back."""
+        """Return the monotonic time in seconds."""
 
     def close(self) -> None:
         """Release the connections."""

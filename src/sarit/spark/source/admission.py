@@ -1,13 +1,13 @@
-"""How much the next micro-batch takes: limits in bytes and events, and a least number of events.
+"""Admission control: decides where the next micro-batch ends, by limits in bytes and events.
 
 Theory of operation.  The driver does not read the data to find where a micro-batch ends.  It asks the store for an
 event boundary near the limit, which reads nothing, and reads `SPARK_SAMPLE_BYTES` at the position of a segment.  Such a
-sample says where the next events end, which makes small limits exact, and the mean size of an event, which turns a
-number of events into bytes.
+sample shows where the next events end, which makes small limits exact, and the mean size of an event, by which a
+number of events is converted to bytes.
 
-A micro-batch makes progress always: the next event of one segment is taken whatever its size.  Segments take turns in
-that, so none starves because others always have data.  What remains of a limit is divided in proportion to the unread
-bytes of each segment (of all streams alike); what a segment cannot use goes to the next ones.
+A micro-batch always makes progress: the next event of one segment is taken whatever its size.  Segments take turns in
+that, so that none starves.  The rest of a limit is divided in proportion to the unread bytes of each segment (of all
+streams alike); what a segment cannot use goes to the next ones.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from sarit.spark.source.access import StreamAccess
 
     Place = tuple[StreamName, SegmentId]
-    # Unread bytes of a segment: from an event boundary to another.
+    # The unread bytes of each segment, as two event boundaries.
     Waiting = Mapping[Place, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of a micro-batch; None: no bound.  `min_events`: wait for so many, `max_delay_ms` at most."""
+    """Bounds of a micro-batch; None: no bound.  `min_events`: wait for so many events, for up to `max_delay_ms`."""
 
     max_events: int | None = None
     max_bytes: int | None = None
@@ -43,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Event ends after `start`, which a read of at most `SPARK_SAMPLE_BYTES` has shown; `end` bounded it."""
+    """Where the events after `start` end, by a read of at most `SPARK_SAMPLE_BYTES` up to `end`."""
 
     start: int
     end: int
@@ -51,23 +51,23 @@ class Sample:
 
     @property
     def mean_bytes(self) -> float:
-        """The mean size of its events; 1 when there is none."""
+        """The mean size of the sample's events in bytes; 1 if it has none."""
         return (self.ends[-1] - self.start) / len(self.ends) if self.ends else 1.0
 
     def covers(self, end: int) -> bool:
-        """Return whether it still is the best one for a range that ends at `end`."""
+        """Return whether another sample up to `end` would show no more events."""
         return self.end >= end or (bool(self.ends) and self.ends[-1] - self.start >= SPARK_SAMPLE_BYTES)
 
 
 class Probe:
-    """A probe of the unread bytes that stores know of; the last sample of each segment is cached."""
+    """Samples unread bytes and asks stores for event boundaries.  Caches the last sample of each segment."""
 
     def __init__(self, access: Callable[[StreamName], StreamAccess]) -> None:
         self._access = access
         self._samples: dict[Place, Sample] = {}
 
     def sample(self, place: Place, start: int, end: int) -> Sample:
-        """Return the events after `start`.  Raises NotFound, Truncated."""
+        """Return a sample of the events from `start` to `end`.  Raises NotFound, Truncated."""
         known = self._samples.get(place)
         if known is None or known.start != start or not known.covers(end):
             stream, segment = place
@@ -76,12 +76,12 @@ class Probe:
         return known
 
     def mean_bytes(self, place: Place, start: int, end: int) -> float:
-        """About the size of an event near `start`, by an earlier sample of the segment if there is one."""
+        """Estimate the mean size of events near `start`, by an earlier sample of the segment if there is one."""
         known = self._samples.get(place)
         return (known if known is not None and known.ends else self.sample(place, start, end)).mean_bytes
 
     def events(self, place: Place, start: int, end: int) -> int:
-        """About how many events there are; exactly, when a sample covers them."""
+        """Estimate the number of events from `start` to `end`; exact if the sample shows all of them."""
         sample = self.sample(place, start, end)
         whole = bisect_right(sample.ends, end)
         if whole and sample.ends[whole - 1] == end:
@@ -92,7 +92,7 @@ class Probe:
         """Return the last event boundary in (`start`, `most`] that the store knows; `start` when it knows none."""
         window = 2 * BOUNDARY_STEP_BYTES
         while True:
-            # A long event may hide the boundaries near the limit: further back there may be some.
+            # Look further back if there is no boundary near the limit, as with a long event.
             low = max(start, most - window)
             found = self.boundaries(place, low, most + 1, max(1, (most - low) // 2))
             if found or low == start:
@@ -100,7 +100,7 @@ class Probe:
             window *= 8
 
     def boundaries(self, place: Place, start: int, end: int, step_bytes: int) -> list[int]:
-        """Event boundaries strictly between two offsets that the store knows, about `step_bytes` apart."""
+        """Return event boundaries that the store knows strictly between two offsets, about `step_bytes` apart."""
         stream, segment = place
         return self._access(stream).boundaries(segment, start, end, step_bytes)
 
@@ -112,10 +112,8 @@ class Probe:
 def admitted(
     waiting: Waiting, limits: Limits, probe: Probe, last: Place | None
 ) -> tuple[dict[Place, int], Place | None]:
-    """Return where the micro-batch ends in each segment, and the segment whose turn it was; `last`: whose turn was
-    before.
-
-    Raises NotFound, Truncated."""
+    """Return where the micro-batch ends in each segment, and the segment whose turn it was.  `last`: the segment whose
+    turn was before.  Raises NotFound, Truncated."""
     ends = {place: end for place, (_, end) in sorted(waiting.items())}
     if not waiting or (limits.max_bytes is None and limits.max_events is None):
         return ends, last
@@ -134,14 +132,14 @@ def _bounded(
     backlog = {place: end - starts[place] for place, end in ends.items()}
     if not in_events and sum(backlog.values()) <= budget:
         return ends
-    # First one event of the segment whose turn it is, whatever its size.
+    # Take one event of the segment whose turn it is, whatever its size, before the limit is divided.
     taken = _first_event(probe, first, starts[first], ends[first])
     begins = {**starts, first: taken}
     backlog[first] -= taken - starts[first]
     budget -= 1 if in_events else taken - starts[first]
     if budget <= 0:
         return begins
-    # Then what is left of the limit is divided; what a segment does not use goes to the next ones.
+    # Divide the rest of the limit among all segments; what a segment does not use goes to the next ones.
     bounded, spare = dict(ends), 0
     within = _within_events if in_events else _within_bytes
     for place, allowance in split_budget(backlog, budget).items():
@@ -153,14 +151,13 @@ def _bounded(
 
 def _first_event(probe: Probe, place: Place, start: int, end: int) -> int:
     ends = probe.sample(place, start, end).ends
-    # None: truncated away or deleted meanwhile.  Nothing needs to be taken to make progress.
+    # Without ends the events were truncated or deleted meanwhile: to pass over them is progress.
     return ends[0] if ends else end
 
 
 def _within_bytes(probe: Probe, place: Place, span: tuple[int, int, int], count: int) -> tuple[int, int]:
-    """Return an event boundary within `count` bytes of the middle of `span` (sampled from, taken up to, end), and the
-    bytes up
-    to there."""
+    """Return an event boundary at most `count` bytes after what is taken, and the bytes up to there.  `span`: where the
+    sample begins, up to where events are taken already, and the end of the segment's unread bytes."""
     start, begin, end = span
     limit = begin + count
     if end <= limit:
@@ -174,9 +171,8 @@ def _within_bytes(probe: Probe, place: Place, span: tuple[int, int, int], count:
 
 
 def _within_events(probe: Probe, place: Place, span: tuple[int, int, int], count: int) -> tuple[int, int]:
-    """Return an event boundary about `count` events after the middle of `span`, exactly when the sample has them, and
-    their
-    number."""
+    """Return an event boundary about `count` events after what is taken, and the number of events up to there; exact if
+    the sample shows them.  `span`: as for `_within_bytes`."""
     start, begin, end = span
     sample = probe.sample(place, start, end)
     index = bisect_right(sample.ends, begin)

@@ -1,7 +1,7 @@
-"""Batch reads: Spark's reader over the planner of a bounded read.
+"""Spark's reader for batch reads.
 
-Spark makes a reader, offers it the filters of the query, and asks it once for the partitions: then the ends of the read
-are fixed, as offsets, and every attempt of a task reads the same bytes.
+Spark makes a reader, offers it the filters of the query, and asks it once for the partitions.  These fix the ends of
+the read as offsets, so that every attempt of a task reads the same bytes.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Everything between two places, of one stream or of several."""
+    """Reads the events between two positions, of one stream or of several."""
 
     def __init__(self, options: ReadOptions, projection: Projection, *, with_cut: bool = False) -> None:
-        """`with_cut`: the rows have a column `cut`, the end of the read."""
+        """`with_cut`: rows have a column `cut` with the end of the read."""
         self._options = options
         self._projection = projection
         self._with_cut = with_cut
         self.pushFilters = PushedFilters(options)  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of segments, each read by one task: none when there is nothing to read.
+        """Return the ranges of segments that each task reads; none if there is nothing to read.
 
         Raises Invalid, NotFound, Truncated, Unavailable."""
         target = self._options.target
@@ -50,7 +50,7 @@ class BatchReader(DataSourceReader):
         return [RangePartition(*group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the events of one partition; Spark gives None when there was nothing to plan."""
+        """Yield the events of one partition; Spark passes None if there is no partition."""
         if isinstance(partition, RangePartition):
             yield from read_ranges(self._options, partition, self._projection)
 
@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
 def plan(
     options: ReadOptions, accesses: Sequence[StreamAccess], wanted: Wanted, present_ms: int, *, with_cut: bool = False
 ) -> list[tuple[Range, ...]]:
-    """Plan what each task reads.  Raises Invalid, NotFound, Truncated."""
+    """Return the ranges that each task reads.  Raises Invalid, NotFound, Truncated."""
     by_stream = {access.stream: access for access in accesses}
     found = [batch_ranges(options, access, wanted, present_ms, with_cut=with_cut) for access in accesses]
     ranges = [part for parts in found for part in parts]

@@ -1,9 +1,9 @@
-"""What the tasks of a bounded read read: ranges of segments between two places, cut and joined to tasks.  Pure.
+"""Plans a batch read: finds the ranges of segments between two cuts, and divides them into tasks.
 
-Theory of operation.  Each segment between the two cuts is a range.  A range longer than a task should have is cut at
-event boundaries that its store knows, without reading; they are at least about 256 KiB apart.  A task costs about as
-much as reading a few MiB, so when there are many more ranges than tasks are wanted, several ranges are joined to one
-task, which reads them one after the other, in the order of their epochs and offsets.
+Theory of operation.  Each segment between the two cuts is a range.  A range that is too long for a task is cut at event
+boundaries that its store knows, without reading; they are at least about 256 KiB apart.  A task costs about as much as
+reading a few MiB.  So if there are many more ranges than tasks, several ranges are joined to one task, which reads them
+one after the other, in the order of their epochs and offsets.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from sarit.spark.source.options import ReadOptions
     from sarit.spark.source.position import Position
 
-# Ranges are joined when there are twice as many, to no fewer tasks than this, or than `minPartitions`.
+# The least number of tasks (or `minPartitions`, if that is more); ranges are joined only if there are twice as many.
 MIN_JOINED_TASKS: Final = 32
 
 
 def check_places(options: ReadOptions, streams: Iterable[StreamName], present_ms: int) -> None:
-    """Raises Invalid when `start` or `end` does not fit the streams."""
+    """Check that `start` and `end` fit the streams.  Raises Invalid."""
     selected = list(streams)
     for option, text in (("start", options.start), ("end", options.end)):
         Places(option, text, present_ms).check(selected)
 
 
 def ends(options: ReadOptions, access: StreamAccess, present_ms: int) -> tuple[Position, Position]:
-    """Return the two cuts of a read of one stream, as of now.  Raises NotFound, Truncated, Invalid."""
+    """Return the start and end cuts of a read of one stream, as of now.  Raises NotFound, Truncated, Invalid."""
     start, end = (
         resolve(Places(option, text, present_ms).of(access.stream), access)
         for option, text in (("start", options.start), ("end", options.end))
@@ -58,9 +58,9 @@ def batch_ranges(
     *,
     with_cut: bool = False,
 ) -> list[Range]:
-    """Return the ranges of a bounded read of one stream: every segment between the two cuts that `wanted` leaves.
+    """Return the ranges of a batch read of one stream: each segment between the two cuts that the filters leave.
 
-    `with_cut`: each has the text of the end cut.  Raises Invalid, NotFound, Truncated."""
+    `with_cut`: ranges get the text of the end cut.  Raises Invalid, NotFound, Truncated."""
     guarded = TruncationGuard(access, fail=options.fail_on_data_loss)
     start, end = ends(options, access, present_ms)
     between = [part for part in _between(start, end, access) if wanted.has_segment(part[0])]
@@ -74,20 +74,19 @@ def batch_ranges(
 
 
 def _between(start: Position, end: Position, access: StreamAccess) -> list[tuple[SegmentId, int, int | None]]:
-    """Walk from the start cut along the successors to the end cut: (segment, start, end), None: to its end.
-
-    Raises Invalid when the end cut is not reached."""
+    """Return (segment, start, end) for all segments from the start cut along successors to the end cut.  End None: the
+    segment's end.  Raises Invalid if the end cut is not reached."""
     found: list[tuple[SegmentId, int, int | None]] = []
     todo = dict(start)
     seen: set[SegmentId] = set()
-    # A request for each epoch, and not for each segment.
+    # Get successors from the stream's epochs by one request, instead of a request for each segment.
     known = successors_by_epochs(access.epochs()) if start.keys() - end.keys() else {}
     while todo:
         segment = min(todo)
         seen.add(segment)
         found.append((segment, todo.pop(segment), end.get(segment)))
         if segment not in end:
-            # Epochs before the head are not known.
+            # Ask for a segment of an epoch before the head, which `epochs` does not return.
             following = known[segment] if segment in known else access.successors(segment)
             todo.update({successor: 0 for successor in following if successor not in seen})
     if not seen >= set(end):
@@ -96,7 +95,7 @@ def _between(start: Position, end: Position, access: StreamAccess) -> list[tuple
 
 
 def successors_by_epochs(epochs: Sequence[Mapping[SegmentId, KeyRange]]) -> dict[SegmentId, list[SegmentId]]:
-    """Return the successors of each segment that a later one of these epochs replaced."""
+    """Return the successors of each segment that was replaced in these epochs."""
     found: dict[SegmentId, list[SegmentId]] = {}
     for before, after in pairwise(epochs):
         created = [(segment, keys) for segment, keys in after.items() if segment not in before]
@@ -107,8 +106,7 @@ def successors_by_epochs(epochs: Sequence[Mapping[SegmentId, KeyRange]]) -> dict
 
 
 def clip(part: Range, wanted: Wanted, access: StreamAccess) -> Range:
-    """Return the part of a range that holds the wanted offsets, and a little more: it begins and ends at event
-    boundaries."""
+    """Return the part of a range with the wanted offsets, extended to event boundaries that the store knows."""
     start, end = part.start, part.end
     step, reach = SPARK_FILTER_STEP_BYTES, SPARK_FILTER_STEP_BYTES * SPARK_FILTER_STEPS
     if wanted.low >= end or (wanted.high is not None and wanted.high < start):
@@ -123,7 +121,7 @@ def clip(part: Range, wanted: Wanted, access: StreamAccess) -> Range:
 
 
 def piece_bytes(ranges: Sequence[Range], min_partitions: int | None, most_bytes: int) -> int:
-    """Return how many bytes a task reads at most, so that there are enough tasks."""
+    """Return how many bytes a task may read, so that there are at least `min_partitions` tasks."""
     total = sum(part.end - part.start for part in ranges)
     return max(1, min(most_bytes, -(-total // min_partitions) if min_partitions else most_bytes))
 
@@ -139,13 +137,13 @@ def split(part: Range, most_bytes: int, access: StreamAccess) -> list[Range]:
 
 
 def joined(pieces: Sequence[Range], min_partitions: int | None, most_bytes: int) -> list[tuple[Range, ...]]:
-    """Divide pieces among tasks of about equal size; a task of its own for each unless there are very many."""
+    """Divide pieces among tasks of about equal size; if there are not very many pieces, each gets a task of its own."""
     least = max(MIN_JOINED_TASKS, min_partitions or 0)
     costs = [part.end - part.start + SPARK_RANGE_BYTES for part in pieces]
     count = max(least, -(-sum(costs) // most_bytes))
     if len(pieces) < 2 * count:
         return [(part,) for part in pieces]
-    # The largest first, each to the task that has least.
+    # Assign the largest pieces first, each to the task with the least bytes.
     loads = [(0, task) for task in range(count)]
     tasks: list[list[Range]] = [[] for _ in range(count)]
     for cost, index in sorted(zip(costs, range(len(pieces)), strict=True), key=lambda found: (-found[0], found[1])):

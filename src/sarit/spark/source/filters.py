@@ -1,12 +1,12 @@
-"""Which ranges a query's filters leave.  Pure.
+"""Filter pushdown: which segments and offsets a query's filters leave.
 
-Spark offers the filters of a query as a conjunction.  Those of `scope`, `stream`, `segment_id`, `offset` and
-`key` say which segments, and which of their bytes, can hold a row that passes: only these are read.  A filter
-is never taken over: Spark evaluates all of them again on the rows, so planning may leave more than it must.
+Spark offers the filters of a query as a conjunction.  Filters on `scope`, `stream`, `segment_id`, `offset` and `key`
+tell which segments, and which of their bytes, can have rows that pass: only these are read.  Spark still evaluates all
+filters on the rows, so planning may leave more than necessary.
 
-An event with a routing key is in a segment whose part of the key space holds the hash of the key.  Column `key` is the
-routing key only where the writers made it so, so the user must say it (option `keyIsRoutingKey`).  Filters of
-`event_time` leave everything: an event may be appended long after its time.
+An event with a routing key is in a segment whose key range contains the hash of the key.  Column `key` is the routing
+key only if the writers made it so, which the user must state (option `keyIsRoutingKey`).  Filters on `event_time` are
+not used: an event may be appended long after its time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBER_COLUMNS: Final = ("segment_id", "offset")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`column operator values`; the operators are "=", "<", "<=", ">", ">=" (one value) and "in"."""
+    """A filter `column operator values`.  Operators: "=", "<", "<=", ">", ">=", with one value, and "in"."""
 
     column: str
     operator: str
@@ -36,7 +36,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The rows that the filters leave.  None: no filter.  Offsets: `low` <= offset <= `high`."""
+    """The rows that the filters leave; None: no filter.  `low` and `high` bound the offset, both included."""
 
     scopes: frozenset[str] | None = None
     streams: frozenset[str] | None = None
@@ -48,17 +48,17 @@ class Wanted:
     keys: frozenset[float] | None = None  # hashes
 
     def has_stream(self, stream: StreamName) -> bool:
-        """Return whether rows of a stream can pass."""
+        """Return whether rows of a stream can pass the filters."""
         return _within(stream.scope, self.scopes) and _within(stream.stream, self.streams)
 
     def has_segment(self, segment: SegmentId) -> bool:
-        """Return whether rows of a segment can pass, by its id."""
+        """Return whether rows of a segment can pass the filters, by its id."""
         packed = segment.packed
         inside = packed >= self.segment_low and (self.segment_high is None or packed <= self.segment_high)
         return inside and _within(packed, self.segments)
 
     def has_keys(self, part: KeyRange | None) -> bool:
-        """Return whether rows of a segment can pass, by its part of the key space; None: not known."""
+        """Return whether rows of a segment can pass the filters, by its key range; None: unknown."""
         return self.keys is None or part is None or any(key in part for key in self.keys)
 
 
@@ -79,8 +79,7 @@ def _narrowed(bounds: tuple[int, int | None], found: Comparison) -> tuple[int, i
 
 
 def wanted(comparisons: Iterable[Comparison], *, key_is_routing_key: bool = False) -> Wanted:
-    """Return what a conjunction leaves; comparisons of other columns, or with values of other types, leave
-    everything."""
+    """Return the rows that a conjunction leaves.  Ignores other columns, and values of other types."""
     sets: dict[str, frozenset[Any]] = {}
     bounds: dict[str, tuple[int, int | None]] = {}
     for found in comparisons:
@@ -95,7 +94,7 @@ def wanted(comparisons: Iterable[Comparison], *, key_is_routing_key: bool = Fals
     low, high = bounds.get("offset", (0, None))
     offsets = sets.get("offset")
     if offsets is not None:
-        # A set of offsets leaves what is between the first and the last; none: nothing.
+        # A set of offsets leaves those from its first to its last; an empty set leaves none.
         last = max(offsets, default=-1)
         low, high = max(low, min(offsets, default=0)), last if high is None else min(high, last)
     segment_low, segment_high = bounds.get("segment_id", (0, None))

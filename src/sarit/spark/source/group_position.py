@@ -1,7 +1,7 @@
-"""The progress of a query as the position of a reader group: `sarit group` shows its lag, retention retains for it.
+"""Publishes the position of a query as that of a reader group: `sarit group` shows its lag, and retention respects it.
 
-A position is published once Spark has completed all micro-batches before it.  That is no part of the query: a failure
-is logged, and the next publication repeats it.
+A position is published once Spark has completed all micro-batches before it.  A failure does not fail the query: it is
+logged, and the next publication repeats it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class GroupPosition:
-    """The position of one group ("scope/group"), published every few seconds while the query makes progress."""
+    """Publishes the position of a group ("scope/group") every few seconds while the query makes progress."""
 
     def __init__(self, group: str, source: SourceAccess) -> None:
         self._group = group
@@ -34,13 +34,13 @@ class GroupPosition:
         self._next = source.monotonic()
 
     def reached(self, offset: Mapping[str, object]) -> None:
-        """All micro-batches up to `offset` are completed."""
+        """Note that all micro-batches up to `offset` are completed, and publish the position if it is time."""
         self._reached = {stream: at.segments for stream, at in from_json(offset).streams.items() if at.segments}
         if self._source.monotonic() >= self._next:
             self.publish()
 
     def publish(self) -> None:
-        """Publish the last position now, unless it was."""
+        """Publish the last position now, unless it is published already."""
         if not self._reached or self._reached == self._published:
             return
         try:

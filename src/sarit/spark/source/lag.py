@@ -1,8 +1,7 @@
-"""How far a query is behind its streams: unread bytes and events, in the progress that Spark reports.
+"""The lag of a query in its streams: unread bytes and events, in the progress that Spark reports.
 
-Spark shows the newest offset of a source in the query's progress (`latestOffset`), from PySpark 4.2 on.  There it has,
-next to the tails, what was unread after the end of the micro-batch (`behind`).  Events are estimated by their mean
-size.
+From PySpark 4.2 on, Spark shows the newest offset of a source in the query's progress (`latestOffset`).  Sarit adds to
+it what was unread after the end of the micro-batch (`behind`).  Events are estimated by their mean size.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """The unread part of one stream; `events` is an estimate, `segments` has bytes."""
+    """The unread part of one stream.  `events`: an estimate.  `segments`: the unread bytes of each."""
 
     bytes: int
     events: int
@@ -34,7 +33,7 @@ class StreamLag:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The part that a query has not read yet, of all its streams; `events` is an estimate."""
+    """The unread part of all streams of a query.  `events`: an estimate."""
 
     bytes: int
     events: int
@@ -44,16 +43,15 @@ class Lag:
 def unread(
     access: StreamAccess, position: Position, states: Mapping[SegmentId, SegmentState]
 ) -> tuple[Position, dict[SegmentId, tuple[int, int]]]:
-    """Return the tail of a stream as a position, and what is unread of each segment from a position to there: (start,
-    end).
+    """Return the tail of a stream, and the unread bytes of each segment from `position` to there as (start, end).
 
-    `states`: those of the segments of the position.  Segments that replaced sealed ones are asked for."""
+    `states`: the states of the position's segments.  Those of the segments that replaced them are asked for."""
     known = dict(states)
     todo = [segment for segment in position if segment in states and states[segment].sealed]
     seen = set(position)
     tail = {segment: state.end for segment, state in states.items()}
     while todo:
-        # A generation of successors at once.
+        # Ask for one generation of successors at a time.
         entering: set[SegmentId] = set()
         for segment in todo:
             following = access.successors(segment).keys()
@@ -71,7 +69,7 @@ def unread(
 
 
 def to_behind(lags: Mapping[StreamName, StreamLag]) -> dict[str, object]:
-    """Return the form in the progress."""
+    """Return lags in the form that they have in a query's progress."""
     return {
         "bytes": sum(lag.bytes for lag in lags.values()),
         "events": sum(lag.events for lag in lags.values()),
@@ -87,9 +85,9 @@ def to_behind(lags: Mapping[StreamName, StreamLag]) -> dict[str, object]:
 
 
 def lag(progress: Mapping[str, object]) -> Lag:
-    """Return the lag of a query, by `query.lastProgress`.
+    """Return the lag of a query from its progress (`query.lastProgress`).
 
-    Sources of one query that read the same stream are added up.  Raises Invalid: no source of the progress has a lag
+    Lags of sources that read the same stream are added up.  Raises Invalid: no source of the progress has a lag
     (no Sarit source, PySpark 4.1, or no micro-batch yet)."""
     sources = progress.get("sources")
     parts = [part for source in sources or () if (part := _behind(source)) is not None]  # type: ignore[attr-defined]
@@ -110,7 +108,7 @@ def lag(progress: Mapping[str, object]) -> Lag:
 
 
 def _behind(source: Mapping[str, object]) -> dict[StreamName, StreamLag] | None:
-    """Return the lag in the progress of one source; None when it has none."""
+    """Return the lag in the progress of one source; None: it has no lag."""
     latest = source.get("latestOffset")
     try:
         latest = json.loads(latest) if isinstance(latest, str) else latest

@@ -1,13 +1,13 @@
 """The times that writers noted, as a column of a streaming read.
 
-A watermark of a stream says: up to this cut all writers had written everything before its time (`lower`).  So an event
-beyond the cut has that time or a later one.  A row gets the time of the last watermark whose cut it is beyond, in its
-segment, but none that the end of its micro-batch is not beyond, in all segments.  So all times of a micro-batch are at
-most the stream's watermark at its end, and all times of the next one are at least that: Spark's `withWatermark` drops
-none, whatever segments are ahead.
+By a watermark of a stream, its writers had written everything before the time `lower` up to its cut: an event beyond
+the cut has that time or a later one.  A row gets the time of the last watermark whose cut it is beyond in its segment,
+unless the end of the micro-batch is not beyond that cut in all segments.  So all times of a micro-batch are at most the
+stream's watermark at its end, and all times of the next one at least that: Spark's `withWatermark` drops no row,
+whichever segments are ahead.
 
-The stream's watermark at the end of a micro-batch is stored in its offset.  A micro-batch that runs again has the same
-times, although more watermarks have come.
+The stream's watermark at the end of a micro-batch is stored in its offset, so that a repeated micro-batch has the same
+times although there are more watermarks by then.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from sarit.spark.source.access import StreamAccess
     from sarit.spark.source.position import Position
 
-# (offset in bytes, milliseconds): from the offset on.  Ascending.
+# Pairs of an offset in bytes and the noted time in ms that holds from there on, ascending.
 Times = tuple[tuple[int, int], ...]
 
 
 class NotedTimes:
-    """The watermarks of one stream, read once; those that no later micro-batch can need are dropped."""
+    """The watermarks of one stream.  Each is read once, and dropped when no later micro-batch can need it."""
 
     def __init__(self, access: StreamAccess) -> None:
         self._access = access
@@ -43,8 +43,8 @@ class NotedTimes:
         self._ranges: Mapping[SegmentId, KeyRange] = {}
 
     def lower(self, position: Position, before: int | None) -> int | None:
-        """Return the stream's watermark at a position, in ms; `before`: at an earlier one.  Raises NotFound,
-        Invalid."""
+        """Return the stream's watermark at a position, in ms.  `before`: its watermark at an earlier position.  Raises
+        NotFound, Invalid."""
         marks, read_to = self._access.watermarks(self._read_to)
         if marks and not self._checked:
             require_milliseconds(self._access.properties(), marks[-1].lower, self._access.stream)
@@ -53,19 +53,20 @@ class NotedTimes:
         self._marks.extend(marks)
         here = self._with_ranges(position)
         if len(here) < len(position):
-            # Of a deleted segment nothing says where it was.
+            # The key range of a deleted segment is not known, so watermarks cannot be compared with the position.
             return before
         passed = [mark.lower for mark in self._marks if is_behind(mark, here)]
         known = passed if before is None else [before, *passed]
         return max(known, default=None)
 
     def drop(self, before: int | None) -> None:
-        """Forget watermarks of a time or earlier: all micro-batches up to there are completed."""
+        """Forget watermarks up to a time: all micro-batches up to there are completed."""
         while before is not None and self._marks and self._marks[0].lower <= before:
             self._marks.popleft()
 
     def of(self, segment: SegmentId, floor: int | None, cap: int | None) -> Times:
-        """Return the times of a segment in a micro-batch that lies between two watermarks; None: there is none yet."""
+        """Return the times of a segment in a micro-batch.  `floor`, `cap`: the stream's watermark at the start and at
+        the end of the micro-batch; None: there is none yet."""
         if cap is None:
             return ()
         found: list[tuple[int, int]] = [] if floor is None else [(0, floor)]
@@ -85,7 +86,7 @@ class NotedTimes:
 
 
 def _begins(mark: Watermark, segment: SegmentId, keys: KeyRange | None) -> int | None:
-    """Return the offset from which a segment is beyond a watermark; None: all of it may be before."""
+    """Return the offset from which a segment is beyond a watermark; None: all of it may be before the watermark."""
     if segment in mark.positions:
         return mark.positions[segment][1]
     if keys is None:

@@ -1,4 +1,4 @@
-"""The options of a read, and which streams they select.  Pure."""
+"""The options of a read, and which streams they select."""
 
 from __future__ import annotations
 
@@ -64,22 +64,22 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 
-# A present for checking the forms of times; far enough away for any that is relative to it.
+# A present time for checking the syntax of times; so late that no relative time is before 1970.
 _ANY_PRESENT: Final = 1 << 52
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSelection:
-    """Which streams to read: `names`, or those of `scope` whose whole name `pattern` (a regular expression) matches."""
+    """The streams to read: `names`, or those of `scope` whose whole name matches the regular expression `pattern`."""
 
     names: tuple[StreamName, ...] = ()
     scope: str = ""
     pattern: str = ""
 
     def resolve(self, list_streams: Callable[[str], Iterable[StreamName]]) -> list[StreamName]:
-        """Return the streams, sorted; `list_streams` gives those of a scope.
+        """Return the selected streams, sorted.  `list_streams`: lists the streams of a scope.
 
-        The existence of `names` is not checked.  Raises NotFound when no stream matches the pattern."""
+        Does not check that `names` exist.  Raises NotFound when no stream matches the pattern."""
         if not self.pattern:
             return sorted(self.names)
         present = sorted(list_streams(self.scope))
@@ -97,7 +97,7 @@ class StreamSelection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read.  `start` and `end`: a form of `starts.py`.
+    """The options of a read.  `start` and `end`: values as in `starts.py`.
 
     `min_partitions` and `max_bytes_per_partition` divide a batch read into tasks.
     """
@@ -122,7 +122,7 @@ class ReadOptions:
 
 
 def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
-    """Read options; unknown ones are refused.  Raises Invalid."""
+    """Parse the options of a read.  Raises Invalid, also for unknown options."""
     given = Given(options, [OPTIONS, streaming_options.OPTIONS, formats.OPTIONS])
     start, end = given.text("start") or "head", given.text("end") or "tail"
     for option, text in (("start", start), ("end", end)):
@@ -143,7 +143,8 @@ def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CON
 
 
 def _selection(given: Given) -> StreamSelection:
-    """Raises Invalid for none, several, or a name or an expression that is none."""
+    """Return the streams that the options select.  Raises Invalid: no or several options select streams, or a name or
+    regular expression is wrong."""
     several, pattern = given.text("streams"), given.text("streamPattern")
     one = given.text("stream") or given.text("path")
     chosen = [text for text in dict.fromkeys((given.text("stream"), given.text("path"), several, pattern)) if text]

@@ -1,11 +1,11 @@
-"""The ranges of a micro-batch as tasks: cut further where more tasks are wanted, put together where they are small.
+"""Divides the ranges of a micro-batch into tasks: cuts ranges if more tasks are wanted, and joins small ranges.
 
 A task costs some 10 ms before it reads a byte, in Spark and in its Python process, and a micro-batch at the tail has
-some kilobytes in each segment.  So one task reads several small ranges, one after the other.  A range that is worth a
-task has one of its own: parallelism follows the load.  A segment is never divided over tasks that way, so its events
-stay in order.
+some kilobytes in each segment.  So one task reads several small ranges, one after the other.  A large range has a task
+of its own, so that parallelism follows the load.  Joining never divides a segment among tasks, so its events stay in
+order.
 
-Boundaries to cut at come from the store, which reads nothing, or from one sample where the range is small.
+Ranges are cut at event boundaries from the store, which reads nothing for them, or from one sample of a small range.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def cut_further(parts: list[Range], least: int, probe: Probe) -> list[Range]:
-    """About `least` ranges or more, in order, of the same bytes.  Raises NotFound, Truncated."""
+    """Cut ranges, in order, into about `least` ranges or more.  Raises NotFound, Truncated."""
     if len(parts) >= least:
         return parts
     pieces = split_budget({index: part.end - part.start for index, part in enumerate(parts)}, least)
@@ -47,16 +47,15 @@ def _cut(part: Range, pieces: int, probe: Probe) -> list[Range]:
 
 
 def put_together(parts: list[Range], least: int) -> list[tuple[Range, ...]]:
-    """Return what each task reads: small ranges together, up to about `SPARK_TASK_BYTES`, in at least `least` tasks if
-    there
-    are so many ranges.  The order of the ranges, within a task and of the tasks by their first ranges, stays."""
+    """Return the ranges of each task.  Small ranges are joined up to about `SPARK_TASK_BYTES`, but to `least` tasks or
+    more if there are so many ranges.  Ranges stay in order in a task, and tasks in the order of their first range."""
     small = [index for index, part in enumerate(parts) if part.end - part.start < SPARK_TASK_BYTES]
     total = sum(parts[index].end - parts[index].start for index in small)
     count = max(-(-total // SPARK_TASK_BYTES), least - (len(parts) - len(small)), 1)
     if count >= len(small):
         return [(part,) for part in parts]
     tasks: list[list[int]] = [[] for _ in range(count)]
-    # The largest first, each to the task that has least.
+    # Assign the largest ranges first, each to the task with the least bytes.
     loads = [(0, task) for task in range(count)]
     for index in sorted(small, key=lambda index: (parts[index].start - parts[index].end, index)):
         load, task = heapq.heappop(loads)

@@ -1,19 +1,19 @@
-"""The driver's part of a streaming query: where it starts, where a micro-batch ends, which ranges the tasks read.
+"""Plans a streaming query on the driver: where it starts, where a micro-batch ends, and which ranges the tasks read.
 
-Theory of operation.  Spark asks where a micro-batch ends that begins at `start`, writes the answer down, and then asks
-for the ranges between the two.  All that a query must know after a restart is in its offsets; this object holds caches
-and timers alone.
+Theory of operation.  Spark asks where a micro-batch that begins at `start` ends, stores the answer, and then asks for
+the ranges between the two offsets.  All that a query must know after a restart is in its offsets; the planner only has
+caches and timers.
 
 * A query that never finished a micro-batch is asked for its initial offset again after a restart, when head and tail
   have moved.  So the first offset contains where each stream was entered, and the ranges of the first micro-batch begin
-  there, whatever the new initial offset says.  A stream that begins to match later is entered in the same way.
-* An offset names the segments that it leaves at their sealed ends (`ended`): when one of them is truncated before its
-  successors replace it, nothing was lost, and afterwards no store could confirm that.
-* An offset names the creation id of each stream.  A stream with another id was deleted and made again: nothing of the
-  offset is about it.  That is an error, or (`failOnDataLoss=false`) the stream is entered again, at its head.  Ids are
-  asked for once after a start, and when segments are gone: while a stream exists, they go by truncation alone.
-* "Available now" is a cut of each stream: its tail when the run began.  No micro-batch ends beyond it, and no segment
-  that is newer is entered.  Segments that were sealed before it are read and replaced until its own are reached.
+  there, whatever the new initial offset is.  A stream that matches the pattern only later is entered in the same way.
+* An offset names the segments that were read to their sealed ends (`ended`).  If one of them is truncated before its
+  successors replace it, nothing was lost, but no store could confirm that any more.
+* An offset has the creation id of each stream.  A stream with another id was recreated, and the offset does not apply
+  to it.  That is an error, or (`failOnDataLoss=false`) the stream is entered again, at its head.  Ids are asked for
+  once after a start, and when segments are missing: while a stream exists, only truncation removes segments.
+* "Available now" is a cut of each stream: its tail when the run began.  No micro-batch ends beyond that cut, and no
+  newer segment is entered.  Earlier segments are read and replaced until the segments of the cut are reached.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Stored in Spark's checkpoint.
+# An offset as Spark stores it in the query's checkpoint.
 JsonOffset = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The part of one stream for the next micro-batch: from `position` to `ends`, by the `states` of its segments."""
+    """The part of a stream that the next micro-batch may read: from `position` to `ends`, by its segments' `states`."""
 
     position: Position
     ends: Position
@@ -68,7 +68,7 @@ class Reach:
 
 
 class _Remade(Exception):
-    """The stream was deleted and made again while the query reads it."""
+    """Raised when a stream was recreated while the query reads it."""
 
     def __init__(self, stream: StreamName) -> None:
         super().__init__(str(stream))
@@ -76,9 +76,9 @@ class _Remade(Exception):
 
 
 class StreamFollower:
-    """One stream of a query: it follows scaling and truncation.
+    """Follows the scaling and truncation of one stream of a query.
 
-    `created`: its creation id, as read first; None: not read, or the server has none."""
+    `created`: the stream's creation id as first read; None: it was not read, or the server has no ids."""
 
     def __init__(self, access: StreamAccess, *, fail: bool) -> None:
         self.access = TruncationGuard(access, fail=fail)
@@ -88,7 +88,7 @@ class StreamFollower:
         self._fail = fail
 
     def reach(self, at: StreamPosition, target: Position | None) -> Reach:
-        """Return how far the next micro-batch may go; `target`: not beyond that cut.
+        """Return how far the next micro-batch may read.  `target`: a cut that it must not exceed; None: no bound.
 
         Raises NotFound, Truncated, Invalid, _Remade."""
         position = at.segments
@@ -106,7 +106,7 @@ class StreamFollower:
             position = advanced
 
     def _ends(self, position: Position, states: Mapping[SegmentId, SegmentState], target: Position | None) -> Position:
-        # A segment without a state was deleted: it stays where it is.
+        # A segment without a state was deleted: its position stays.
         ends = {segment: states[segment].end if segment in states else at for segment, at in position.items()}
         if target is None:
             return ends
@@ -115,7 +115,7 @@ class StreamFollower:
         return {segment: max(position[segment], min(end, bounds[segment])) for segment, end in ends.items()}
 
     def identify(self) -> None:
-        """Read the creation id; not of a stream that is missing."""
+        """Read the stream's creation id, if the stream exists."""
         with suppress(NotFound):
             self.created = self.access.creation_id()
             self.identified = True
@@ -125,11 +125,11 @@ class StreamFollower:
             return {segment: self.access.successors(segment) for segment in sorted(done)}
         except NotFound as error:
             self._check_same()
-            # It exists, and never had that segment: the checkpoint, which has no id, is of an earlier one.
+            # The stream exists but never had that segment: the checkpoint, which has no id, is of an earlier stream.
             raise _Remade(self.access.stream) from error
 
     def _check_same(self) -> None:
-        """Raises NotFound when the stream does not exist, _Remade when it is another one."""
+        """Check that the stream was not recreated.  Raises NotFound (it does not exist), _Remade."""
         try:
             now = self.access.creation_id()
             if now is None:
@@ -151,11 +151,11 @@ class QueryPlanner:
         self._source = source
         self._followers: dict[StreamName, StreamFollower] = {}
         self._selected: list[StreamName] | None = None
-        self._remade: set[StreamName] = set()  # seen by their segments, while the offset has no creation id
+        self._remade: set[StreamName] = set()  # streams found to be recreated by their segments, without creation ids
         self._discovered = 0.0
         self._target: dict[StreamName, Position] | None = None
-        self._last: Place | None = None  # the segment that was first in the last limited micro-batch
-        self._began = source.monotonic()  # the last micro-batch, or the run
+        self._last: Place | None = None  # the segment whose turn was in the last limited micro-batch
+        self._began = source.monotonic()  # when the last micro-batch, or the run, began
         # Where the last planned micro-batch ends, and the states of its segments then.
         self._reached: dict[StreamName, tuple[Position, Mapping[SegmentId, SegmentState]]] = {}
         self.probe = Probe(lambda stream: self.follower(stream).access)
@@ -168,16 +168,16 @@ class QueryPlanner:
         return to_json(Offset(begin, initial=True, created=self._created(cuts)))
 
     def prepare_available_now(self) -> None:
-        """Read what is there now, and nothing beyond it."""
+        """Make the present tails the end of the query."""
         self._target = self._cuts(self._select(), "tail")
 
     def _cuts(self, streams: Sequence[StreamName], which: str) -> dict[StreamName, Position]:
-        """Return a cut of each stream."""
+        """Return the cut of each stream that a value of option `start` means."""
         calls = [partial(self.follower(stream).access.cut, which) for stream in streams]
         return dict(zip(streams, self._source.at_once(calls), strict=True))
 
     def latest(self, start: JsonOffset, limits: Limits) -> JsonOffset:
-        """Return the end of the micro-batch that begins at `start`; `start` itself when there is nothing to read yet.
+        """Return the end of the micro-batch that begins at `start`; `start` itself if there is nothing to read yet.
 
         Raises NotFound, Truncated, Invalid."""
         before = from_json(start)
@@ -199,9 +199,9 @@ class QueryPlanner:
             ended = finished(end, reach.states) | (here[stream].ended & (end.keys() - reach.states.keys()))
             streams[stream] = StreamPosition(end, frozenset(ended))
             self._reached[stream] = (end, reach.states)
-        # What was noted in an earlier stream of the name says nothing here.
+        # Drop the times of streams that are entered: they may be of an earlier stream of the name.
         times = self._times(streams, {s: time for s, time in before.times.items() if s not in entered})
-        # One that was made again is another even where its position looks the same.
+        # A recreated stream is a change even if its position looks the same.
         if streams == before.streams and not (entered and not before.initial):
             return start
         self._began = self._source.monotonic()
@@ -210,7 +210,7 @@ class QueryPlanner:
     def _reaches(
         self, before: Offset
     ) -> tuple[dict[StreamName, StreamPosition], dict[StreamName, Position], dict[StreamName, Reach]]:
-        """Return what `_entered` says, and how far each stream can be read."""
+        """Return the two results of `_entered`, and how far each stream can be read."""
         while True:
             here, entered = self._entered(before)
             calls = [
@@ -226,7 +226,7 @@ class QueryPlanner:
     def ranges(self, start: JsonOffset, end: JsonOffset) -> list[Range]:
         """Return the ranges that the tasks of a micro-batch read; empty ranges are left out.  Raises NotFound,
         Truncated, Invalid."""
-        # The end of the first micro-batch is initial when there was nothing to read.
+        # If there was nothing to read at first, the first micro-batch ends at an initial offset, too.
         if start == end or (end.get("initial") and start.get("initial")):
             return []
         before, upto = from_json(start), from_json(end)
@@ -248,7 +248,7 @@ class QueryPlanner:
         return cut_further(found, self._options.min_partitions or 1, self.probe)
 
     def tasks(self, start: JsonOffset, end: JsonOffset) -> list[tuple[Range, ...]]:
-        """Return the ranges by the tasks that read them.  Raises NotFound, Truncated, Invalid."""
+        """Return the ranges of each task.  Raises NotFound, Truncated, Invalid."""
         return put_together(self.ranges(start, end), self._options.min_partitions or 1)
 
     def _identify(self, streams: Iterable[StreamName]) -> None:
@@ -263,8 +263,7 @@ class QueryPlanner:
         return {stream: created for stream, created in found.items() if created is not None}
 
     def _is_another(self, stream: StreamName, offset: Offset) -> bool:
-        """Return whether an offset is about an earlier stream of the name.  Raises NotFound where data must not be
-        lost."""
+        """Return whether an offset is of an earlier stream of the name.  Raises NotFound with `failOnDataLoss`."""
         then, now = offset.created.get(stream), self.follower(stream).created
         another = stream in self._remade if then is None or now is None else then != now
         if another and self._options.fail_on_data_loss:
@@ -274,7 +273,7 @@ class QueryPlanner:
     def _times(
         self, streams: Mapping[StreamName, StreamPosition], before: Mapping[StreamName, int]
     ) -> dict[StreamName, int]:
-        """Return the watermark of each stream at the end of a micro-batch, where it has one."""
+        """Return the watermarks of streams at the end of a micro-batch, without streams that have none."""
         if not self._options.streaming.noted_time:
             return {}
         lowers = {
@@ -287,14 +286,14 @@ class QueryPlanner:
             return parts
         noted, cap = self.follower(stream).noted, upto.times.get(stream)
         floor = None if stream in upto.entered else before.times.get(stream)
-        # After a restart nothing was read yet.
+        # Read the watermarks, which were not read yet after a restart.
         noted.lower(upto.streams[stream].segments, floor)
         noted.drop(floor)
         return [replace(part, times=noted.of(part.segment, floor, cap)) for part in parts]
 
     def tail(self) -> JsonOffset | None:
-        """Return the tails of the streams, and what is unread after the last planned micro-batch; None before the
-        first."""
+        """Return the tails of the streams, and what is unread after the last planned micro-batch; None: there was no
+        micro-batch."""
         tails: dict[StreamName, StreamPosition] = {}
         lags: dict[StreamName, StreamLag] = {}
         for stream, (position, states) in self._reached.items():
@@ -305,7 +304,7 @@ class QueryPlanner:
         return to_json(Offset(tails)) | {"behind": to_behind(lags)} if tails else None
 
     def _about_events(self, stream: StreamName, behind: Mapping[SegmentId, tuple[int, int]]) -> int:
-        """About how many events the unread bytes of a stream are, by those of one segment."""
+        """Estimate the number of a stream's unread events, by the mean size of events in one segment."""
         if not behind:
             return 0
         segment, (start, end) = min(behind.items())
@@ -313,7 +312,7 @@ class QueryPlanner:
         return max(1, round(total / self.probe.mean_bytes((stream, segment), start, end)))
 
     def follower(self, stream: StreamName) -> StreamFollower:
-        """Return what follows one of the query's streams."""
+        """Return the follower of one of the query's streams."""
         found = self._followers.get(stream)
         if found is None:
             access = self._source.stream(stream)
@@ -330,7 +329,7 @@ class QueryPlanner:
             try:
                 self._selected = selection.resolve(self._source.list_streams)
             except NotFound:
-                # None is there any more: `_entered` decides what that means.
+                # No stream matches any more: `_entered` decides whether that is an error.
                 if self._selected is None:
                     raise
                 self._selected = []
@@ -338,7 +337,7 @@ class QueryPlanner:
         return self._selected
 
     def _entered(self, before: Offset) -> tuple[dict[StreamName, StreamPosition], dict[StreamName, Position]]:
-        """Return the positions from which to continue, and those of streams that have no earlier micro-batch."""
+        """Return the positions at which to continue, and where streams without an earlier micro-batch are entered."""
         selected = self._select()
         left = sorted(before.streams.keys() - selected)
         if left:
@@ -364,7 +363,8 @@ class QueryPlanner:
         return here, entered
 
     def _leave(self, left: list[StreamName], before: Offset) -> None:
-        """Streams of the checkpoint are not selected (any more)."""
+        """Leave out streams of the checkpoint that are not selected any more.  Raises NotFound, Invalid: data would be
+        lost, or the checkpoint is of another query."""
         names, selection = ", ".join(map(str, left)), self._options.selection
         advice = '; .option("failOnDataLoss", "false") leaves them out, with any unread events'
         if len(left) == len(before.streams) and not selection.pattern:
@@ -394,5 +394,5 @@ class QueryPlanner:
 
 
 def unlimited(limits: Limits) -> Limits:
-    """Without bounds above, as a trigger that reads everything at once asks for."""
+    """Return limits without bounds on events and bytes, for a trigger that reads everything at once."""
     return replace(limits, max_events=None, max_bytes=None, min_events=None)

@@ -1,16 +1,16 @@
-"""The position of a query in a stream, and the end of the next micro-batch.  Pure.
+"""The position of a query in a stream, and the end of the next micro-batch.
 
 A position is a stream cut: {segment id: byte offset}, stored in Spark's checkpoint as JSON.  The rules:
 
-1. A segment that is sealed and read to its end stays in the position, at its end, until all that one scale tied to
-   it can move together: its successors, their other predecessors, the successors of those, and so on.  Then the whole
-   group is replaced by its successors at offset 0 (`advance`).  So no event of a successor is ever in an earlier or the
-   same micro-batch as an event of its predecessor, which keeps the order of every routing key although the tasks of
-   one micro-batch run side by side; and the position always tiles the key space, so nothing enters twice.
-2. Offsets lie between events, always: the end of a micro-batch is either a tail reported by a store (writes are whole
-   events) or a boundary found by reading (`split_budget` says how much each segment may give).
-3. A position is a pure function of what the stores and the controller answered, and once Spark has written it down, a
-   repeated micro-batch reads exactly the same bytes: appended bytes never change.
+1. A segment that is sealed and read to its end stays in the position, at its end, until its whole group has been read:
+   its successors' other predecessors, the predecessors of their successors, and so on.  Then the group is replaced by
+   its successors at offset 0 (`advance`).  So no event of a successor is in an earlier or the same micro-batch as an
+   event of its predecessor, which keeps the order of each routing key although the tasks of a micro-batch run
+   concurrently; and the position always tiles the key space, so no segment is entered twice.
+2. Offsets are always event boundaries: a micro-batch ends at a tail reported by a store (writes are whole events), or
+   at a boundary found by reading (`split_budget` divides the limit among segments).
+3. A position depends only on the replies of stores and controller.  Once Spark has stored it, a repeated micro-batch
+   reads exactly the same bytes, because appended bytes never change.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class SegmentState:
 
 
 def to_name(segment: SegmentId) -> str:
-    """Return the part of the segment's full name after the stream."""
+    """Return the part of a segment's full name after the stream's name."""
     return str(segment)
 
 
 def from_name(name: str) -> SegmentId:
-    """Return the inverse."""
+    """Parse a segment's name as returned by `to_name`."""
     number, _, epoch = name.partition(".#epoch.")
     return SegmentId(int(epoch), int(number))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """A position in one stream.  `ended`: those of its segments that are left at their sealed ends."""
+    """A position in one stream.  `ended`: those of its segments that are sealed and read to their ends."""
 
     segments: Position
     ended: frozenset[SegmentId] = frozenset()
@@ -63,9 +63,10 @@ class StreamPosition:
 class Offset:
     """A position in every stream of a query.
 
-    `entered`: where streams began that have their first events in the micro-batch that ends here.  `initial`: nothing
-    was read yet.  `times`: the watermarks of streams here, in ms (`noted_times.py`).
-    `created`: the creation ids of the streams, where the server has them; offsets of before have none."""
+    `entered`: where streams begin that have their first events in the micro-batch that ends at this offset.  `initial`:
+    nothing was read yet.  `times`: the watermarks of streams at this offset, in ms (`noted_times.py`).
+
+    `created`: the creation ids of the streams, if the server has ids; offsets of earlier releases have none."""
 
     streams: dict[StreamName, StreamPosition]
     entered: dict[StreamName, Position] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class Offset:
 
 
 def to_json(offset: Offset) -> dict[str, object]:
-    """Return the form in Spark's checkpoint: a cut for each stream; segments are named as in `to_name`."""
+    """Encode an offset for Spark's checkpoint: a cut for each stream, with segments named by `to_name`."""
     streams = sorted(offset.streams.items())
     written: dict[str, object] = {
         "version": _VERSION,
@@ -96,7 +97,7 @@ def to_json(offset: Offset) -> dict[str, object]:
 
 
 def from_json(offset: Mapping[str, object]) -> Offset:
-    """Return the inverse.  Raises Invalid for another version, or what is no offset of Sarit."""
+    """Decode an offset from Spark's checkpoint.  Raises Invalid: it has another version, or is no offset of Sarit."""
     if offset.get("version") != _VERSION:
         raise Invalid(
             f"the checkpoint's offset has version {offset.get('version')}; this Sarit knows {_VERSION}: "
@@ -127,7 +128,7 @@ def _from_cut(cut: Mapping[str, int]) -> Position:
 
 
 def finished(position: Mapping[SegmentId, int], states: Mapping[SegmentId, SegmentState]) -> set[SegmentId]:
-    """Segments of the position that are sealed and read to the end."""
+    """Return the segments of a position that are sealed and read to their ends."""
     return {
         segment
         for segment, at in position.items()
@@ -136,9 +137,9 @@ def finished(position: Mapping[SegmentId, int], states: Mapping[SegmentId, Segme
 
 
 def after(position: Iterable[SegmentId], target: Mapping[SegmentId, int]) -> set[SegmentId]:
-    """Return the segments of a position that were created after the cut `target` was the tail of its stream.
+    """Return the segments of a position that were created after `target`, a cut that was the tail of the stream.
 
-    The newest segments of a stream are in its tail, and the epochs of later ones are higher."""
+    A tail has segments of the newest epoch then, and later segments have higher epochs."""
     newest = max(segment.epoch for segment in target)
     return {segment for segment in position if segment.epoch > newest}
 
@@ -150,7 +151,7 @@ def advance(
 ) -> Position:
     """Replace groups of finished segments by their successors, at offset 0.
 
-    `successors[s]` holds the successors of s with all predecessors of each.  A segment without successors (the
+    `successors`: for each segment its successors, each with all of its predecessors.  A segment without successors (the
     stream is sealed) stays at its end.
     """
     advanced = dict(position)
@@ -160,7 +161,7 @@ def advance(
             continue
         leaving, entering = _replacement_group(segment, successors)
         seen |= leaving
-        # One that is not done keeps the whole group where it is.
+        # A segment that is not finished keeps its whole group in the position.
         if entering and leaving <= done:
             for old in leaving:
                 del advanced[old]
@@ -171,7 +172,7 @@ def advance(
 def _replacement_group(
     segment: SegmentId, successors: Mapping[SegmentId, Mapping[SegmentId, frozenset[SegmentId]]]
 ) -> tuple[set[SegmentId], set[SegmentId]]:
-    """Return all that must be replaced together with `segment`: the old segments and the new ones."""
+    """Return all segments that must be replaced together with `segment`, and the segments that replace them."""
     leaving, entering = {segment}, set[SegmentId]()
     open_ends = [segment]
     while open_ends:
@@ -188,8 +189,8 @@ Key = TypeVar("Key")
 def split_budget(backlog: Mapping[Key, int], budget: int) -> dict[Key, int]:
     """Divide `budget` (events, bytes, parts) in proportion to each segment's backlog; the allowances add up to it.
 
-    With proportional allowances the segments advance at about the same age while a backlog is read.  Every segment with
-    a backlog gets at least one unit when the budget allows, so none starves.
+    With proportional allowances all segments reach their ends at about the same time.  Every segment with a backlog
+    gets at least one unit if the budget allows, so that none starves.
     """
     waiting = {key: size for key, size in backlog.items() if size > 0}
     total = sum(waiting.values())
@@ -197,7 +198,7 @@ def split_budget(backlog: Mapping[Key, int], budget: int) -> dict[Key, int]:
     left_budget, left_total = budget, total
     for index, (key, size) in enumerate(waiting.items()):
         others = len(waiting) - index - 1
-        # Rounded up; at least one unit stays for each of the others while the budget allows.
+        # Round up, but leave at least one unit for each of the others if the budget allows.
         fair = -(-left_budget * size // left_total)
         allowances[key] = max(min(fair, left_budget - others), min(1, left_budget))
         left_budget -= allowances[key]

@@ -1,8 +1,8 @@
-"""Spark's filters, as the reader of a batch gets them: `DataSourceReader.pushFilters`.
+"""Receives Spark's filters of a batch read (`DataSourceReader.pushFilters`).
 
-Spark (4.1 to 4.3) keeps the partitions that it planned last for a frame, and uses them for every other use of that
-frame, also when they were planned with filters.  So filters are used only when the user asks for it, who then must load
-a frame for each use (docs/decisions/0416).
+Spark (4.1 to 4.3) keeps the partitions that it planned last for a DataFrame, with the filters of that use, and reads
+them for every other use of the DataFrame.  So filters are used only if the user asks for it, and then a DataFrame must
+be loaded for each use (docs/decisions/0416).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _OPERATORS: Final[dict[type[Filter], str]] = {
 
 
 class PushedFilters:
-    """The method `pushFilters` of one reader; `wanted` is what the filters leave.
+    """The method `pushFilters` of one reader.  `wanted`: the rows that the filters leave.
 
-    Spark refuses a reader with a `pushFilters` of its own where `spark.sql.python.filterPushdown.enabled` is false,
-    its default.  Here filters only save reading, so without that setting the read must work all the same.  Spark asks
-    which function the method has, and this has the one of `DataSourceReader` (docs/decisions/0416)."""
+    Spark refuses a reader that overrides `pushFilters` if `spark.sql.python.filterPushdown.enabled` is false, which is
+    the default, but reads must work without that setting.  Spark checks the method's `__func__`, so this object has the
+    `__func__` of `DataSourceReader` (docs/decisions/0416)."""
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
@@ -46,7 +46,7 @@ class PushedFilters:
         self.wanted: Wanted = EVERYTHING
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Return all filters: Spark evaluates each again."""
+        """Return all filters, so that Spark evaluates them, too."""
         if self._options.push_filters:
             found = [known for known in map(comparison, filters) if known is not None]
             self.wanted = wanted(found, key_is_routing_key=self._options.key_is_routing_key)
@@ -54,7 +54,7 @@ class PushedFilters:
 
 
 def comparison(offered: Filter) -> Comparison | None:
-    """Return a filter of Spark as the planner knows it; None for one that it does not use."""
+    """Convert a filter of Spark to a `Comparison`; None: the planner does not use such filters."""
     operator = _OPERATORS.get(type(offered))
     if operator is None:
         return None

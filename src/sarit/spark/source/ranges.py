@@ -1,15 +1,15 @@
-"""The ranges that tasks read, and truncations of them: the query fails with an explanation, or continues.
+"""The ranges that tasks read.  If they were truncated meanwhile, the query fails with an explanation, or continues.
 
 Theory of operation.  A truncation may happen between any two steps: while the query is stopped, between the planning of
-a micro-batch and its tasks, during a task's read.  Offsets in Spark's checkpoint do not follow it, so each step checks
-where the segments begin now:
+a micro-batch and its tasks, during a task's read.  Offsets in Spark's checkpoint do not change with it, so each step
+checks where the segments begin now:
 
 * positions move above truncated data before the next micro-batch is planned (`clamp_to_start`);
 * ranges between two offsets begin where their segments begin now (`remaining_ranges`);
 * a read below the new start of its segment continues at that start (`TruncationGuard`).
 
-With `failOnDataLoss` each of the three fails instead.  Without it, a micro-batch that runs again has the events of its
-first run that still exist, at the same offsets: fewer when some were truncated, never others, and none twice.
+With `failOnDataLoss` each of the three fails instead.  Without it, a repeated micro-batch has those events of its first
+run that still exist, at the same offsets, and no others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _DATA_LOSS_ADVICE: Final = (
     'the stream was truncated or deleted; .option("failOnDataLoss", "false") continues with the remaining data'
 )
-# Beyond all offsets.
+# An offset beyond all offsets.
 _NOWHERE: Final = 1 << 63
 
 
@@ -40,8 +40,9 @@ _NOWHERE: Final = 1 << 63
 class Range:
     """Bytes of one segment between two event boundaries.
 
-    `cut`: the text of the cut where the read of the stream ends, for the column of that name; else empty.
-    `times`: (offset, ms), ascending: what writers noted holds from the offset on (`noted_times.py`)."""
+    `cut`: the text of the cut where the read of the stream ends, for the column `cut`; else empty.
+
+    `times`: (offset, ms), ascending: the times noted by writers, each from its offset on (`noted_times.py`)."""
 
     stream: StreamName
     segment: SegmentId
@@ -52,7 +53,7 @@ class Range:
 
 
 def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritError:
-    """Return the error for a segment to be read from `at` that begins at `start` now; None: it was deleted."""
+    """Return the error for a segment to be read from offset `at` that now begins at `start`; None: it was deleted."""
     what = f"segment {to_name(segment)}, to be read from offset {at},"
     if start is None:
         return NotFound(f"{what} was deleted, with any unread events: {_DATA_LOSS_ADVICE}")
@@ -60,7 +61,7 @@ def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritErro
 
 
 def remade_error(stream: StreamName) -> SaritError:
-    """Return the error for a stream that is not the one that the checkpoint is about."""
+    """Return the error for a stream that was recreated since the checkpoint."""
     return NotFound(
         f"stream {stream} is not the one of the checkpoint: it was deleted and made again, with any unread events; use "
         'another checkpointLocation, or .option("failOnDataLoss", "false") to go on from the head of the new stream'
@@ -70,10 +71,11 @@ def remade_error(stream: StreamName) -> SaritError:
 def clamp_to_start(
     position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool, ended: Collection[SegmentId] = ()
 ) -> Position:
-    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated; Invalid beyond an end.
+    """Return a position moved above truncated data.  `fail`: raise NotFound or Truncated instead.  Raises Invalid for
+    an offset beyond the end of its segment.
 
-    A deleted segment stays in the position as finished, when data loss is allowed, or when it is one of `ended`: it was
-    sealed and read to its end when its store could still be asked.
+    A deleted segment stays in the position, as finished, if data loss is allowed or it is one of `ended`, which were
+    sealed and read to their ends while their store could still be asked.
     """
     moved = dict(position)
     for segment, at in position.items():
@@ -89,7 +91,8 @@ def clamp_to_start(
 
 
 def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
-    """Ends only grow, so no offset beyond one was ever reported; a read up to there would wait for ever."""
+    """Check that an offset is not beyond its segment's end: ends only grow, so it was never reported, and a read up to
+    it would wait for ever.  Raises Invalid."""
     if at > state.end:
         raise Invalid(f"offset {at} is beyond the end of segment {to_name(segment)}, which is at {state.end}")
 
@@ -97,10 +100,9 @@ def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
 def remaining_ranges(
     wanted: Iterable[tuple[SegmentId, int, int | None]], access: StreamAccess, *, fail: bool
 ) -> list[Range]:
-    """Return the ranges to read of (segment, start, end), None: the end of the segment; empty ones are left out.
-
-    Raises NotFound, Truncated; Invalid for an end before its start, or beyond the end of its segment."""
-    # Nothing of an empty range is read, so its segment may be gone.
+    """Return the ranges that remain of `wanted`, (segment, start, end), without empty ones.  End None: the segment's
+    end.  Raises NotFound, Truncated, Invalid (an end before its start, or beyond the end of its segment)."""
+    # The segment of an empty range may be deleted, so do not ask for its state.
     unread = [part for part in wanted if part[1] != part[2]]
     states = access.states([segment for segment, _, _ in unread]) if unread else {}
     found: list[Range] = []
@@ -117,7 +119,7 @@ def remaining_ranges(
 
 
 class TruncationGuard:
-    """`StreamAccess` whose reads continue above a truncation that they meet, or fail with advice."""
+    """A `StreamAccess` whose reads continue above a truncation, or (`fail`) raise an error with advice."""
 
     def __init__(self, access: StreamAccess, *, fail: bool) -> None:
         self._access = access
@@ -136,7 +138,8 @@ class TruncationGuard:
         self.close = access.close
 
     def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
-        """Ends of the first events; of those that remain when data loss is allowed.  Raises NotFound, Truncated."""
+        """Return where the first events end, of those that remain if data loss is allowed.  Raises NotFound,
+        Truncated."""
         while start < end:
             try:
                 return self._access.event_ends(segment, start, end, max_bytes)
@@ -145,9 +148,8 @@ class TruncationGuard:
         return []
 
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Events between two byte offsets; the remaining ones when data loss is allowed.  Raises NotFound, Truncated.
-
-        Continuing repeats no event: what was read before lies below the truncation."""
+        """Yield the events between two byte offsets; the remaining ones if data loss is allowed.  Raises NotFound,
+        Truncated.  No event comes twice: those that were read before lie below the truncation."""
         while start < end:
             try:
                 yield from self._access.batches(segment, start, end)
@@ -159,9 +161,11 @@ class TruncationGuard:
                 start = begins
 
     def _begins_after(self, segment: SegmentId, start: int, error: SaritError) -> int:
-        """Return where to continue after an error, beyond all offsets for nowhere.  Raises it with advice."""
+        """Return the offset at which to continue after an error; _NOWHERE: give the segment up.  With `fail`, raises
+        the error with advice."""
         begins = error.start_offset if isinstance(error, Truncated) else None
         if self._fail:
             raise data_loss_error(segment, start, begins) from error
-        # Deleted: nothing is left to read.  The other case cannot make progress.
+        # Give the segment up if it was deleted (`begins` is None), or if the truncation is not above `start`: the same
+        # read would fail again for ever.
         return begins if begins is not None and begins > start else _NOWHERE

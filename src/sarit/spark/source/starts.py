@@ -1,4 +1,4 @@
-"""The forms of `start` and `end`, and the cut of a stream that each means.
+"""Parses the options `start` and `end`, and finds the cut of a stream that they mean.
 
 | form | the cut |
 |---|---|
@@ -9,12 +9,12 @@
 | a time: `-10 minutes`, ISO 8601 with a zone, milliseconds since 1970 | `_at_time` |
 | `{"a/x": FORM, "a/y": FORM}` | one of these for each stream |
 
-A time means one cut, whether it is a start or an end: two reads that meet at a time neither repeat nor miss an event.
-In a stream whose writers note times (`writer.note_time`), it is the last watermark whose times all lie before it: every
-event at or after the time comes behind the cut.  In any other stream it is the node's record of when offsets were
-reached: every event appended at or after the time comes behind the cut.  Both are rounded down, to the step of the
-watermarks or of the record.  What retention has removed is not asked for: such a time means the head.  Noted times in
-another unit than milliseconds are refused (`core/properties.py`): beside the clock's they would skip fresh events.
+A time means the same cut as a start and as an end: two reads that meet at a time neither repeat nor miss an event.  In
+a stream whose writers note times (`writer.note_time`), it means the last watermark whose times are all before it: every
+event with that time or a later one is behind the cut.  In any other stream it means the newest cut that the node
+recorded at or before the time: every event appended at or after the time is behind the cut.  Both are rounded down, to
+a watermark or a recorded cut.  A time before all that retention has left means the head.  Noted times in another unit
+than ms are refused (`core/properties.py`): compared with times of the clock, they would skip new events.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a read starts or ends: `which` (HEAD or TAIL), or else the one field that is not None."""
+    """A start or end of a read: `which` (HEAD or TAIL), or else the one field that is not None."""
 
     which: str = ""
     cut: StreamCut | None = None
@@ -65,7 +65,7 @@ class Places:
     """The value of option `start` or `end`: one place, or one for each stream."""
 
     def __init__(self, option: str, text: str, now_ms: int) -> None:
-        """`now_ms`: the present, in milliseconds since 1970.  Raises Invalid for a value of no known form."""
+        """`now_ms`: the present time in ms since 1970.  Raises Invalid for a value that cannot be parsed."""
         self._option = option
         self._by_stream: dict[StreamName, Place] = {}
         self._place: Place | None = None
@@ -76,7 +76,7 @@ class Places:
             self._by_stream[StreamName.parse(name)] = _place(f"{option} for {name}", value.strip(), now_ms)
 
     def of(self, stream: StreamName) -> Place:
-        """Return the place in a stream.  Raises Invalid: there is none for it, or it is a cut of another stream."""
+        """Return the place in a stream.  Raises Invalid: the option has none for it, or a cut of another stream."""
         place = self._place or self._by_stream.get(stream)
         if place is None:
             named = ", ".join(map(str, sorted(self._by_stream)))
@@ -86,7 +86,7 @@ class Places:
         return place
 
     def check(self, streams: Iterable[StreamName]) -> None:
-        """Raises Invalid when a stream of `streams` has no place, or a place belongs to none of them."""
+        """Check that each of `streams` has a place, and no other stream.  Raises Invalid."""
         selected = list(streams)
         for stream in selected:
             self.of(stream)
@@ -101,7 +101,7 @@ def _json_map(option: str, text: str) -> dict[str, str]:
         found = parse_json(text)
     except ValueError as error:
         raise Invalid(f"option {option} is no JSON: {error}") from None
-    # A JSON number is milliseconds since 1970, or -N events.
+    # A JSON number means ms since 1970, or if it is negative the last N events.
     found = {name: str(value) if type(value) is int else value for name, value in found.items()}
     if not found or not all(isinstance(value, str) for value in found.values()):
         raise Invalid(f'option {option} is {text[:80]!r}: give text for each stream, as {{"SCOPE/STREAM": "head"}}')
@@ -127,7 +127,7 @@ def _place(option: str, text: str, now_ms: int) -> Place:
 
 
 def resolve(place: Place, access: StreamAccess) -> Position:
-    """Return the cut that a place means, as of now.  Raises NotFound, Truncated, Invalid."""
+    """Return the cut that a place means now.  Raises NotFound, Truncated, Invalid."""
     if place.cut is not None:
         return dict(place.cut.positions)
     if place.time_ms is not None:
@@ -151,16 +151,16 @@ def _at_time(time_ms: int, access: StreamAccess) -> Position:
 
 
 def is_present(position: Position, states: Mapping[SegmentId, SegmentState]) -> bool:
-    """Return whether nothing behind a cut was truncated away."""
+    """Return whether no event after a cut was truncated."""
     return all(segment in states and at >= states[segment].start for segment, at in position.items())
 
 
 def _before_last(count: int, access: StreamAccess) -> Position:
-    """Return the cut before the last `count` events of the stream: exactly as many, or all there are.
+    """Return the cut before exactly the last `count` events of the stream, or before all of them if there are fewer.
 
-    Segments have no order among each other: each gives the same number, and when it has fewer, the others give more.
-    When all segments of the tail have fewer together, the segments before the last scale follow, and so on.  Only the
-    last events are read; their bytes come through the driver."""
+    Segments have no order among each other: each contributes the same number, or if it has fewer, the others more.  If
+    all segments of the tail together have fewer, the segments before the last scale contribute, too, and so on.  The
+    driver reads these last events."""
     position = access.cut(TAIL)
     left = count
     epochs: Sequence[Collection[SegmentId]] | None = None
@@ -176,7 +176,7 @@ def _before_last(count: int, access: StreamAccess) -> Position:
         entered = {segment for segment in position if segment.epoch == newest}
         replaced = {s for epoch in epochs for s in epoch if s.epoch < newest and _succeeded(s, newest, epochs)}
         present = access.states(replaced) if replaced else {}
-        # At the head, or the segments before were truncated away.
+        # This is the head, or the earlier segments were truncated.
         if not replaced or replaced - present.keys():
             return starts
         left -= sum(len(last[segment]) for segment in entered)
@@ -192,15 +192,16 @@ def _succeeded(segment: SegmentId, epoch: int, epochs: Sequence[Collection[Segme
 
 
 def equal_quotas(available: Mapping[SegmentId, int], count: int) -> dict[SegmentId, int]:
-    """Divide `count` equally; what a segment does not have, others give.  The quotas add up to min(count, all)."""
+    """Divide `count` equally among segments; if one has too few events, the others get more.  The quotas add up to
+    `count`, or to all events if there are fewer."""
     quotas: dict[SegmentId, int] = {}
     left = count
-    # The smallest first: what it lacks is divided among the larger ones.
+    # Begin with the smallest segment: what it lacks is divided among the larger ones.
     ordered = sorted(available.items(), key=lambda found: (found[1], found[0]))
     for index, (segment, has) in enumerate(ordered):
         quotas[segment] = min(has, left // (len(ordered) - index))
         left -= quotas[segment]
-    # The remainder of the division: one more each, as far as they have it.
+    # Add the remainder of the division to segments that have more events.
     for segment, has in reversed(ordered):
         more = min(left, has - quotas[segment])
         quotas[segment] += more
@@ -213,7 +214,7 @@ def _last_offsets(access: StreamAccess, segment: SegmentId, start: int, end: int
     reach = SPARK_LAST_EVENTS_BYTES
     while count and start < end:
         low = max(start, end - reach)
-        # Boundaries that the store knows lie at or after `low`; none: the last piece is one long append.
+        # Begin at the first boundary that the store knows from `low` on.  Without any, the last append is longer.
         known = access.boundaries(segment, low, end, max(1, (end - low) // 8)) if low > start else [start]
         pieces: deque[pa.Array] = deque()
         have = 0
@@ -224,6 +225,6 @@ def _last_offsets(access: StreamAccess, segment: SegmentId, start: int, end: int
                 have -= len(pieces.popleft())
         if have >= count or low == start:
             return [offset for piece in pieces for offset in piece.to_pylist()][-count:]
-        # By the average size of an event that was seen, and more.
+        # Go further back, by the mean size of the events read, and half as much again.
         reach = max(2 * reach, (end - known[0]) // have * count * 3 // 2 if have else 0)
     return []

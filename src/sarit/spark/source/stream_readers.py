@@ -1,8 +1,8 @@
-"""Streaming reads: Spark's readers over the planner of micro-batches.
+"""Spark's readers for streaming reads.
 
-There are two, by what Spark passes to a Python source.  From PySpark 4.2 on it passes the start of a micro-batch, the
-limit and the trigger (`StreamReader`); 4.1 asks for the end of the next micro-batch only (`PlainStreamReader`), which
-then must remember where it begins.
+There are two.  PySpark 4.2 and newer pass the start of a micro-batch, the limit and the trigger (`StreamReader`).
+PySpark 4.1 only asks for the end of the next micro-batch, so the reader must remember where it begins
+(`PlainStreamReader`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class DriverState:
-    """The state of a query's driver: connections and the planner, made on first use, and never pickled."""
+    """The connections and the planner of a query's driver, made on first use and never pickled."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -41,12 +41,12 @@ class DriverState:
         self._group: GroupPosition | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Connections belong to the driver: a task opens its own.
+        # Pickle only the options: tasks open connections of their own.
         return DriverState, (self._options,)
 
     @property
     def planner(self) -> QueryPlanner:
-        """The planner.  Raises Unavailable (no controller)."""
+        """The planner of the query.  Raises Unavailable (no controller replies)."""
         if self._planner is None:
             self._source = ConnectedSource(self._options.target)
             self._planner = QueryPlanner(self._options, self._source)
@@ -55,7 +55,7 @@ class DriverState:
         return self._planner
 
     def completed(self, offset: JsonOffset) -> None:
-        """All micro-batches up to `offset` are completed."""
+        """Note that all micro-batches up to `offset` are completed."""
         if self._options.streaming.reader_group is not None and self.planner and self._group is not None:
             self._group.reached(offset)
 
@@ -73,7 +73,7 @@ class DriverState:
 
 
 class _Reader(DataSourceStreamReader):
-    """The part that both readers share: Spark plans with one on the driver and pickles others to tasks."""
+    """The common part of both readers.  Spark plans with one on the driver, and pickles others for tasks."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         self._options = options
@@ -82,20 +82,20 @@ class _Reader(DataSourceStreamReader):
         self._available_now = False
 
     def initialOffset(self) -> JsonOffset:
-        """Return where the query begins."""
+        """Return the offset at which a new query begins."""
         return self._driver.planner.initial()
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
-        """Return what each task reads between two offsets."""
+        """Return the ranges that each task reads between two offsets."""
         return [RangePartition(*parts) for parts in self._driver.planner.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the events of one partition; none when there was nothing to plan."""
+        """Yield the events of one partition; none if there is no partition."""
         if isinstance(partition, RangePartition):
             yield from read_ranges(self._options, partition, self._projection)
 
     def commit(self, end: JsonOffset) -> None:
-        """All up to `end` is completed.  Spark says so when the next micro-batch begins."""
+        """Note that all micro-batches up to `end` are completed.  Spark calls this when the next one begins."""
         self._driver.completed(end)
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class PlainStreamReader(_Reader):
     def latestOffset(self) -> JsonOffset:  # type: ignore[override]  # the form of Spark 4.1
         """Return the end of the next micro-batch."""
         if not self._warned:
-            # Not where it is made: Spark makes two of a query, and asks one of them alone where micro-batches end.
+            # Warn here and not in the constructor: Spark makes two readers of a query, but asks only one of them.
             self._warned = True
             log.warning(versions.MISSING_IN_4_1.format(version=versions.version()))
         planner = self._driver.planner
@@ -123,8 +123,8 @@ class PlainStreamReader(_Reader):
         return planner.latest(self._position, self._options.streaming.limits)
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
-        """Return what each task reads between two offsets."""
-        # Spark has stored `end`: the next micro-batch begins there.  After a restart this is how the reader learns it.
+        """Return the ranges that each task reads between two offsets."""
+        # The next micro-batch begins at `end`, which Spark has stored.  After a restart the reader learns it here.
         self._position = end
         return super().partitions(start, end)
 
@@ -143,7 +143,7 @@ if versions.has_admission_control(versions.version()):
         """A stream as an unbounded table, for PySpark 4.2 and newer."""
 
         def getDefaultReadLimit(self) -> ReadLimit:
-            """Return the limit of the options that Spark can name; all of them are kept to."""
+            """Return the one of the limits in the options that Spark shows; all limits are enforced."""
             limits = self._options.streaming.limits
             if limits.max_bytes is not None:
                 return ReadMaxBytes(limits.max_bytes)
@@ -152,29 +152,29 @@ if versions.has_admission_control(versions.version()):
             return ReadAllAvailable() if limits.min_events is None else ReadMinRows(limits.min_events)
 
         def latestOffset(self, start: JsonOffset, limit: ReadLimit) -> JsonOffset:
-            """Return the end of the micro-batch that begins at `start`, up to which all is completed."""
+            """Return the end of the micro-batch that begins at `start`, and note that all before it is completed."""
             self._driver.completed(start)
             limits = self._options.streaming.limits
             end = self._driver.planner.latest(
                 start, unlimited(limits) if isinstance(limit, ReadAllAvailable) else limits
             )
             if end == start and self._available_now:
-                # The run ends here, and Spark may kill this process before `stop`.
+                # Publish now: the run ends here, and Spark may kill this process before `stop`.
                 self._driver.publish()
             return end
 
         def reportLatestOffset(self) -> JsonOffset | None:
-            """Return the tails of the streams, with what is unread (`lag.py`), for the query's progress."""
+            """Return the tails of the streams, and the lag (`lag.py`), for the query's progress."""
             return self._driver.planner.tail()
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Read what is there now, and nothing beyond it."""
+            """Make the present tails the end of the query."""
             self._available_now = True
             self._driver.planner.prepare_available_now()
 
 
 def stream_reader(options: ReadOptions, projection: Projection) -> DataSourceStreamReader:
-    """Return the reader for the PySpark that is installed."""
+    """Return the streaming reader for the installed PySpark."""
     if versions.has_admission_control(versions.version()):
         return StreamReader(options, projection)
     return PlainStreamReader(options, projection)

@@ -1,4 +1,4 @@
-"""The options of a streaming read alone.  Pure."""
+"""The options that only streaming reads have."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _DURATION: Final = re.compile(r"(\d{1,9})\s*(ms|s|m|h)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StreamingOptions:
-    """Options that bound micro-batches, and say what comes with their rows.  `discovery_seconds`: of a pattern."""
+    """The options of a streaming read.  `discovery_seconds`: how often the streams of a pattern are listed again."""
 
     limits: Limits
     discovery_seconds: int
@@ -68,7 +68,7 @@ class StreamingOptions:
 
 
 def parse_streaming(given: Given, scope: str) -> StreamingOptions:
-    """Return the part of a read's options; `scope`: of the first stream.  Raises Invalid."""
+    """Parse the options of a streaming read.  `scope`: the scope for a reader group without one.  Raises Invalid."""
     limits = Limits(
         max_events=given.positive("maxEventsPerTrigger"),
         max_bytes=given.positive("maxBytesPerTrigger"),

@@ -1,4 +1,4 @@
-"""A task: it reads its ranges of segments as Arrow batches, directly from the segment stores."""
+"""Reads the ranges of a task as Arrow batches, directly from the segment stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """The part that one task reads: ranges, one after the other."""
+    """The ranges that one task reads, one after the other."""
 
     def __init__(self, *parts: Range) -> None:
         super().__init__(parts)
@@ -38,6 +38,6 @@ def read_ranges(options: ReadOptions, partition: RangePartition, projection: Pro
                 yield projection.batch(events, offsets, part)
         freeze_once()
     except Unavailable:
-        # Spark repeats the task: it starts with new connections.
+        # Spark repeats the task, which then makes new connections.
         CLIENTS.forget(options.target)
         raise

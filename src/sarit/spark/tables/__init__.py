@@ -1,1 +1,1 @@
-"""Tables: streams, segments, groups and key-value tables as tables."""
+"""Shows streams, segments, reader groups and key-value tables as tables of Spark."""

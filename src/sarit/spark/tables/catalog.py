@@ -1,7 +1,7 @@
-"""Streams and tables of a scope as views of a Spark session.
+"""Makes views of the streams and tables of a scope in a Spark session.
 
-Spark's catalogs (`spark.sql.catalog.NAME`) are classes of the JVM: Python cannot provide one.  Temporary views give the
-same names to SQL.  They are made by Spark's own calls alone, so this works with Spark Connect, too.
+Spark's catalogs (`spark.sql.catalog.NAME`) are classes of the JVM, which Python cannot provide; SQL can use temporary
+views instead.  They are made only by Spark's public calls, so they work with Spark Connect, too.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _NO_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]")
 
 
 def view_name(name: StreamName) -> str:
-    """`scope_stream`, with an underscore for each character that an SQL name cannot have."""
+    """Return `scope_stream`, with an underscore for each character that an SQL name cannot have."""
     return _NO_IDENTIFIER.sub("_", f"{name.scope}_{name.stream}")
 
 
 def register(
     spark: SparkSession, scope: str, options: Mapping[str, object] | None = None, *, streaming: bool = False
 ) -> list[str]:
-    """Make a temporary view of every stream and every key-value table of a scope; the names of the views, sorted.
+    """Make a temporary view of every stream and key-value table of a scope.  Returns the names of the views, sorted.
 
-    `options` are those of the reads, as `{"controller": "host:9090", "format": "json"}`.  `streaming`: views of
-    streaming reads; tables have none.  A view shows what its stream holds when it is queried, but streams and tables
-    that are created later need another call.  Views of the same names are replaced.  The sink's own table has none.
-
-    Raises Invalid when two of them would have one name; Spark's AnalysisException for options that are wrong.
+    `options`: the options of the reads, as `{"controller": "host:9090", "format": "json"}`.  `streaming`: make views of
+    streaming reads, which tables do not have.  A view shows what its stream holds when it is queried, but streams and
+    tables that are created later need another call.  Views of the same names are replaced.  The sink's own table gets
+    no view.  Raises NotFound (the scope has no streams or tables), Invalid (two views would have the same name), and
+    Spark's AnalysisException for wrong options.
     """
     given = {name: str(value) for name, value in (options or {}).items()}
     streams = _listed(spark, STREAMS, scope, given)
-    # The sink's records of its micro-batches are no data of the user's.
+    # Leave out the sink's own table of its micro-batches.
     tables = [] if streaming else [t for t in _listed(spark, TABLES, scope, given) if t.stream != DEFAULT_TABLE]
     if not streams and not tables:
         raise NotFound(f"scope {scope} has no streams and no tables, or it does not exist")
@@ -68,5 +68,5 @@ def _listed(spark: SparkSession, kind: str, scope: str, given: Mapping[str, str]
 
 
 def _connection(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that say where the node is."""
+    """Return the options of the connection."""
     return {name: value for name, value in given.items() if name.lower() in ("controller", "waitseconds")}

@@ -1,4 +1,4 @@
-"""The schema of rows that tasks make themselves, for Arrow and for Spark, and the choice of some of its columns."""
+"""The schema of rows that tasks make themselves, for Arrow and for Spark, and the selection of columns."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _SPARK = {
 
 
 def ddl(schema: pa.Schema) -> str:
-    """Return the schema as Spark takes it."""
+    """Return a schema as DDL text for Spark."""
     return ", ".join(f"{field.name} {_SPARK[field.type]}" for field in schema)
 
 
 def chosen(schema: pa.Schema, wanted: StructType) -> list[str]:
-    """Return the names of the wanted columns.  Raises Invalid for one that there is not, or of another type."""
+    """Return the names of the wanted columns.  Raises Invalid for a column that is unknown or of another type."""
     for field in wanted.fields:
         at = schema.get_field_index(field.name)
         if at < 0 or field.dataType.simpleString() != _SPARK[schema.field(at).type]:
@@ -44,7 +44,7 @@ def chosen(schema: pa.Schema, wanted: StructType) -> list[str]:
 
 
 def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]], columns: Sequence[str]) -> pa.RecordBatch:
-    """Rows as one batch of these columns.  Times are given in ms since 1970."""
+    """Return rows as one batch with only `columns`.  Times in `rows`: ms since 1970."""
     values = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = {field.name: _array(field.type, found) for field, found in zip(schema, values, strict=True)}
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))

@@ -1,7 +1,7 @@
-"""Key-value tables: `.option("table", "SCOPE/TABLE")`, read by partitions and changed by keys.
+"""Reads and changes key-value tables: `.option("table", "SCOPE/TABLE")`.
 
-A task that Spark repeats changes the same keys to the same values, so an upsert or a removal has the same result as
-once.  An insert that meets its own value takes it for done.
+A task that Spark repeats changes the same keys to the same values, so repeated upserts and removals change nothing.  An
+insert of a key that has the same value already counts as success.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {"key": _TEXT, "second
 
 
 def table_schema(options: TableOptions) -> str:
-    """Return the columns of a table: with a secondary key when it has one.  Raises NotFound."""
+    """Return the columns of a table, with `secondary_key` if it has secondary keys.  Raises NotFound."""
     with connect(options.target) as client:
         config = client.table(options.table).config()
     secondary = "secondary_key binary, " if config.secondary_key_bytes else ""
@@ -66,7 +66,7 @@ class TablePartition(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """A batch read of a table: one Spark partition for each of its partitions.  Not a snapshot."""
+    """Reads a table, by one task for each of its partitions.  The read is not a snapshot."""
 
     def __init__(self, options: TableOptions, schema: StructType) -> None:
         """Raises Invalid for columns that a table does not have."""
@@ -102,13 +102,13 @@ class TableReader(DataSourceReader):
 
 @dataclass
 class Changed(WriterCommitMessage):
-    """A task's changes are durable."""
+    """The message of a task whose changes are durable."""
 
     keys: int
 
 
 def check_table_write(options: TableWriteOptions, schema: StructType) -> None:
-    """Check the columns of a write, and create the table when asked to; on the driver.  Raises Invalid, NotFound."""
+    """Check the columns of a write on the driver, and create the table if asked to.  Raises Invalid, NotFound."""
     removes = options.mode == DELETE
     rule = "a write to a table takes key, value and, if it has one, secondary_key (each binary or string)"
     names = {name for name, _ in typed_columns(schema, _WRITABLE, rule)}
@@ -154,7 +154,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
 
 
 def change(options: TableWriteOptions, batches: Iterator[pa.RecordBatch]) -> Changed:
-    """Apply the rows of a task in order; all are durable when it returns.
+    """Apply the rows of a task in order.  All changes are durable when this returns.
 
     Raises Invalid (a null, a key of the wrong length), Conflict (insert: a key has another value)."""
     rows = 0
@@ -177,7 +177,7 @@ def _insert(table: Table, keys: Sequence[Key], values: Sequence[bytes]) -> None:
     versions = table.insert_many(zip(keys, values, strict=True))
     present = [at for at, version in enumerate(versions) if version == NOT_EXISTS]
     for at, entry in zip(present, table.get_many([keys[at] for at in present]), strict=True):
-        # The same value: an earlier attempt of this task has inserted it.
+        # A key with the same value was inserted by an earlier attempt of this task.
         if entry is None or entry.value != values[at]:
             raise Conflict(
                 f"table {table.name}: key {str(keys[at])[:200]} exists with another value; writeMode is insert"

@@ -1,6 +1,6 @@
 """Rows about streams, segments, reader groups and tables: `.option("metadata", ...)`.
 
-The driver lists names.  Tasks ask for the rows, each for some of the names.  What is deleted in between is left out.
+The driver lists names, and each task makes the rows for some of them.  Things deleted in between are left out.
 """
 
 from __future__ import annotations
@@ -85,18 +85,18 @@ class MetadataReader(DataSourceReader):
     """A batch read of metadata."""
 
     def __init__(self, options: MetadataOptions, schema: StructType) -> None:
-        """Raises Invalid for columns that there are not."""
+        """Raises Invalid for unknown columns."""
         self._options = options
         self._columns = chosen(KINDS[options.kind].schema, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Names, some for each task."""
+        """Return the names for each task."""
         with connect(self._options.target) as client:
             found = list(KINDS[self._options.kind].list(client, self._options))
         return [NamesPartition(found[at : at + NAMES_PER_TASK]) for at in range(0, len(found), NAMES_PER_TASK)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some names; Spark gives None when there are no names."""
+        """Yield the rows of some names; Spark passes None if there are no names."""
         if not isinstance(partition, NamesPartition):
             return
         kind = KINDS[self._options.kind]
@@ -106,7 +106,7 @@ class MetadataReader(DataSourceReader):
 
 
 def schema_of(kind: str) -> str:
-    """Return the columns of a kind of metadata, as Spark takes them."""
+    """Return the columns of a kind of metadata as DDL text for Spark."""
     return ddl(KINDS[kind].schema)
 
 
@@ -209,7 +209,7 @@ def _group_rows(client: Client, options: MetadataOptions, groups: Sequence[Strea
 
 
 def _heat_rows(client: Client, options: MetadataOptions, streams: Sequence[StreamName]) -> Iterator[Row]:
-    """Yield rows of heat: each segment's end is observed twice, since a node reports no rates to clients."""
+    """Yield the write rates of segments.  Each segment's end is observed twice: a node reports no rates to clients."""
     clock = RealClock()
     before = {name: observed for name in streams if (observed := _observe(client, name, clock))}
     threading.Event().wait(options.sample_seconds)
@@ -228,7 +228,7 @@ def _heat_rows(client: Client, options: MetadataOptions, streams: Sequence[Strea
 def _observe(
     client: Client, name: StreamName, clock: RealClock
 ) -> tuple[dict[SegmentId, SegmentRange], dict[SegmentId, SegmentInfo], float] | None:
-    """Return the active segments, their ends, and when they were observed."""
+    """Return the active segments, their infos, and when these were observed; None: the stream does not exist."""
     try:
         ranges = {part.segment: part for part in client.stream(name).segments()}
         began = clock.monotonic()

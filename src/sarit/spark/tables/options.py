@@ -1,4 +1,4 @@
-"""The options of metadata and of key-value tables.  Pure."""
+"""The options of metadata and of key-value tables."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ OPTIONS: Final = (*_METADATA_OPTIONS, *_TABLE_OPTIONS, *_TABLE_WRITE_OPTIONS)
 
 @dataclass(frozen=True, slots=True)
 class MetadataOptions:
-    """The options of a table of metadata.  `scope`, `stream` None: all of them.  `sample_seconds`: between two
-    observations."""
+    """The options of a read of metadata.  `scope`, `stream`: None: all.  `sample_seconds`: the time between the two
+    observations of `heat`."""
 
     target: Target
     kind: str
@@ -73,7 +73,7 @@ class MetadataOptions:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """Which table to read."""
+    """The options of a read of a table."""
 
     target: Target
     table: StreamName
@@ -90,7 +90,7 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class TableWriteOptions:
-    """Which table to change, and how.  `create` None: it must exist."""
+    """The options of a write to a table.  `create`: None: the table must exist."""
 
     target: Target
     table: StreamName
@@ -99,12 +99,12 @@ class TableWriteOptions:
 
 
 def is_metadata(options: Mapping[str, str]) -> bool:
-    """Return whether rows about streams, groups or tables are asked for."""
+    """Return whether the options ask for metadata."""
     return _has(options, "metadata")
 
 
 def is_table(options: Mapping[str, str]) -> bool:
-    """Return whether a key-value table is meant."""
+    """Return whether the options name a key-value table."""
     return _has(options, "table")
 
 
@@ -113,7 +113,7 @@ def _has(options: Mapping[str, str], name: str) -> bool:
 
 
 def parse_metadata(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> MetadataOptions:
-    """Options of `.option("metadata", ...)`; others are refused.  Raises Invalid."""
+    """Parse the options of a read of metadata.  Raises Invalid, also for unknown options."""
     given = Given(options, [_METADATA_OPTIONS])
     kind = given.choice("metadata", METADATA, STREAMS)
     name = given.text("stream") or given.text("path")
@@ -130,13 +130,13 @@ def parse_metadata(options: Mapping[str, str], default_controller: str = DEFAULT
 
 
 def parse_table_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> TableOptions:
-    """Options of a read of a table; others are refused.  Raises Invalid."""
+    """Parse the options of a read of a table.  Raises Invalid, also for unknown options."""
     given = Given(options, [_TABLE_OPTIONS])
     return TableOptions(given.target(default_controller), _table(given))
 
 
 def parse_table_write(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> TableWriteOptions:
-    """Options of a write to a table; others are refused.  Raises Invalid."""
+    """Parse the options of a write to a table.  Raises Invalid, also for unknown options."""
     given = Given(options, [_TABLE_OPTIONS, _TABLE_WRITE_OPTIONS])
     create = None
     if given.flag("createTable", default=False):
