@@ -1,1 +1,1 @@
-"""Who owns which container: the container map, members, leaders; in memory and on ZooKeeper."""
+"""Coordinates which store owns which container: the container map, members, leaders; in memory and on ZooKeeper."""

@@ -1,18 +1,18 @@
-"""Assignment of containers to stores: a pure function from a map and the living members to the next map.
+"""Assigns containers to stores: a pure function from a map and the living members to the next map.
 
 1. A move ends when its target is gone (the source keeps the container) or when its source is gone.  After MOVE_SECONDS
-   the container is *revoked*: nobody owns it, and the source must close it at once.  It is an orphan when the source
-   has released it, or after a lease: a source that does not know the map by then does not trust its own lease.
+   the container is *revoked*: no store owns it, and the source must close it at once.  It is assigned again when the
+   source has released it, or after a lease: a source that has not read the map by then treats its lease as ended.
 2. Containers whose owner is gone go at once to the stores with the fewest containers per weight; among these to
    another machine, and then by rendezvous hash, so that the result does not depend on the order of members.
 3. A store that leaves, or has weight 0, gives its containers away by graceful moves, a few at a time.
-4. Containers move from the fullest to the emptiest store while that helps: two at a time, none shortly after a store
-   has gone or come (one that restarts comes back), and none that moved within the last minute.
+4. Containers move from the fullest to the emptiest store while that balances the load: two at a time, no container that
+   moved within the last minute, and none shortly after a store has left or joined (it may just restart).
 
-A graceful move counts until its target has opened the container, and each target gets two at a time.  A store that was
-given all of them at once would open them one after the other, and the writers of the last one would wait for all.
+A graceful move counts until its target has opened the container, and each target gets two at a time: a store opens
+containers one after the other, and the writers of the last one would wait for all.
 
-Steps 2 to 4 do nothing that is not needed, so a second call changes nothing.
+Steps 2 to 4 make only necessary changes, so that a second call changes nothing.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 class Recent:
     """The recent changes that a leader has seen, on its own monotonic clock.
 
-    `changed_at`: when a store came or went last.  `moved_at`: when each container got its owner, where it was seen."""
+    `changed_at`: when a store last joined or left.  `moved_at`: when containers got their owners, if that was seen."""
 
     changed_at: float
     moved_at: Mapping[int, float] = field(default_factory=dict)
 
     def after(self, before: ContainerMap, now_map: ContainerMap, now: float) -> Recent:
-        """With the changes between two maps."""
+        """Return these changes together with those between two maps."""
         moved = {
             number: now
             for number, owner in enumerate(now_map.owners)
             if before.owners[number] not in (None, owner)
-            # A leader that has just started times the moves that it finds.
+            # A leader that has just started counts the moves that it finds as begun now.
             or (number in now_map.moving and number not in self.moved_at)
         }
         changed = _starts(before.stores) != _starts(now_map.stores)
@@ -62,7 +62,7 @@ def assign(
     current: ContainerMap, members: Mapping[str, StoreAddress], recent: Recent, now: float,
     lease_seconds: float = STORE_LEASE_SECONDS,
 ) -> ContainerMap:  # fmt: skip
-    """Return the next map, or `current` itself when nothing needs to change.  `now`: on the clock of `recent`."""
+    """Return the next map, or `current` itself if nothing needs to change.  `now`: by the clock of `recent`."""
     plan = _Plan(current, members)
     plan.end_moves(recent, now, lease_seconds)
     plan.place_orphans()
@@ -78,12 +78,12 @@ def _starts(stores: Mapping[str, StoreAddress]) -> set[tuple[str, int]]:
 
 
 def rendezvous(container: int, store: str) -> bytes:
-    """Return the rank of a store for a container; the highest one wins."""
+    """Return the rank of a store for a container; the highest rank wins."""
     return blake2b(f"{container}/{store}".encode(), digest_size=8).digest()
 
 
 class _Plan:
-    """The next map while it is made."""
+    """The next map while it is being made."""
 
     def __init__(self, current: ContainerMap, members: Mapping[str, StoreAddress]) -> None:
         self._current = current
@@ -122,7 +122,7 @@ class _Plan:
                 return
             if owner is not None and not self._members[owner].usable and container not in self._moving:
                 target = self._emptiest(container, owner)
-                # Another target would have to give it away again.
+                # If the best target has enough moves, wait: another target would have to give the container away again.
                 if self._under_way_to(target) < MAX_MOVES_TO_STORE:
                     self._move(container, target)
 
@@ -146,19 +146,19 @@ class _Plan:
         return ContainerMap(current.version + 1, self._members, tuple(self._owners), self._moving)
 
     def _under_way(self) -> int:
-        """Return how many containers move, or are opened by the stores that they have moved to."""
+        """Return how many containers move now, or are being opened by the stores that they have moved to."""
         revoked = sum(self._owners[container] is None for container in self._moving)
         return sum(map(self._under_way_to, self._members)) + revoked
 
     def _under_way_to(self, store: str) -> int:
-        """Count the moves under way to one target, which counts what moves to it as soon as it knows of it."""
+        """Return how many containers move to a store now.  Its own count of openings includes those it knows of."""
         coming = [container in self._begun for container in self._moving if self._owners[container] == store]
         return max(coming.count(False), self._opening[store]) + coming.count(True)
 
     # -- the parts of a step ------------------------------------------------------------------------
 
     def _same_start(self, store: str) -> bool:
-        """Return whether a store is there, and has not started again since the current map."""
+        """Return whether a store is a member, and has not restarted since the current map."""
         member, known = self._members.get(store), self._current.stores.get(store)
         return member is not None and known is not None and member.incarnation == known.incarnation
 
@@ -178,11 +178,11 @@ class _Plan:
         self._begun.add(container)
 
     def _load_with(self, store: str, more: int) -> float:
-        """Containers per weight with `more` containers."""
+        """Return the containers per weight that a store would have with `more` containers."""
         return (self._counts[store] + more) / self._members[store].weight
 
     def _emptiest(self, container: int, before: str | None) -> str:
-        # As it is now: after this call the map has it so, and the next call must find the same.
+        # Use the member's present machine, which the next map will have, so that a second call decides the same.
         known = None if before is None else self._members.get(before) or self._current.stores.get(before)
         machine = None if known is None else known.machine
 
@@ -193,8 +193,7 @@ class _Plan:
         return min(self._usable, key=rank)
 
     def _improvement(self, rested: set[int]) -> tuple[int, str] | None:
-        """Return a container of a full store, and the emptiest store if it is then not as full; None if there is
-        none."""
+        """Return a container to move and its target, the emptiest store; None: no move would balance the load."""
         target = min(self._usable, key=lambda store: (self._load_with(store, 1), store), default=None)
         if target is None:
             return None

@@ -1,10 +1,10 @@
-"""The container map: which store should own which container.  Pure values, and their bytes.
+"""The container map, which says which store should own which container, and its encoding.
 
 The map is one register.  Every change of it is a compare-and-set on the version that it was computed from, and raises
-`version` by one.  It is advice to stores and routers: the epoch of a container's log decides who may write.
+`version` by one.  The map is advice to stores and routers: the epoch of a container's log decides who may write.
 
-A container that moves has its owner-to-be in `owners`, and the store that still serves it in `moving`.  Without an
-owner-to-be it is revoked: the store in `moving` must close it at once.
+A container that moves has its next owner in `owners`, and the store that still serves it in `moving`.  If its owner is
+None it is revoked: the store in `moving` must close it at once.
 
 Bytes: docs/formats/container-map.md.
 """
@@ -31,11 +31,11 @@ _NOBODY: Final = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """A store as a member: where clients reach it, and how much of the containers it should own.
+    """A store as a member: its address for clients, and its share of the containers.
 
-    `machine`: members with the same one fail together.  `incarnation`: random, of one start and join.  `weight`: its
-    part of the containers, in relation to the weights of the others; 0: none.  `leaving`: it stops soon.
-    `opening`: of a member, how many containers it opens now or is about to; no map has it."""
+    `machine`: the failure domain.  `incarnation`: a random number of this join.  `weight`: its share of the containers
+    in relation to the weights of other stores; 0: none.  `leaving`: it stops soon.  `opening`: how many containers it
+    opens now or is about to open; only members have this, not maps."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class StoreAddress:
 
     @property
     def usable(self) -> bool:
-        """Whether it may be given a container."""
+        """Whether the store may be given containers."""
         return self.weight > 0 and not self.leaving
 
 
@@ -55,8 +55,8 @@ class StoreAddress:
 class ContainerMap:
     """One version of the map.
 
-    `owners`: by container, the id of the store that owns it or is about to; None while there is no store.
-    `moving`: by container, the store that has it open until it has released it."""
+    `owners`: by container, the id of the store that owns it or is about to; None: no store.
+    `moving`: by container that moves, the store that has it open until it releases it."""
 
     version: int
     stores: Mapping[str, StoreAddress]
@@ -65,26 +65,25 @@ class ContainerMap:
 
     @classmethod
     def empty(cls, containers: int) -> ContainerMap:
-        """Return the map before the first one: nobody owns anything."""
+        """Return a map of version 0, in which no container has an owner."""
         return cls(0, {}, (None,) * containers)
 
     def serving(self, container: int) -> str | None:
-        """Return the store that clients should ask: one that moves is served by its old owner until that has released
-        it."""
+        """Return the store that serves a container: while it moves, its old owner; None: no store."""
         owner = self.owners[container]
         return None if owner is None else self.moving.get(container, owner)
 
     def address(self, container: int) -> StoreAddress | None:
-        """Return the address of the store that clients should ask; None while there is none."""
+        """Return the address of the store that serves a container; None: no store."""
         store = self.serving(container)
         return None if store is None else self.stores.get(store)
 
     def leaves(self, container: int, store: str) -> bool:
-        """Return whether the store should give the container away gracefully."""
+        """Return whether a store should release a container gracefully."""
         return self.owners[container] is not None and self.moving.get(container) == store
 
     def named(self, container: int, store: str, incarnation: int) -> bool:
-        """Return whether this start of a store may open the container now."""
+        """Return whether this start of a store may open a container now."""
         known = self.stores.get(store)
         return (
             known is not None
@@ -94,17 +93,17 @@ class ContainerMap:
         )
 
     def released(self, container: int, store: str) -> ContainerMap:
-        """Return the next map after a store has closed a container that moves away from it; otherwise the same map."""
+        """Return the next map when a store has closed a container that moves away from it; else the same map."""
         if self.moving.get(container) != store:
             return self
         moving = {number: source for number, source in self.moving.items() if number != container}
         return replace(self, version=self.version + 1, moving=moving)
 
     def fenced(self, container: int, store: str, opened_version: int) -> ContainerMap:
-        """Return the next map after a store was fenced that had opened the container under the map `opened_version`.
+        """Return the next map when a store was fenced that had opened a container under version `opened_version`.
 
-        A store that is still the owner gets a new version, under which it may open the container again.  Otherwise a
-        late opener under an old map would leave it to nobody."""
+        If the store is still the owner, the map gets a new version, under which the store may open the container again:
+        another store that opened it late, under an old map, must not leave it without an owner that has it open."""
         if self.moving.get(container) == store:
             return self.released(container, store)
         if self.owners[container] != store or self.version > opened_version:
@@ -113,12 +112,12 @@ class ContainerMap:
 
 
 def encode_store(store: StoreAddress) -> bytes:
-    """Return the value of a member.  Raises Invalid when a text is too long or a number does not fit."""
+    """Encode the value of a member.  Raises Invalid: a text is too long, or a number does not fit."""
     return bytes([_FORMAT]) + _pack_store(store) + _COUNT.pack(min(store.opening, MAX_CONTAINERS))
 
 
 def decode_store(data: bytes) -> StoreAddress:
-    """Return the inverse.  Raises Invalid: a newer format, or other bytes."""
+    """Decode the value of a member.  Raises Invalid: it has a newer format, or is damaged."""
     cursor = _Cursor(data, "a store's address")
     _check_format(cursor.take(1)[0], "a store's address")
     store = replace(cursor.store(), opening=cursor.count())
@@ -127,8 +126,7 @@ def decode_store(data: bytes) -> StoreAddress:
 
 
 def encode_map(record: ContainerMap) -> bytes:
-    """Return the value of the register.  Raises Invalid when the map exceeds a bound, or names a store that it has
-    not."""
+    """Encode a map.  Raises Invalid: it exceeds a bound, or names a store that it does not have."""
     if len(record.owners) > MAX_CONTAINERS or len(record.stores) > MAX_STORES:
         raise Invalid(f"a map of {len(record.owners)} containers and {len(record.stores)} stores is too large")
     ids = sorted(record.stores)
@@ -146,7 +144,7 @@ def encode_map(record: ContainerMap) -> bytes:
 
 
 def decode_map(data: bytes) -> ContainerMap:
-    """Return the inverse.  Raises Invalid: a newer format, or other bytes."""
+    """Decode a map.  Raises Invalid: it has a newer format, or is damaged."""
     what = "a container map"
     cursor = _Cursor(data, what)
     _check_format(data[0] if data else 0, what)

@@ -1,7 +1,7 @@
-"""The leader: evaluates the assignment whenever members or the map change, and writes the next map.
+"""The leader assigns containers whenever members or the map change, and writes the next map.
 
 Any number of leaders may run at the same time, one in each controller.  Every write is a compare-and-set on the version
-that it was computed from, so one of two wins, and the other decides again.  Nothing depends on who leads.
+that it was computed from, so one of two wins, and the other decides again.  No leader is elected.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _log = logging.getLogger("sarit.coordination")
 
 
 class Leader:
-    """Keeps the map of one cluster as `assign` wants it.
+    """Keeps the map of one cluster up to date with `assign`.
 
-    `expected`: the first map waits until so many stores are there, FIRST_MAP_SECONDS at most."""
+    `expected`: the first map waits for so many stores, for up to FIRST_MAP_SECONDS."""
 
     def __init__(
         self, registers: Registers, members: Members, clock: Clock, containers: int, expected: int | None = None,
@@ -51,7 +51,7 @@ class Leader:
         return f"<Leader of {self._containers} containers, {self._known}>"
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Write a new map when one is needed, until cancelled."""
         watches = [self._members.watch(self._wake.set), self._registers.watch(MAP, self._wake.set)]
         try:
             await poll(self._decide, self._wake, self._clock, _log, "containers cannot be assigned")
@@ -69,7 +69,7 @@ class Leader:
     async def evaluate(self) -> None:
         """Write the next map if there is one.  Raises Conflict, Unavailable, Invalid."""
         found = await read_map(self._registers)
-        # After the map: the newest members decide, and a map that was changed meanwhile is a conflict.
+        # Read the members after the map: a map that was changed meanwhile conflicts, so the newest members count.
         members = {store: decode_store(value) for store, value in (await self._members.list()).items()}
         now = self._clock.monotonic()
         current, version = found if found is not None else (ContainerMap.empty(self._containers), None)

@@ -8,7 +8,8 @@ from typing import Final
 MAX_CONTAINERS: Final = 1024
 
 # -- coordination of stores --------------------------------------------------------------------
-# A member is gone when the service has received no heartbeat for the lease; it trusts its lease a margin less.
+# A member is gone when the service has received no heartbeat for a lease.  The member itself stops trusting its lease
+# by a margin earlier.
 STORE_LEASE_SECONDS: Final = 6.0
 STORE_LEASE_MARGIN_SECONDS: Final = 1.0
 STORE_HEARTBEATS_PER_LEASE: Final = 6
@@ -17,17 +18,18 @@ COORDINATION_RETRY_SECONDS: Final = 0.1
 MAX_STORES: Final = 1000
 MAX_STORE_TEXT_BYTES: Final = 255
 MAX_STORE_WEIGHT: Final = 1000
-# The first map of a cluster waits so long for the stores that are expected.
+# How long the first map of a cluster waits for the expected stores.
 FIRST_MAP_SECONDS: Final = 5.0
-# A store that restarts comes back within that time: nothing is balanced before.
+# How long after a change of stores no container moves to balance the load: a store that restarts comes back by then.
 BALANCE_QUIET_SECONDS: Final = 10.0
 CONTAINER_REST_SECONDS: Final = 60.0
 MAX_BALANCE_MOVES: Final = 2
 MAX_LEAVING_MOVES: Final = 4
 MAX_MOVES_TO_STORE: Final = 2
-# A store that has not released a moving container by then loses it.
+# A store that has not released a moving container after this time loses it.
 MOVE_SECONDS: Final = 20.0
-# ZooKeeper: until the first connection; until a call finds one; until its answer; of one attempt; between attempts.
+# How long to wait for ZooKeeper: for the first connection; in a call for a connection; in a call for its reply; in one
+# attempt to connect; between attempts.
 ZOOKEEPER_CONNECT_SECONDS: Final = 5.0
 ZOOKEEPER_WAIT_SECONDS: Final = 2.0
 ZOOKEEPER_CALL_SECONDS: Final = 5.0

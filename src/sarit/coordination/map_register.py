@@ -1,4 +1,4 @@
-"""The register of the container map: read it, change it by compare-and-set."""
+"""Reads the register of the container map, and changes it by compare-and-set."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ STORES: Final = "stores"
 
 
 async def read_map(registers: Registers) -> tuple[ContainerMap, int] | None:
-    """Return the map, and the version of its register; None before the first one.  Raises Unavailable, Invalid."""
+    """Return the map, and the version of its register; None: there is no map yet.  Raises Unavailable, Invalid."""
     found = await registers.get(MAP)
     return None if found is None else (decode_map(found.value), found.version)
 
 
 async def write_map(registers: Registers, changed: ContainerMap, expected: int | None) -> None:
-    """Write a map that was computed from the register's version `expected`; None: from no map.
+    """Write a map that was computed from the register's version `expected`; None: there was no map.
 
-    Raises Conflict: the map was changed meanwhile, read it again and decide again; Unavailable: the outcome is unknown.
-    """
+    Raises Conflict (the map was changed meanwhile: read it and decide again), Unavailable (the outcome is unknown)."""
     try:
         if expected is None:
             await registers.create(MAP, encode_map(changed))
@@ -37,9 +36,9 @@ async def write_map(registers: Registers, changed: ContainerMap, expected: int |
 
 
 async def change_map(registers: Registers, change: Callable[[ContainerMap], ContainerMap]) -> ContainerMap | None:
-    """Apply a pure change to the newest map; it returns its argument when there is nothing to change.
+    """Apply a pure function to the newest map; it returns its argument if there is nothing to change.
 
-    Returns the map after it; None when there is no map.  Raises Unavailable: the outcome is unknown, repeat it."""
+    Returns the map then; None: there is no map.  Raises Unavailable: the outcome is unknown, repeat the call."""
     while (found := await read_map(registers)) is not None:
         current, version = found
         changed = change(current)

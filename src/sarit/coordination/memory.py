@@ -1,8 +1,8 @@
 """A coordination service in memory: for several stores in one process, for tests and for the simulation.
 
-`MemoryCoordination` is the service; it outlives its clients.  `CoordinationFaults` injects what real services do: calls
-that take time, refuse, or take effect and report a failure; clients that are cut off; watches that come late or never.
-A lease ends when the service has received no heartbeat for so long, whatever its member believes.
+`MemoryCoordination` is the service; it outlives its clients.  `CoordinationFaults` injects the faults of real services:
+calls that take time, are refused, or take effect and report a failure; clients that are cut off; watches that fire late
+or never.  A lease ends when the service has received no heartbeat for its length, whatever the member believes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _no_fault() -> str:
 class CoordinationFaults:
     """Faults, set by a test or drawn by the simulation; none by default.
 
-    `delay()`: the seconds of each way of a call.  `fault()`: "" (none), "refused" (no effect) or "applied" (it takes
-    effect and reports a failure).  `watch_delay()`: the seconds until a watch is called; None: it is not called.
-    `cut_off`: names of clients whose calls do not arrive.  While `unavailable`, no call does."""
+    `delay()`: the seconds that a request or a reply takes.  `fault()`: "" (none), "refused" (no effect) or "applied"
+    (the call takes effect and reports a failure).  `watch_delay()`: the seconds until a watch is called; None: it is
+    not called.  `cut_off`: names of clients whose calls do not arrive.  `unavailable`: no calls arrive."""
 
     delay: Callable[[], float] = _never
     fault: Callable[[], str] = _no_fault
@@ -59,7 +59,7 @@ class _Session:
 
 
 class MemoryCoordination:
-    """The service."""
+    """A coordination service in memory."""
 
     def __init__(self, faults: CoordinationFaults | None = None, lease_seconds: float = STORE_LEASE_SECONDS) -> None:
         self.faults = faults if faults is not None else CoordinationFaults()
@@ -68,7 +68,7 @@ class MemoryCoordination:
         self._members: dict[str, dict[str, _Session]] = {}
         self._watches: dict[str, list[MemoryWatch]] = {}
         self._versions = 0
-        # Of the service: a lease ends although the process of its member stands still.
+        # Timers run in the service's own context, so that a lease ends although its member's process is suspended.
         self._context = contextvars.copy_context()
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class MemoryCoordination:
             raise Conflict(f"the register {name} was changed", expected=expected, actual=found.version)
 
     def _store(self, name: str, value: bytes) -> int:
-        # One counter for all: a register that is deleted and created again never has an old version.
+        # All registers share one counter of versions, so that a recreated register never has an old version.
         self._versions += 1
         self._registers[name] = Versioned(bytes(value), self._versions)
         self._notify(name)
@@ -147,7 +147,7 @@ class MemoryCoordination:
         self._notify(session.folder)
 
     def renew(self, session: _Session) -> bool:
-        """Send a heartbeat; False when the lease has ended."""
+        """Receive a heartbeat.  Returns False if the lease has ended."""
         if session.ended:
             return False
         if session.expiry is not None:
@@ -156,7 +156,7 @@ class MemoryCoordination:
         return True
 
     def end(self, session: _Session) -> None:
-        """The member is gone."""
+        """End a member's session."""
         if session.ended:
             return
         session.ended = True
@@ -191,7 +191,7 @@ class MemoryWatch:
         self.closed = True
 
     def call(self) -> None:
-        """Called by the service."""
+        """Call the watch, unless it is closed."""
         if not self.closed:
             self._changed()
 
@@ -237,7 +237,7 @@ class MemoryClient:
         return watch
 
     def die(self) -> None:
-        """The process died: no call arrives any more, and no watch is called."""
+        """Behave as if the process died: its calls do not arrive any more, and its watches are not called."""
         self._dead = True
         for watch in self._watches:
             watch.close()
@@ -261,7 +261,7 @@ class MemoryClient:
 
     async def _answer(self, fault: str) -> None:
         await _pause(self._service.faults.delay())
-        # The answer is lost with the connection: the call took effect, and nobody knows.
+        # If the client is cut off now, the call took effect, but its reply is lost.
         self._check()
         if fault == "applied":
             raise Unavailable("coordination reported a failure")
@@ -298,14 +298,14 @@ class MemoryMembers:
 
 
 class MemoryMembership:
-    """A membership in the service in memory; a task sends the heartbeats."""
+    """A membership in the service in memory.  A task sends its heartbeats."""
 
     def __init__(
         self, client: MemoryClient, session: _Session, sent: float, on_state: Callable[[MemberState], None]
     ) -> None:
         self._client = client
         self._session = session
-        self._sent = sent  # the last heartbeat that was answered
+        self._sent = sent  # when the last answered heartbeat was sent
         self._state = MemberState.CONNECTED
         self._on_state = on_state
         self._heartbeats = asyncio.ensure_future(self._run())

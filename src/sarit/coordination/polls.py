@@ -1,6 +1,4 @@
-"""Work that is repeated whenever it may be due: after each wake-up, and at intervals, since a wake-up may be lost.
-
-And the end of a membership."""
+"""Repeats work after each wake-up and at intervals, since a wake-up may be lost, and ends memberships."""
 
 from __future__ import annotations
 
@@ -23,13 +21,13 @@ if TYPE_CHECKING:
 async def poll(
     attempt: Callable[[], Awaitable[object]], wake: asyncio.Event, clock: Clock, log: logging.Logger, failed: str
 ) -> Never:
-    """Attempt it now, after each `wake`, and every COORDINATION_POLL_SECONDS; until cancelled.
+    """Call `attempt` now, after each `wake`, and every COORDINATION_POLL_SECONDS, until cancelled.
 
-    An attempt that raises Unavailable is repeated sooner; Invalid is for an operator.  Both are logged after `failed`,
-    once while they last.  Raises what else `attempt` raises."""
+    After Unavailable it is called again sooner.  Unavailable and Invalid are logged, beginning with `failed`, once
+    while they last.  Raises all other errors of `attempt`."""
     repeated = RepeatedLog(log, clock.monotonic)
     while True:
-        # Before the attempt: what changes during it wakes it again.
+        # Clear the event before the attempt, so that changes during the attempt wake it again.
         wake.clear()
         pause = COORDINATION_POLL_SECONDS
         try:
@@ -44,7 +42,7 @@ async def poll(
 
 
 async def woken(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, so many seconds at most."""
+    """Wait for an event for up to `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -53,7 +51,7 @@ async def woken(event: asyncio.Event, seconds: float) -> None:
 
 
 async def leave(membership: Membership | None, log: logging.Logger, member: str) -> None:
-    """End a membership now, if there is one.  When the service cannot be reached, its lease ends by itself."""
+    """End a membership now, if there is one.  If the service does not answer, the membership ends with its lease."""
     if membership is None:
         return
     try:

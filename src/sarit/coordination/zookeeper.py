@@ -1,16 +1,16 @@
-"""One session of a process with ZooKeeper.  `zookeeper_ports.py` has the ports of coordination on it.
+"""A session of a process with ZooKeeper.  `zookeeper_ports.py` implements registers and members on it.
 
-kazoo runs in threads of its own.  Each call is sent from the event loop, and its answer comes back to the loop.
+kazoo runs in threads of its own.  Each call is sent from the event loop, and its reply is delivered to the loop.
 
-*Outcomes.*  A call waits for the connection, and is Unavailable when there is none for ZOOKEEPER_WAIT_SECONDS.  A call
-that was sent and not answered is Unavailable, too, and its outcome is unknown.  Nothing is repeated here.
+*Outcomes.*  A call waits for the connection, and raises Unavailable after ZOOKEEPER_WAIT_SECONDS without one.  A call
+that was sent and not answered raises Unavailable, too; its outcome is unknown.  Calls are not repeated here.
 
-*The session.*  A connection that is lost suspends the session.  Only ZooKeeper ends it: kazoo reports that after it
+*The session.*  A lost connection suspends the session.  Only ZooKeeper ends a session: kazoo reports the end after it
 could connect again, and begins a new session.  While no server can be reached, no session ends.
 
 *Heartbeats* are calls of `sync`, which the leader of the servers answers.  A server reports the heartbeats of its
-sessions to the leader only now and then.  So an answer proves that the server was connected to the leader, and that
-the heartbeat *before* it has counted.  New connections count at once: the leader confirms their session.
+sessions to the leader only now and then.  So a reply proves that the server was connected to the leader, and that the
+heartbeat *before* it has counted.  A new connection counts at once: the leader confirms its session.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
 
     class SessionStates(Protocol):
-        """A listener to the states of the session."""
+        """A listener to the states of a session."""
 
         def on_session_state(self, state: MemberState) -> None:
-            """Called with every state, until LOST."""
+            """Receive each state of the session, until LOST."""
 
 
 _log = logging.getLogger("sarit.coordination")
@@ -63,14 +63,14 @@ _NO_TIME: Final = float("-inf")
 
 
 class ZooKeeper:
-    """One session.  Paths are absolute; a version is that of the node's value.
+    """One session with ZooKeeper.  Paths are absolute; a version is the version of the node's value.
 
-    Calls raise Unavailable, and then the outcome of a change is unknown."""
+    Calls raise Unavailable; the outcome of a change is unknown then."""
 
     def __init__(self, hosts: str, session_seconds: float, env: Env, client: Any = None) -> None:
-        """`hosts`: HOST:PORT of the servers, with commas.  `session_seconds`: asked for; servers have bounds of theirs.
+        """`hosts`: HOST:PORT of the servers, with commas.  `session_seconds`: the requested length; servers bound it.
 
-        `client`: one of kazoo, not started; made when there is none.  Raises Invalid: kazoo is not installed."""
+        `client`: a client of kazoo, not started; None: make one.  Raises Invalid: kazoo is not installed."""
         self.hosts = hosts
         self.session_seconds = session_seconds
         self._env = env
@@ -87,7 +87,7 @@ class ZooKeeper:
         self._certain_at = _NO_TIME
         self._beat_now = asyncio.Event()
         self._background = Background.critical(_log, "the session with ZooKeeper")
-        # Sets in the order of their making.
+        # These dictionaries are ordered sets.
         self._watches: dict[ZooKeeperWatch, None] = {}
         self._memberships: dict[SessionStates, None] = {}
 
@@ -100,7 +100,7 @@ class ZooKeeper:
         cls, hosts: str, session_seconds: float, env: Env, client: Any = None, *,
         wait_seconds: float = ZOOKEEPER_CONNECT_SECONDS,
     ) -> ZooKeeper:  # fmt: skip
-        """Return a session that is connected.  Raises Unavailable after `wait_seconds`, Invalid."""
+        """Return a connected session.  Raises Unavailable (no connection within `wait_seconds`), Invalid."""
         found = cls(hosts, session_seconds, env, client)
         found.start()
         try:
@@ -122,7 +122,7 @@ class ZooKeeper:
         self._background.spawn(self._send_heartbeats())
 
     async def close(self) -> None:
-        """End the session, and with it its members."""
+        """End the session, and the memberships in it."""
         if self._closing:
             return
         self._closing = True
@@ -135,13 +135,13 @@ class ZooKeeper:
 
     @property
     def certain_until(self) -> float:
-        """Until then, on the monotonic clock, ZooKeeper does not end the session: less a margin."""
+        """Until when ZooKeeper cannot have ended the session, minus a margin, in monotonic seconds."""
         return self._certain_at + self.session_seconds - STORE_LEASE_MARGIN_SECONDS
 
     # -- calls -----------------------------------------------------------------------------------
 
     async def get(self, path: str) -> Versioned | None:
-        """Return the value of a node; None when there is none."""
+        """Return the value of a node; None: it does not exist."""
         try:
             value, stat = await self.call(path, self._client.get_async, path)
         except NotFound:
@@ -149,7 +149,7 @@ class ZooKeeper:
         return Versioned(value, stat.version)
 
     async def newest(self, path: str) -> Versioned | None:
-        """Read a node as `get` does, and not older than this call: a server may be behind the others by seconds."""
+        """Return a node's value, not older than this call: a server may be seconds behind the others."""
         try:
             value, stat = await self.call(path, get_after_sync, self._client, path)
         except NotFound:
@@ -160,10 +160,10 @@ class ZooKeeper:
         self, path: str, value: bytes, ephemeral: bool = False, sequence: bool = False, parents: bool = False,
         shared: bool = False,
     ) -> str:  # fmt: skip
-        """Create a node; its path.  Raises Exists, NotFound (the parent).
+        """Create a node.  Returns its path.  Raises Exists, NotFound (the parent).
 
-        `ephemeral`: until the session ends.  `sequence`: a number is added.  `parents`: create those, too.
-        `shared`: with programs that are not of this installation, as bookies are."""
+        `ephemeral`: the node ends with the session.  `sequence`: a number is added to its name.  `parents`: create
+        missing parents, too.  `shared`: other programs, as bookies, may change the node."""
         acl = open_acl(self._client) if shared else {}
         make = partial(
             self._client.create_async, path, bytes(value), ephemeral=ephemeral, sequence=sequence, makepath=parents,
@@ -172,47 +172,49 @@ class ZooKeeper:
         return str(await self.call(path, make))
 
     async def create_ephemeral(self, path: str, value: bytes) -> int:
-        """Create a node until the session ends; the number of its creation.  Raises Exists."""
+        """Create a node that ends with the session.  Returns the id of its creation (czxid).  Raises Exists."""
         make = partial(self._client.create_async, path, bytes(value), ephemeral=True, makepath=True, include_data=True)
         session = self._sessions
         _, stat = await self.call(path, make)
         if session != self._sessions:
-            # The end was reported before anybody could hear it of this node.
+            # The end of the session was reported before the caller could know that the node belonged to it.
             raise Unavailable(f"the session with ZooKeeper has ended while it created {path}")
         return int(stat.czxid)
 
     async def set(self, path: str, value: bytes, expected: int | None) -> int:
-        """Replace a value at the version `expected` (None: any); its new version.  Raises Conflict, NotFound."""
+        """Replace the value of a node that has the version `expected` (None: any).  Returns its new version.  Raises
+        Conflict, NotFound."""
         version = -1 if expected is None else expected
         stat = await self.call(path, self._client.set_async, path, bytes(value), version)
         return int(stat.version)
 
     async def delete(self, path: str, expected: int | None = None) -> None:
-        """Delete a node at the version `expected` (None: any).  Raises Conflict, NotFound, Exists (it has children)."""
+        """Delete a node that has the version `expected` (None: any).  Raises Conflict, NotFound, Exists (it has
+        children)."""
         await self.call(path, self._client.delete_async, path, -1 if expected is None else expected)
 
     async def children(self, path: str) -> list[str]:
-        """Return the names directly below a node, sorted; empty when there is no node."""
+        """Return the names of a node's children, sorted; none if the node does not exist."""
         try:
             return sorted(await self.call(path, self._client.get_children_async, path))
         except NotFound:
             return []
 
     async def creation(self, path: str) -> tuple[int, int] | None:
-        """Return the number of a node's creation, and its version; None when there is none."""
+        """Return the id of a node's creation (czxid), and its version; None: the node does not exist."""
         stat = await self.call(path, self._client.exists_async, path)
         return None if stat is None else (int(stat.czxid), int(stat.version))
 
     def watch(self, path: str, changed: Callable[[], None]) -> ZooKeeperWatch:
-        """Have `changed` called after a node was created, set or deleted, and after each new connection."""
+        """Call `changed` after a node was created, set or deleted, and after each new connection."""
         return self._add_watch(path, changed, children=False)
 
     def watch_children(self, path: str, changed: Callable[[], None]) -> ZooKeeperWatch:
-        """Have `changed` called after a child was created or deleted, and after each new connection."""
+        """Call `changed` after a child of a node was created or deleted, and after each new connection."""
         return self._add_watch(path, changed, children=True)
 
     async def call(self, path: str, begin: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the answer to one call of kazoo.  Raises the errors of the port."""
+        """Call kazoo, and return the reply.  Raises errors of `core.errors`."""
         await self._wait_until_connected()
         answer = asyncio.get_running_loop().create_future()
         begin(*arguments).rawlink(lambda result: self._post(deliver, answer, result))
@@ -236,7 +238,7 @@ class ZooKeeper:
     # -- the session: on the event loop -----------------------------------------------------------
 
     def add_membership(self, membership: SessionStates) -> None:
-        """Report the session's states to it until it is LOST."""
+        """Report the session's states to a membership, until LOST."""
         self._memberships[membership] = None
 
     def _on_state(self, state: str, ended: bool) -> None:
@@ -257,7 +259,7 @@ class ZooKeeper:
             self._background.spawn(self._start_again())
 
     def _on_session(self, seconds: float, asked_at: float) -> None:
-        # The leader has made or confirmed the session for this connection.
+        # The leader of the servers has made or confirmed the session for this connection.
         self._certain_at = max(self._certain_at, asked_at)
         if seconds != self.session_seconds:
             _log.info("ZooKeeper gives a session of %g s, not %g s", seconds, self.session_seconds)
@@ -283,7 +285,8 @@ class ZooKeeper:
                     self._proven.set()
                     self._report(MemberState.CONNECTED)
             except TimeoutError:
-                # kazoo itself would not find out: its own heartbeats are left out while there are calls.
+                # Drop the connection: kazoo does not detect this, since it skips its own heartbeats while there are
+                # calls.
                 _log.warning("ZooKeeper does not answer: connecting again")
                 drop_connection(self._client)
             except SaritError as error:
@@ -293,7 +296,7 @@ class ZooKeeper:
                     await self._beat_now.wait()
 
     async def _start_again(self) -> None:
-        """kazoo gives up after an error that it does not expect, as of a server that is no ZooKeeper."""
+        """Start kazoo again, which gives up after an unexpected error, as from a server that is no ZooKeeper."""
         await asyncio.sleep(ZOOKEEPER_RETRY_SECONDS)
         await _run_blocking(self._env, self._client.start_async)
 
@@ -310,14 +313,15 @@ class ZooKeeper:
         self._post(self._on_state, str(state), self._client.client_state == "CLOSED")
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
-        """Have a function called on the event loop."""
+        """Call a function on the event loop."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(function, *arguments)
 
 
 async def server_ms(zookeeper: ZooKeeper, path: str) -> int:
-    """Return the wall clock of the servers; `path`: a node that is not there, nor afterwards.  Raises Unavailable."""
+    """Return the wall clock of ZooKeeper in ms.  `path`: a node that is created and deleted for it.  Raises
+    Unavailable."""
     make = partial(zookeeper._client.create_async, path, b"", ephemeral=True, makepath=True, include_data=True)
     _, stat = await zookeeper.call(path, make)
     await zookeeper.delete(path)

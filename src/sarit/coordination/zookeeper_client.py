@@ -1,4 +1,4 @@
-"""What leans on kazoo: its client, its errors, watches.  kazoo calls back on threads of its own."""
+"""Wraps kazoo: makes its client, translates its errors, keeps watches.  kazoo calls back on threads of its own."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ZOOKEEPER_VARIABLE: Final = "SARIT_ZOOKEEPER_AUTH"
 
 
 class ZooKeeperWatch:
-    """A watch of a node of ZooKeeper.  ZooKeeper's own watches fire once: this one is armed again before `changed` is
+    """A watch of a node of ZooKeeper.  ZooKeeper's own watches fire once, so this one is set again before `changed` is
     called.
 
-    Calls of one session are carried out in order, so what is read in `changed` is read after that."""
+    Calls of a session are executed in order, so whatever `changed` reads is read after the watch is set."""
 
     def __init__(
         self, client: Any, watches: dict[ZooKeeperWatch, None], post: Callable[..., None], path: str,
@@ -55,20 +55,20 @@ class ZooKeeperWatch:
         )
 
     def on_connected(self) -> None:
-        """Whatever has changed meanwhile."""
+        """Set the watch again, and call `changed`, for changes while there was no connection."""
         self.arm()
         self._changed()
 
     def _arm_for_parent(self, result: Any, fired: Callable[[Any], None]) -> None:
-        """On a thread of kazoo.  Without a parent there is nothing to have children: it is watched instead."""
+        """Watch the node's existence instead, if it does not exist yet.  Runs on a thread of kazoo."""
         from kazoo.exceptions import NoNodeError
 
         if isinstance(result.exception, NoNodeError):
             self._client.exists_async(self._path, watch=fired)
 
     def _on_event(self, armed: int, event: Any) -> None:
-        """On a thread of kazoo."""
-        if event.type != "NONE":  # the connection was lost: armed again with the next one
+        """Handle an event of ZooKeeper.  Runs on a thread of kazoo."""
+        if event.type != "NONE":  # NONE: the connection was lost; the next one sets the watch again
             self._post(self._on_fired, armed)
 
     def _on_fired(self, armed: int) -> None:
@@ -85,12 +85,12 @@ def make_client(hosts: str, session_seconds: float) -> Any:
 
     logger = logging.getLogger("sarit.coordination.kazoo")
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)  # states are reported here; kazoo has a line for every attempt
+        logger.setLevel(logging.CRITICAL)  # Sarit logs the states itself; kazoo would log every attempt
     handler = SequentialThreadingHandler()
     create_connection = handler.create_connection
 
     def create_soon(*arguments: Any, **options: Any) -> Any:
-        # A machine that does not answer must not use up the session: there are others.
+        # Bound each attempt, so that one machine that does not answer does not use up the session.
         options["timeout"] = min(options.get("timeout") or ZOOKEEPER_SOCKET_SECONDS, ZOOKEEPER_SOCKET_SECONDS)
         return create_connection(*arguments, **options)
 
@@ -102,9 +102,9 @@ def make_client(hosts: str, session_seconds: float) -> Any:
 
 
 def login_options(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Return the options with which kazoo logs in, and makes nodes for this user alone, if a file says how.
+    """Return the options with which kazoo logs in and makes nodes that only its user may change; none without a file.
 
-    Raises Invalid: the file cannot be read, or others can, or it has no user and password."""
+    Raises Invalid: the file cannot be read, others can read it, too, or it has no user and password."""
     path = environ.get(ZOOKEEPER_VARIABLE)
     if not path:
         return {}
@@ -121,8 +121,7 @@ def login_options(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
 
 
 def open_acl(client: Any) -> dict[str, Any]:
-    """Return the access list of a node of BookKeeper, which bookies change, too: everybody may, where other nodes are
-    closed."""
+    """Return the access list for a node that bookies change, too: open to everybody, even if other nodes are not."""
     if not getattr(client, "default_acl", None):
         return {}
     from kazoo.security import OPEN_ACL_UNSAFE
@@ -131,9 +130,9 @@ def open_acl(client: Any) -> dict[str, Any]:
 
 
 def report_sessions(client: Any, clock: Clock, report: Callable[[float, float], None]) -> None:
-    """Report the length of the session, and when it was asked for, with every new connection.
+    """Call `report` at every new connection with the length of the session, and when it was requested.
 
-    The length is the server's choice, which kazoo keeps to itself."""
+    The server chooses the length, and kazoo has no public way to read it."""
     connect = client._connection._connect
 
     def noting(*arguments: Any) -> Any:
@@ -146,13 +145,13 @@ def report_sessions(client: Any, clock: Clock, report: Callable[[float, float], 
 
 
 def get_after_sync(client: Any, path: str) -> Any:
-    """Begin to read a node, once its server has all that the leader has now: calls are carried out in order."""
+    """Begin to read a node after its server has caught up with the leader: calls are executed in order."""
     client.sync_async("/")
     return client.get_async(path)
 
 
 def drop_connection(client: Any) -> None:
-    """Have kazoo connect again."""
+    """Drop kazoo's connection, so that it connects again."""
     from kazoo.protocol.connection import _CONNECTION_DROP
 
     client._call(_CONNECTION_DROP, client.handler.async_result())
@@ -160,14 +159,14 @@ def drop_connection(client: Any) -> None:
 
 def stop_client(client: Any) -> None:
     """End the session.  Blocks."""
-    with suppress(Exception):  # it may be in any state
+    with suppress(Exception):  # the client may be in any state
         client.stop()
     with suppress(Exception):
         client.close()
 
 
 def deliver(future: asyncio.Future[Any], result: Any) -> None:
-    """Give the result of a call to who waits for it."""
+    """Set the result of a kazoo call on the future that waits for it."""
     if future.done():
         return
     error = result.exception
@@ -178,14 +177,14 @@ def deliver(future: asyncio.Future[Any], result: Any) -> None:
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """Return the kinds of errors that calls of kazoo raise."""
+    """Return the types of errors that calls of kazoo raise."""
     from kazoo.exceptions import KazooException
 
     return (KazooException,)
 
 
 def translate(error: Exception, path: str) -> SaritError:
-    """Return the error of the port for one of kazoo."""
+    """Translate an error of kazoo to one of `core.errors`."""
     from kazoo import exceptions as kazoo
 
     if isinstance(error, kazoo.NoNodeError):

@@ -1,7 +1,7 @@
-"""The ports `Registers` and `Members` on one session of ZooKeeper.
+"""Implements `Registers` and `Members` on one session with ZooKeeper.
 
-*Versions.*  ZooKeeper counts versions of a node that is deleted and created again from 0.  A register's old version
-must never return, so its node stays: a deleted register is a node without a value.
+*Versions.*  ZooKeeper counts the versions of a recreated node from 0 again.  A register's old version must never
+return, so its node stays: a deleted register is a node without a value.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ZooKeeperRegisters:
                     return await self._zookeeper.set(path, _LIVE + value, found.version)
                 await self._zookeeper.create(path, _LIVE + value, parents=True)
             except (Exists, Conflict):
-                continue  # somebody else created it, or something below it
+                continue  # another client created the node, or a node below it
             return 0
 
     async def set(self, name: str, value: bytes, expected: int) -> int:
@@ -72,7 +72,7 @@ class ZooKeeperRegisters:
         return self._zookeeper.watch(self._path(name), changed)
 
     async def _replace(self, name: str, value: bytes, expected: int) -> int:
-        # A node without a value has had one under a lower version only, so this finds no old version there.
+        # A deleted register's node has a higher version than the register ever had, so this never matches it.
         try:
             return await self._zookeeper.set(self._path(name), value, expected)
         except Conflict:
@@ -111,7 +111,7 @@ class ZooKeeperMembers:
         return {name: found.value for name, found in zip(names, values, strict=True) if found is not None}
 
     def watch(self, changed: Callable[[], None]) -> _TwoWatches:
-        # A member that changes its value changes the root, too.
+        # Watch the root's value, too: a member that changes its own value also sets the root's.
         return _TwoWatches(
             self._zookeeper.watch_children(self._root, changed), self._zookeeper.watch(self._root, changed)
         )
@@ -127,8 +127,7 @@ class _TwoWatches:
 
 
 class ZooKeeperMembership:
-    """A membership as an ephemeral node, whose number of creation distinguishes it from a later member of the same
-    id."""
+    """A membership as an ephemeral node.  The node's creation id tells it from a later member of the same id."""
 
     def __init__(self, zookeeper: ZooKeeper, path: str, creation: int, on_state: Callable[[MemberState], None]) -> None:
         self._zookeeper = zookeeper
@@ -137,7 +136,7 @@ class ZooKeeperMembership:
         self._on_state = on_state
         self._state = MemberState.CONNECTED
         self._checking: asyncio.Task[None] | None = None
-        self._changed = False  # since the last check began
+        self._changed = False  # whether the node changed since the last check began
         zookeeper.add_membership(self)
         self._watch = zookeeper.watch(path, self._on_change)
 
@@ -172,7 +171,7 @@ class ZooKeeperMembership:
                 await self._zookeeper.delete(self._path, found[1])
 
     def on_session_state(self, state: MemberState) -> None:
-        """Called with every state of the session."""
+        """Receive a state of the session."""
         if state is self._state or self._state is MemberState.LOST:
             return
         self._state = state
@@ -188,13 +187,13 @@ class ZooKeeperMembership:
             self._checking = asyncio.ensure_future(self._check())
 
     async def _check(self) -> None:
-        """LOST when the node is not there any more, or is another's."""
+        """Become LOST if the node does not exist any more, or is another member's."""
         while self._changed:
             self._changed = False
             try:
                 found = await self._zookeeper.creation(self._path)
             except SaritError:
-                continue  # asked again with the next connection
+                continue  # the next connection sets the watch, and checks again
             if found is None or found[0] != self._creation:
                 self._checking = None
                 self.on_session_state(MemberState.LOST)
