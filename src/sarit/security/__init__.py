@@ -1,1 +1,1 @@
-"""Who may come in, and what they may do: identities, permissions, delegation tokens, TLS, audit log."""
+"""Authentication and authorization: identities, permissions, delegation tokens, TLS, audit log."""

@@ -1,13 +1,14 @@
-"""The audit log: a JSON line for each decision, who asked for what, from where, and whether it was allowed.
+"""The audit log: a JSON line for each decision, with who asked for what, from where, and whether it was allowed.
 
 Reads and writes of data appear once for each token, not for each request.
 
-*Bounds.*  Each field is cut.  Of refusals that are alike there is one line a minute: before a log-in those of the same
-network and reason, after it those of the same user, network, call and resource.  The next line, or one of its own, says
-how many were left out.  So nobody fills the file without the right to do what it notes.
-*Off the loop.*  Lines wait in memory, at most AUDIT_QUEUE_BYTES, for a thread that writes them.  What finds no place,
-and what could not be written, is counted: the log of the process says so once a minute, and so does the audit log
-itself as soon as it can be written again.  The process serves on.
+*Bounds.*  Each field is cut to a length.  Refusals that are alike have one line a minute: before a log-in those of the
+same network and reason, after it those of the same user, network, call and resource.  The next line, or a separate one,
+says how many were left out.  So callers whose requests are refused cannot fill the file.
+
+*Off the loop.*  Up to AUDIT_QUEUE_BYTES of lines wait in memory for a thread that writes them.  Lines beyond that, and
+lines that could not be written, are counted as lost: the log of the process says so once a minute, and the audit log
+itself as soon as it can be written again.  The process goes on serving.
 """
 
 from __future__ import annotations
@@ -42,19 +43,20 @@ class Audit(Protocol):
     """Where decisions are noted."""
 
     def note(self, *, who: str, what: str, resource: str, peer: str, allowed: bool, why: str = "") -> None:
-        """One decision; `who`: empty before a log-in, `what`: the call, `resource`: of `permissions`, `peer`: address
-        and port.  `why` begins with a text without anything of the client, up to a colon: its reason."""
+        """Note one decision.  `who`: the user; empty before a log-in.  `what`: the call.  `resource`: as named in
+        `permissions`.  `peer`: address and port.  `why`: the reason; up to its first colon it must not contain any text
+        from the client."""
 
 
 class NoAudit:
     """Notes nothing."""
 
     def note(self, *, who: str, what: str, resource: str, peer: str, allowed: bool, why: str = "") -> None:
-        """Write one decision to the audit log."""
+        """Ignore a decision."""
 
 
 class LineFile(Protocol):
-    """Where lines go.  Calls block, and raise OSError."""
+    """A file of lines.  Calls block, and raise OSError."""
 
     def append(self, lines: bytes) -> None:
         """Write whole lines at the end."""
@@ -73,7 +75,7 @@ class AuditLog:
         self._before_login = _Repeated()
         self._after_login = _Repeated()
         self._waiting: list[bytes] = []
-        self._bytes = 0  # of those that wait, and of those that are written just now
+        self._bytes = 0  # of all lines that wait or are being written
         self._writing = False
         self._lost = 0
         self._closed = False
@@ -83,7 +85,7 @@ class AuditLog:
         return f"<AuditLog to {self._file!r}, {len(self._waiting)} lines wait>"
 
     def note(self, *, who: str, what: str, resource: str, peer: str, allowed: bool, why: str = "") -> None:
-        """Queue a line, unless one that is alike was written within the last minute."""
+        """Queue a line, unless it is a refusal like one that was noted within the last minute."""
         if self._closed:
             return
         line: dict[str, Any] = {
@@ -108,17 +110,17 @@ class AuditLog:
         self._put(line)
 
     def tick(self) -> None:
-        """Write how much was left out in the minutes that have ended; call it every few seconds."""
+        """Write how many refusals were left out in the minutes that have ended.  To be called every few seconds."""
         self._put_left_out(self._clock.monotonic() - AUDIT_REPEATED_SECONDS)
 
     async def close(self) -> None:
-        """Write what waits, and end the thread; at most AUDIT_CLOSE_SECONDS."""
+        """Write the lines that wait, and end the thread, within AUDIT_CLOSE_SECONDS."""
         if self._closed:
             return
         self._put_left_out(self._clock.monotonic())
         self._closed = True
         try:
-            # What waits is written after what is being written: two jobs of the thread at most.
+            # At most two jobs of the thread are left: the lines that are being written, and those that wait.
             await asyncio.wait_for(self._finish(), AUDIT_CLOSE_SECONDS)
         except TimeoutError:
             lines = len(self._waiting)
@@ -149,7 +151,7 @@ class AuditLog:
         self._write()
 
     def _write(self) -> None:
-        """Give all lines that wait to the thread, if it has none."""
+        """Give all lines that wait to the thread, unless it is writing."""
         if self._writing or not self._waiting:
             return
         lines, self._waiting = self._waiting, []
@@ -183,14 +185,14 @@ class _Noted:
 
 
 class _Repeated:
-    """Refusals by what makes them alike, each of the last AUDIT_REPEATED_SECONDS; bounded."""
+    """The refusals of the last AUDIT_REPEATED_SECONDS, by what makes them alike; at most MAX_AUDIT_REASONS."""
 
     def __init__(self) -> None:
         self._noted: OrderedDict[tuple[str, ...], _Noted] = OrderedDict()  # the oldest first
         self._others = 0
 
     def again(self, key: tuple[str, ...], now: float, line: dict[str, Any]) -> int | None:
-        """None: leave it out; or how many that are alike were left out before it."""
+        """Count a refusal.  Returns None if its line is to be left out, or else how many like it were left out."""
         found = self._noted.get(key)
         if found is not None and now - found.since < AUDIT_REPEATED_SECONDS:
             found.left_out += 1
@@ -206,7 +208,7 @@ class _Repeated:
         return 0 if found is None else found.left_out
 
     def ended(self, until: float) -> list[dict[str, Any]]:
-        """Forget those noted at `until` or before; a line for each of which some were left out."""
+        """Forget the refusals noted up to `until`.  Returns a line for each kind of which some were left out."""
         lines = []
         while self._noted and next(iter(self._noted.values())).since <= until:
             _, noted = self._noted.popitem(last=False)

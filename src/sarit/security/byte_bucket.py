@@ -1,11 +1,10 @@
-"""How fast bytes may pass: a leaky bucket that lends, as a function of what it holds, the time and the bytes.
+"""Limits the rate of bytes: a leaky bucket that allows debt.
 
-Bytes that are taken always pass, however many; what they cost is time.  `take` says how long everybody who shares the
-bucket has to wait before the next ones: whoever asks first (`debt`) takes nothing that is not paid for.  `paid_until`
-is when everything taken so far is paid for at the rate.
+Bytes always pass, however many, but then all who share the bucket have to wait: `take` returns how long, and `debt` how
+long at any later time.  `_paid_until` is when everything taken so far is paid for at the rate.
 
-*A burst.*  Who was silent may send QUOTA_BURST_SECONDS of the rate at once.
-*A bound.*  More than QUOTA_DEBT_SECONDS of debt is forgiven: nobody waits longer.
+*Bursts.*  After a silence, QUOTA_BURST_SECONDS of the rate may pass at once.
+*Bound.*  Debt beyond QUOTA_DEBT_SECONDS is forgiven, so that no wait is longer.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from sarit.security.limits import QUOTA_BURST_SECONDS, QUOTA_DEBT_SECONDS
 
 
 class ByteBucket:
-    """A rate in bytes per second, above 0; times in seconds of one monotonic clock."""
+    """A leaky bucket with a rate in bytes per second, above 0; times are in seconds of one monotonic clock."""
 
     __slots__ = ("_paid_until", "rate")
 
@@ -27,17 +26,17 @@ class ByteBucket:
         return f"<ByteBucket of {self.rate:.0f} bytes/s, paid until {self._paid_until:.3f}>"
 
     def take(self, now: float, size: int) -> float:
-        """Let `size` bytes pass; how long to wait after them, 0 if there is no need to."""
+        """Let `size` bytes pass.  Returns the seconds to wait after them; 0: no wait."""
         begins = max(self._paid_until, now - QUOTA_BURST_SECONDS)
         self._paid_until = min(begins + size / self.rate, now + QUOTA_DEBT_SECONDS)
         return self.debt(now)
 
     def debt(self, now: float) -> float:
-        """Return how long to wait until everything taken is paid for."""
+        """Return the seconds until everything taken is paid for."""
         return max(0.0, self._paid_until - now)
 
     def change(self, now: float, rate: float) -> None:
-        """Another rate: what is owed is owed in bytes."""
+        """Change the rate.  A debt stays the same number of bytes."""
         assert rate > 0, rate
         owed = self.debt(now) * self.rate
         self.rate = rate

@@ -1,11 +1,11 @@
-"""Wrong tries to log in: counted by user and by network, and apart for those who were right before.
+"""Bounds failed log-ins, by user and by network, and separately for users at networks where they logged in before.
 
-A user with MAX_FAILED_LOGINS wrong passwords within FAILED_LOGIN_SECONDS has to wait for the rest of them, and so has a
-network with MAX_FAILED_LOGINS_OF_HOST, whatever the names.  Who has logged in from a network before is counted apart
-there: guesses from elsewhere, or of others behind the same proxy, lock out nobody who was there.
+A user with MAX_FAILED_LOGINS wrong passwords within FAILED_LOGIN_SECONDS has to wait for the rest of that time, and so
+has a network with MAX_FAILED_LOGINS_OF_HOST, whatever the names.  A user who has logged in from a network before is
+counted separately there, so that guesses from elsewhere, or by others behind the same proxy, do not lock the user out.
 
-*At once.*  A try counts as wrong from its beginning until it turns out to be right, so that a thousand tries that begin
-together are bounded as those that come one after the other.
+*Concurrency.*  An attempt counts as failed from its beginning until it succeeds, so that a thousand attempts that begin
+together are bounded like successive ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A try that counts as wrong until it is taken back; `known`: of a user who was right from this network before."""
+    """An attempt to log in, which counts as failed until it is taken back.  `known`: the user has logged in from this
+    network before."""
 
     name: str
     network: str
@@ -39,19 +40,20 @@ class Try:
 
 
 class Guesses:
-    """The tries of one process.  `by_name`: users are counted over all networks, too, as passwords need it."""
+    """The attempts to log in to one process.  `by_name`: count users over all networks, too, which passwords need."""
 
     def __init__(self, *, by_name: bool) -> None:
         self._by_name = by_name
         self._known = _KnownNetworks()
-        self._of_user = _Failures(MAX_FAILED_LOGINS)  # by name; by name and network of those that are known
+        self._of_user = _Failures(MAX_FAILED_LOGINS)  # by name; by (name, network) if known there
         self._of_network = _Failures(MAX_FAILED_LOGINS_OF_HOST)
 
     def __repr__(self) -> str:
         return f"<Guesses of {len(self._of_user)} users and {len(self._of_network)} networks, {self._known!r}>"
 
     def begin(self, name: str, network: str, now: float) -> Try | float:
-        """Count a try of `name`, empty where no user has it; or the seconds until the next one may be made."""
+        """Count an attempt.  Returns it, or the seconds until the next attempt is allowed.  `name`: empty: no user can
+        have the name."""
         made = Try(name, network, self._known.has(name, network), now)
         counts = self._counts(made)
         if (left := max(failures.wait(key, now) for failures, key in counts)) > 0:
@@ -61,16 +63,16 @@ class Guesses:
         return made
 
     def take_back(self, made: Try) -> None:
-        """Count a try no longer: its password was right, or was not checked."""
+        """Remove an attempt from the counts: its password was right, or was not checked."""
         for failures, key in self._counts(made):
             failures.take_back(key, made.at)
 
     def right(self, name: str, network: str) -> None:
-        """Keep a place for a user at a network."""
+        """Remember that a user has logged in from a network."""
         self._known.add(name, network)
 
     def forgive(self) -> None:
-        """Count no try of the past; places of those who were right stay."""
+        """Forget the failed attempts by user, but not who has logged in from where."""
         self._of_user.clear()
 
     def _counts(self, made: Try) -> list[tuple[_Failures, Hashable]]:
@@ -81,7 +83,7 @@ class Guesses:
 
 
 class _Failures:
-    """When tries failed of late, by name; bounded, without those that failed longest ago."""
+    """The times of recent failures, by key; bounded, by dropping keys whose last failure is the oldest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -109,15 +111,15 @@ class _Failures:
             self._times.pop(key, None)
 
     def wait(self, key: Hashable, now: float) -> float:
-        """Seconds until the next try; 0: now."""
+        """Return the seconds until the next attempt is allowed; 0: now."""
         times = [at for at in self._times.get(key, ()) if now - at < FAILED_LOGIN_SECONDS]
         return FAILED_LOGIN_SECONDS - (now - times[0]) if len(times) >= self._most else 0.0
 
 
 class _KnownNetworks:
-    """The networks that each user was right from.
+    """The networks from which each user has logged in.
 
-    A user with many networks loses their own oldest one, and nobody else's."""
+    A user with too many networks loses their own oldest one, not another user's."""
 
     def __init__(self) -> None:
         self._of_user: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()

@@ -1,7 +1,7 @@
-"""The keys of an identity provider, as it publishes them (a JWK set, RFC 7517): pure.
+"""Parses the keys that an identity provider publishes (a JWK set, RFC 7517).
 
-Each key is for one algorithm, which follows from the key and not from a token: so no token can have a public key taken
-for a secret (HS256), or ask for no signature at all (`none`).  Keys of other kinds are left out.
+The algorithm follows from the key and not from the token, so that no token can make a public key be used as a secret
+(HS256), or ask for no signature (`none`).  Keys of other kinds are left out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sarit.security.limits import MAX_OIDC_KEYS, MIN_RSA_KEY_BITS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# By kind of key and curve.
+# The algorithm by kind of key and curve.
 _ALGORITHMS: Final = {("RSA", None): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
 ALGORITHMS: Final = frozenset(_ALGORITHMS.values())
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that verifies.  `text`: the key as it was published, by which two are compared."""
+    """A key that verifies signatures.  `text`: the key as published, by which keys are compared."""
 
     name: str | None
     algorithm: str
@@ -52,14 +52,13 @@ class PublicKeys:
         return {key.text for key in self._keys} == {key.text for key in other._keys}
 
     def find(self, name: str | None, algorithm: str) -> PublicKey | None:
-        """Return the key that a token names; a token without a name fits where there is one key alone for its
-        algorithm."""
+        """Return the key that a token names; without a name, the only key for its algorithm; None: no key fits."""
         fitting = [key for key in self._keys if key.algorithm == algorithm and name in (None, key.name)]
         return fitting[0] if len(fitting) == 1 or (fitting and name is not None) else None
 
 
 def parse_keys(data: bytes, where: str) -> PublicKeys:
-    """Return the keys of a document.  `where`: its file or URL.  Raises Invalid."""
+    """Parse the keys of a document.  `where`: its file or URL, for errors.  Raises Invalid."""
     import jwt
 
     try:
@@ -76,7 +75,7 @@ def parse_keys(data: bytes, where: str) -> PublicKeys:
         try:
             key = jwt.PyJWK(one, algorithm).key
         except (jwt.PyJWTError, ValueError, TypeError):
-            continue  # one of many that we cannot read must not take the others with it
+            continue  # one key that cannot be read must not make the others unusable
         if algorithm == "RS256" and key.key_size < MIN_RSA_KEY_BITS:
             continue
         name = one.get("kid")
@@ -96,4 +95,4 @@ def _algorithm(key: Mapping[str, Any]) -> str | None:
     algorithm = _ALGORITHMS.get((kind, curve))
     if algorithm is None or key.get("use", "sig") != "sig" or key.get("alg", algorithm) != algorithm:
         return None
-    return None if "d" in key else algorithm  # a private key does not belong into what is published
+    return None if "d" in key else algorithm  # "d": a private key, which must not be published

@@ -1,13 +1,13 @@
-"""Log-ins: from the header `authorization` of a request to the caller who makes it.
+"""Log-ins: authenticates the caller of a request by its header `authorization`.
 
-Official clients send it with every call: `Basic` and base64 of `USER:PASSWORD`, or `Bearer` and a token of a provider
-that the node trusts.  A password takes milliseconds of a processor to check, on purpose, so results are cached by a
-keyed hash until the user file changes: right ones and wrong ones apart, so that no number of wrong ones displaces a
-right one.  Those who bring the same password at once share its check.
+Official clients send the header with every call: `Basic` and base64 of `USER:PASSWORD`, or `Bearer` and a token of a
+provider that the node trusts.  The check of a password takes milliseconds of a processor, on purpose, so results are
+cached by a keyed hash until the user file changes; failures in a cache of their own, so that they do not displace
+successes.  Concurrent requests with the same password share one check.
 
-*Guessing.*  `guesses.py` counts wrong tries, `password_queue.py` bounds the checks that wait.  Names that no user can
-have and passwords that are too long are refused without a check, and count.  Each refusal says nothing about whether
-the user exists, and takes as long either way.
+*Guessing.*  `guesses.py` counts failed attempts, `password_queue.py` bounds the checks that wait.  Names that no user
+can have and passwords that are too long are refused without a check, and counted.  A refusal does not show whether the
+user exists, and takes as long either way.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ T = TypeVar("T")
 
 _log = logging.getLogger("sarit.security")
 
-OWN_NAME: Final = "sarit"  # in the audit log: what the node asks for itself
+OWN_NAME: Final = "sarit"  # the caller in the audit log for the node's own requests
 _REFUSED: Final = "user or password is wrong"
 _NOT_BASIC: Final = "the header authorization is not base64 of USER:PASSWORD"
-# Nobody's: a check against it takes as long as one against a user's.
+# A user with a hash that no password has: a check against it takes as long as one against a real user's hash.
 _NOBODY: Final = User(
     "", "$argon2id$v=19$m=19456,t=2,p=1$c2FyaXQgbm9ib2R5IQ$wZ8b2pJtBv7N3Yyq3r8bqWm0T4w8yQe0s2Fq4b1o0dE"
 )
 
 
 class Logins:
-    """Who the callers of one process are."""
+    """Authenticates the callers of one process."""
 
     def __init__(self, env: Env, users: Mapping[str, User], bearer: OidcTokens | None = None) -> None:
         self._env = env
@@ -64,7 +64,7 @@ class Logins:
         self._under_way: dict[bytes, asyncio.Task[Caller]] = {}
         self._own: str | None = None
         self._guesses = Guesses(by_name=True)
-        # Nobody guesses a signature, so names are not locked: what is bounded is the work for each network.
+        # Signatures cannot be guessed, so failed tokens do not lock names: they only bound the work for each network.
         self._token_guesses = Guesses(by_name=False)
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
 
@@ -72,9 +72,9 @@ class Logins:
         return f"<Logins of {len(self._users)} users, {len(self._right)} cached>"
 
     def replace_users(self, users: Mapping[str, User]) -> None:
-        """Use another user file from now on; connections that are open are asked at their next call.
+        """Use another user file from now on, for open connections at their next call.
 
-        Log-ins of users whose line is the same stay: after a change, not all check their passwords again at once."""
+        Cached log-ins of users whose line is unchanged stay, so that not all passwords are checked again at once."""
         self._users = users
         for key in [key for key, (user, _) in self._right.items() if users.get(user.name) != user]:
             del self._right[key]
@@ -87,13 +87,14 @@ class Logins:
         await self._queue.close()
 
     def own_token(self) -> str:
-        """Return a token for this process's own requests, which it never leaves; its bearer may do everything."""
+        """Return the token for this process's own requests.  It never leaves the process; its bearer may do
+        everything."""
         if self._own is None:
             self._own = base64.urlsafe_b64encode(self._env.random.bytes(LOGIN_KEY_BYTES)).decode()
         return self._own
 
     async def caller(self, authorization: str | None, peer: str) -> Caller:
-        """Return who sent the header.  `peer`: address and port, whose network limits apply to.
+        """Return the caller who sent a header.  `peer`: address and port; the limits apply to its network.
 
         Raises Unauthenticated, Unavailable."""
         if authorization is None:
@@ -124,7 +125,7 @@ class Logins:
                     raise
                 self._token_guesses.take_back(made)
             if caller.name in self._users or caller.name == OWN_NAME:
-                # Otherwise whoever chooses their name at the provider could take that of a user here.
+                # Refuse a token with the name of a user of the file: names at the provider may be chosen freely.
                 raise Unauthenticated(f"a token cannot take the name of a user of this server: {caller.name}")
         except Unauthenticated as error:
             self._repeated.warning(("token", network), f"a token from {network} was refused: {error}")
@@ -161,7 +162,7 @@ class Logins:
         except BaseException:
             self._guesses.take_back(made)
             raise
-        same = users is self._users  # otherwise the file was replaced meanwhile
+        same = users is self._users  # False: the user file was replaced meanwhile
         if not right or user is None:
             if same:
                 _remember(self._wrong, key, None)
@@ -174,7 +175,7 @@ class Logins:
         return caller
 
     def _begin(self, guesses: Guesses, name: str, network: str, kind: str) -> Try:
-        """Count a try.  Raises Unauthenticated: there were too many."""
+        """Count an attempt to log in.  Raises Unauthenticated: there were too many."""
         made = guesses.begin(name, network, self._env.clock.monotonic())
         if isinstance(made, Try):
             return made
@@ -210,5 +211,5 @@ def _split_basic(pair: bytes) -> tuple[str, str]:
 
 
 def basic(user: str, password: str) -> str:
-    """Return the header of a user: what `Logins` reads."""
+    """Return the header `authorization` for a user and password."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -1,14 +1,14 @@
-"""Tokens of an identity provider (OpenID Connect): JWTs that it signs, by keys that it publishes.
+"""Verifies tokens of an identity provider (OpenID Connect): JWTs that it signs with keys that it publishes.
 
 A token must be signed by a published key with that key's algorithm, be of the issuer and for the audience that the
-operator has set, be valid now, and name a user.  What was verified is cached until it expires, and what was refused,
-apart from it, for OIDC_REFUSED_SECONDS or until the keys change.
+operator has set, be valid now, and name a user.  Verified tokens are cached until they expire; refused ones, in a cache
+of their own, for OIDC_REFUSED_SECONDS or until the keys change.
 
-*Keys.*  They are a file, or a document at a URL: the one that is set, or the one that the issuer names under
-`/.well-known/openid-configuration`.  They are fetched when the first token arrives, again when they are older than
-OIDC_REFRESH_SECONDS, and when a token names a key that is not known: the provider has a new one.  All who wait share
-one fetch, and two are at least OIDC_FETCH_INTERVAL_SECONDS apart, so tokens with invented keys cost the provider
-nothing.  When a fetch fails, the old keys stay in force, with an error in the log.
+*Keys.*  Keys are in a file, or in a document at a URL: the one that is set, or the one that the issuer names under
+`/.well-known/openid-configuration`.  They are fetched when the first token arrives, when they are older than
+OIDC_REFRESH_SECONDS, and when a token names an unknown key, which may be new.  Concurrent calls share one fetch, and
+fetches are at least OIDC_FETCH_INTERVAL_SECONDS apart, so that tokens with invented keys do not load the provider.  If
+a fetch fails, the old keys stay in force, and an error is logged.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 class OidcConfig:
     """The settings of an identity provider.
 
-    `keys`: a URL or a file of the provider's keys; None: where the issuer says.  `ca`: who signed the certificate of
-    its server; None is what the system trusts.  `name_claim`: the claim with the name of the user.  `roles_claim`: the
-    one with roles or groups, by its path (`realm_access.roles`).  `roles`: (name in the token, our role)."""
+    `keys`: the URL or the file of the provider's keys; None: the URL that the issuer names.  `ca`: the file of the CA
+    of its server's certificate; None: the system's CAs.  `name_claim`: the claim with the name of the user.
+    `roles_claim`: the claim with roles or groups, by its path (`realm_access.roles`).  `roles`: (name in the token, our
+    role)."""
 
     issuer: str
     audience: str
@@ -72,11 +73,11 @@ class OidcConfig:
 
     @property
     def keys_file(self) -> str | None:
-        """The file of keys, if they are in one."""
+        """The file of the provider's keys; None: they are at a URL."""
         return None if self.keys is None or _SCHEME.match(self.keys) else self.keys
 
     def check(self) -> None:
-        """Raises Invalid."""
+        """Check the settings.  Raises Invalid."""
         if not self.audience:
             raise Invalid("--oidc-audience is empty: without it, tokens for any other service would open this one")
         try:
@@ -98,13 +99,14 @@ class OidcConfig:
 
 
 def role_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """`NAME=ROLE;NAME=ROLE`; NAME may have a `=`, as names of directories do."""
+    """Parse `NAME=ROLE;NAME=ROLE`.  NAME may contain `=`, as names in directories (LDAP) do."""
     parts = (part.strip().rpartition("=") for part in text.split(";") if part.strip())
     return tuple((theirs, ours) for theirs, _, ours in parts)
 
 
 class OidcTokens:
-    """The tokens of one identity provider.  `read`: the document at a URL or in a file; blocking, raises SaritError."""
+    """Verifies the tokens of one identity provider.  `read`: returns the document at a URL or in a file; blocks, raises
+    SaritError."""
 
     def __init__(self, env: Env, config: OidcConfig, read: Callable[[str], bytes] | None = None) -> None:
         self._env = env
@@ -117,25 +119,25 @@ class OidcTokens:
         self._tried: float | None = None  # when the last fetch began
         self._fetch: asyncio.Task[None] | None = None
         self._cached: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
-        self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()  # why, and until when
+        self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()  # (reason, until when)
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
 
     def __repr__(self) -> str:
         return f"<OidcTokens of {self._config.issuer}, {len(self._keys)} keys, {len(self._cached)} cached>"
 
     def start(self) -> None:
-        """Fetch the keys, so that the first token does not wait, and the log says early that there are none."""
+        """Fetch the keys in the background, so that the first token need not wait, and an error is logged early."""
         self._begin_fetch()
 
     async def close(self) -> None:
-        """End a fetch that is under way, and the thread."""
+        """Cancel a fetch in progress, and end the thread."""
         if self._fetch is not None:
             self._fetch.cancel()
             await asyncio.gather(self._fetch, return_exceptions=True)
         await self._worker.close()
 
     def use(self, keys: PublicKeys) -> None:
-        """Verify by these keys from now on; what a removed key signed is refused."""
+        """Verify tokens by these keys from now on; tokens signed by a removed key are refused."""
         if not keys.same_as(self._keys):
             self._cached.clear()
             self._refused.clear()
@@ -143,7 +145,8 @@ class OidcTokens:
         self._keys = keys
 
     def known(self, token: str, now: float) -> Caller | None:
-        """Return who has a token that was verified before.  Raises Unauthenticated: it was refused a moment ago."""
+        """Return the caller of a token that was verified before; None: it was not.  Raises Unauthenticated: it was
+        refused a moment ago."""
         index = self._index(token)
         if (refused := self._refused.get(index)) is not None:
             if self._env.clock.monotonic() < refused[1]:
@@ -158,7 +161,7 @@ class OidcTokens:
         return None
 
     def claimed_name(self, token: str) -> str:
-        """Return the name that a token says, not verified; empty: none that a user can have."""
+        """Return the unverified user name in a token; empty: there is none that a user can have."""
         try:
             payload = token.split(".")[1]
             claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -168,7 +171,7 @@ class OidcTokens:
         return name if isinstance(name, str) and is_user_name(name) else ""
 
     async def caller(self, token: str, now: float) -> tuple[Caller, float]:
-        """Verify a token: who has it, and until when.  Raises Unauthenticated, Unavailable."""
+        """Verify a token.  Returns its caller, and until when it is valid.  Raises Unauthenticated, Unavailable."""
         if self._fetched is None:
             await self._fetch_if_due()
             if not len(self._keys):
@@ -191,7 +194,7 @@ class OidcTokens:
         return blake2b(token.encode(), key=self._key, digest_size=LOGIN_KEY_BYTES).digest()
 
     def _refresh_if_old(self) -> None:
-        """Begin a fetch that nobody waits for, if the keys are old."""
+        """Begin a fetch in the background if the keys are old."""
         if self._fetched is not None and self._env.clock.monotonic() - self._fetched >= OIDC_REFRESH_SECONDS:
             self._begin_fetch()
 
@@ -214,7 +217,7 @@ class OidcTokens:
         if key is None:
             raise Unauthenticated("the token is signed by a key that its issuer does not publish")
         try:
-            # Times are checked by the clock of the caller, and not by PyJWT's own.
+            # PyJWT must not check times: `caller_of` does, by the clock of the environment.
             claims: Mapping[str, Any] = jwt.decode(
                 token, key.key, algorithms=[key.algorithm], audience=self._config.audience, issuer=self._config.issuer,
                 options={"verify_exp": False, "verify_iat": False, "verify_nbf": False, "require": ["exp"]},
@@ -226,10 +229,10 @@ class OidcTokens:
     # -- keys -----------------------------------------------------------------------------------
 
     async def _fetch_if_due(self) -> None:
-        """Wait for the fetch that is under way, or for a new one if the last one is long enough ago."""
+        """Wait for the fetch in progress, or for a new one if the last one is long enough ago."""
         self._begin_fetch()
         if self._fetch is not None:
-            await shielded(self._fetch)  # one caller that gives up must not end it for the others
+            await shielded(self._fetch)  # a caller that gives up must not cancel it for the others
 
     def _begin_fetch(self) -> None:
         now = self._env.clock.monotonic()
@@ -267,7 +270,7 @@ class OidcTokens:
 
 
 def keys_url(document: bytes, issuer: str, url: str) -> str:
-    """Return the URL of the keys, from what an issuer says about itself.  Raises Invalid."""
+    """Return the URL of the keys from an issuer's configuration document at `url`.  Raises Invalid."""
     try:
         found = parse_json(document)
         said, keys = found["issuer"], found["jwks_uri"]
@@ -282,7 +285,7 @@ def keys_url(document: bytes, issuer: str, url: str) -> str:
 
 
 def caller_of(claims: Mapping[str, Any], config: OidcConfig, now: float) -> tuple[Caller, float]:
-    """Whom verified claims name, and until when.  Raises Unauthenticated."""
+    """Return the caller that verified claims name, and until when they are valid.  Raises Unauthenticated."""
     expires, begins = claims["exp"], claims.get("nbf", 0)
     if not _is_time(expires) or not _is_time(begins):
         raise Unauthenticated("the token has a time that is not a number")
@@ -297,7 +300,7 @@ def caller_of(claims: Mapping[str, Any], config: OidcConfig, now: float) -> tupl
 
 
 def _roles(found: Any, mapped: Mapping[str, str]) -> frozenset[str]:
-    # A claim of one role may be a string, of several an array; some providers write them with spaces between.
+    # The claim may be one role, an array of roles, or roles with spaces between, as some providers write them.
     names = found.split() if isinstance(found, str) and found not in mapped else [found]
     if isinstance(found, list):
         names = found[:MAX_OIDC_ROLES]
@@ -308,13 +311,13 @@ def _roles(found: Any, mapped: Mapping[str, str]) -> frozenset[str]:
         if name in mapped:
             roles.add(mapped[name])
         elif is_user_name(name) and name != ADMIN_ROLE:
-            # Who administers the provider's other services does not so administer this one: --oidc-roles says it.
+            # The provider's role `admin` does not count here: only --oidc-roles makes administrators of this node.
             roles.add(name)
     return frozenset(roles)
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> Any:
-    """Return the claim of that name, or the one inside others that the path leads to."""
+    """Return the claim named `path`, or else the nested claim at that path."""
     if path in claims:
         return claims[path]
     found: Any = claims

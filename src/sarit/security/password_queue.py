@@ -1,8 +1,8 @@
-"""Checks of passwords wait here for the one thread that makes them, which takes about 20 ms for each.
+"""Queues checks of passwords for the one thread that makes them, which takes about 20 ms for each.
 
-At most one check is under way.  Those of users who were right before from where they are now go first, one of each
-user and network in turn.  The others take turns by network.  When no place is free, the network with the most checks
-that wait gives up its newest one for a network with fewer: a crowd from one place displaces only itself.
+One check runs at a time.  Checks of users who have logged in from their network before go first, taking turns by user
+and network.  The others take turns by network.  If the queue is full, the network with the most waiting checks loses
+its newest one to a network with fewer, so that many attempts from one network displace only each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Check:
 
 
 class PasswordQueue:
-    """The checks of one process, in front of `worker`."""
+    """The queue of password checks of one process.  `worker`: the thread that makes them."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -41,7 +41,8 @@ class PasswordQueue:
         return f"<PasswordQueue, {len(self._known)} known and {len(self._others)} other checks wait>"
 
     async def run(self, call: Callable[[], bool], turn: Hashable, *, known: bool) -> bool:
-        """Return the result of `call`, made on the thread when it is the turn of `turn`.  Raises Unavailable."""
+        """Run `call` on the thread when it is the turn of `turn`.  Returns its result.  `known`: whether it goes first.
+        Raises Unavailable."""
         if self._closed:
             raise Unavailable("the process stops")
         check = _Check(call, asyncio.get_running_loop().create_future())
@@ -50,7 +51,7 @@ class PasswordQueue:
         return await check.result
 
     async def close(self) -> None:
-        """Refuse what waits, and end the thread."""
+        """Refuse the checks that wait, and end the thread."""
         self._closed = True
         while (check := self._known.take() or self._others.take()) is not None:
             check.result.set_exception(Unavailable("the process stops"))
@@ -71,7 +72,7 @@ class PasswordQueue:
 
 
 class _Turns:
-    """Checks that wait, by turn; at most `most`."""
+    """The checks that wait, by turn; `most` at most."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -82,7 +83,7 @@ class _Turns:
         return self._count
 
     def put(self, turn: Hashable, check: _Check) -> None:
-        """Add a check.  Raises Unavailable: there is no place, and its turn has as many as any other."""
+        """Add a check.  Raises Unavailable: the queue is full, and no other turn has more checks than this one."""
         if self._count >= self._most:
             longest = max(self._waiting.values(), key=len)
             if len(longest) <= len(self._waiting.get(turn, ())) + 1:
@@ -95,7 +96,7 @@ class _Turns:
         self._count += 1
 
     def take(self) -> _Check | None:
-        """Remove the oldest check of the next turn, without those that nobody waits for any more."""
+        """Remove and return the oldest check of the next turn, skipping those that were cancelled; None: none waits."""
         while self._waiting:
             turn, checks = next(iter(self._waiting.items()))
             check = checks.popleft()

@@ -1,16 +1,16 @@
-"""Resources, permissions, and the rules that give them: pure.
+"""Resources, permissions, and the rules that grant permissions.
 
 A resource is named as Pravega names it:
 
     prn::/                                  everything, and the list of scopes
-    prn::/scope:S                           a scope, and what is created or listed in it
+    prn::/scope:S                           a scope, and to create and list things in it
     prn::/scope:S/stream:T                  a stream
     prn::/scope:S/reader-group:G            a reader group, and its stream `_RGG`
     prn::/scope:S/key-value-table:K         a key-value table
 
-A rule gives a subject (`user:NAME`, `role:NAME`, or `*` for everybody who has logged in) a permission on a resource, or
-on all resources with a prefix (`prn::/scope:S/*`).  A caller has the highest permission that a rule gives; without a
-rule there is none.
+A rule grants a subject (`user:NAME`, `role:NAME`, or `*` for everybody who has logged in) a permission on a resource,
+or on all resources with a prefix (`prn::/scope:S/*`).  A caller has the highest permission that any rule grants, and
+none without a rule.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LITERAL: Final = re.compile(
 
 
 class Permission(IntEnum):
-    """A permission on a resource; each includes those below it."""
+    """A permission on a resource; each includes the lower ones."""
 
     NONE = 0
     READ = 1
@@ -51,20 +51,20 @@ class Permission(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request: `name`, and the roles that the user file or the token says."""
+    """The user who makes a request, with the roles from the user file or the token."""
 
     name: str
     roles: frozenset[str] = frozenset()
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The subjects of rules that are about this caller."""
+        """The subjects whose rules apply to this caller."""
         return (EVERYBODY, f"user:{self.name}", *(f"role:{role}" for role in sorted(self.roles)))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rule:
-    """One line of an access-control list."""
+    """A rule of access: `subject` has `permission` on the resources that `pattern` matches."""
 
     subject: str
     pattern: str
@@ -72,7 +72,7 @@ class Rule:
 
     @staticmethod
     def parse(subject: str, pattern: str, permission: str) -> Rule:
-        """Return a rule from text.  Raises Invalid with what is allowed."""
+        """Parse a rule.  Raises Invalid, with what is allowed."""
         if _SUBJECT.fullmatch(subject) is None:
             raise Invalid(f"{subject!r} is not a subject: write user:NAME, role:NAME or *")
         if _PATTERN.fullmatch(pattern) is None:
@@ -86,14 +86,14 @@ class Rule:
         return Rule(subject, pattern, allowed[permission.upper()])
 
     def covers(self, resource: str) -> bool:
-        """Return whether the rule is about a resource."""
+        """Return whether the rule applies to a resource."""
         if self.pattern.endswith("*"):
             return resource.startswith(self.pattern[:-1])
         return resource == self.pattern
 
 
 class Rules:
-    """All rules, by subject: one look-up for the rule of a resource, and one for each length that a prefix has."""
+    """All rules.  A resource takes a look-up per subject, and another for each length of the subject's prefixes."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self._exact: dict[tuple[str, str], Permission] = {}
@@ -116,9 +116,9 @@ class Rules:
         return self._count
 
     def of(self, caller: Caller, resource: str) -> Permission:
-        """Return the permission of a caller on a resource; administrators have all of them.
+        """Return the permission of a caller on a resource; administrators have every permission.
 
-        What no thing can be called is covered by no rule: its name might say `*`, or `a/stream:b`."""
+        No rule applies to an impossible name, which might contain `*` or `a/stream:b`."""
         if ADMIN_ROLE in caller.roles:
             return Permission.READ_UPDATE
         if not is_literal(resource):
@@ -132,27 +132,27 @@ class Rules:
 
 
 def scope_resource(scope: str) -> str:
-    """Return a scope."""
+    """Return the resource of a scope."""
     return f"{ROOT}scope:{scope}"
 
 
 def stream_resource(scope: str, stream: str) -> str:
-    """Return a stream, internal ones by their own name: what a delegation token is about."""
+    """Return the resource of a stream in delegation tokens, where internal streams have resources of their own."""
     return f"{scope_resource(scope)}/stream:{stream}"
 
 
 def group_resource(scope: str, group: str) -> str:
-    """Return a reader group."""
+    """Return the resource of a reader group."""
     return f"{scope_resource(scope)}/reader-group:{group}"
 
 
 def table_resource(scope: str, table: str) -> str:
-    """Return a key-value table."""
+    """Return the resource of a key-value table."""
     return f"{scope_resource(scope)}/key-value-table:{table}"
 
 
 def owner_resource(scope: str, stream: str) -> str:
-    """Return the resource whose rules hold for a stream: of internal streams, the group or stream that they belong
+    """Return the resource whose rules apply to a stream; for an internal stream, the group or stream that it belongs
     to."""
     if stream.startswith(READER_GROUP_PREFIX):
         return group_resource(scope, stream.removeprefix(READER_GROUP_PREFIX))
@@ -162,21 +162,20 @@ def owner_resource(scope: str, stream: str) -> str:
 
 
 def is_literal(resource: str) -> bool:
-    """Return whether a resource is one thing by a name that it can have, and no pattern."""
+    """Return whether a resource is the possible name of one thing, and not a pattern."""
     return _LITERAL.fullmatch(resource) is not None
 
 
 def token_resources(scope: str, name: str) -> tuple[tuple[str, str], ...]:
-    """Return the resources that a token for `name` may be about: its resource in the token, and the one whose rules
-    give it.
+    """Return what a token for `name` may grant: pairs of a resource in the token, and the resource whose rules decide.
 
-    Official clients ask for every name as if it were a stream's.  Java means a key-value table by its bare name, Rust
-    and Python mean a table, or a reader group of theirs, by `X_kvtable`.  Each right is a resource of its own in the
-    token, so that the rules of one kind open nothing of another."""
+    Official clients ask for every name as if it were a stream's.  Java names a key-value table by its bare name; Rust
+    and Python name a table, or one of their reader groups, `X_kvtable`.  Each kind has a resource of its own in the
+    token, so that rules for one kind grant nothing on another."""
     if name.endswith(TABLE_SUFFIX):
         bare = name.removesuffix(TABLE_SUFFIX)
         table, group, earlier = table_resource(scope, bare), group_resource(scope, bare), stream_resource(scope, name)
-        # `earlier`: for stores of the version before, which know tables by no other name.
+        # `earlier`: the only name by which stores of an earlier release know tables.
         return (group, group), (table, table), (earlier, group), (earlier, table)
     if name.startswith((READER_GROUP_PREFIX, MARK_PREFIX)):
         return ((stream_resource(scope, name), owner_resource(scope, name)),)
@@ -185,17 +184,17 @@ def token_resources(scope: str, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def token_permission(name: str, had: Permission) -> Permission:
-    """Return the permission that a token gives on the segments of a stream to whom the rules give `had` on its owner.
+    """Return the permission on a stream's segments for a token.  `had`: the caller's permission on `owner_resource`.
 
-    Readers write to the stream of their group.  Only the system writes marks."""
+    READ on a group lets its readers write to the group's stream.  Only the system writes mark streams."""
     if name.startswith(READER_GROUP_PREFIX):
         return Permission.NONE if had is Permission.NONE else Permission.READ_UPDATE
     return min(had, Permission.READ) if name.startswith(MARK_PREFIX) else had
 
 
 def needed_to_ask(stream: str, wanted: Permission) -> Permission:
-    """Return the permission on `owner_resource` with which one may ask for a token that gives `wanted`.
+    """Return the permission on `owner_resource` that is needed to ask for a token that grants `wanted`.
 
-    Official clients ask to write where they only read the marks of a stream: they get a token that reads."""
+    Official clients ask for write access although they only read marks: they get a token that can only read."""
     internal = stream.startswith((READER_GROUP_PREFIX, MARK_PREFIX))
     return min(wanted, Permission.READ) if internal else wanted

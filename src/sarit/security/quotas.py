@@ -1,8 +1,8 @@
-"""Quotas of scopes and users: what is limited, and how a quota is written.  Pure.
+"""Quotas of scopes and users, and their text format.
 
-A quota belongs to a *subject*: `scope:NAME` or `user:NAME`, or `scope:*` and `user:*` for each that has none of its
-own.  0 stands for no limit.  As text, in tables and between processes, a quota is `1 bytes_in=1000 streams=5`: the
-version, then the limits that it has, in the order of the fields.
+A quota belongs to a *subject*: `scope:NAME` or `user:NAME`, or `scope:*` and `user:*` for each scope or user without a
+quota of its own.  0 means no limit.  As text, in tables and between processes, a quota is `1 bytes_in=1000 streams=5`:
+the version, then its limits, in the order of the fields.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _OF_USERS: Final = ("connections",)
 
 
 class QuotaExceeded(Invalid):
-    """A quota does not allow it: a retry cannot help until something is removed, or the quota raised."""
+    """Raised when a quota would be exceeded.  A retry cannot help until something is removed, or the quota raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Limits; 0 is none.  `bytes_in`, `bytes_out`: per second."""
+    """The limits of a subject; 0: no limit.  `bytes_in`, `bytes_out`: bytes per second."""
 
     bytes_in: int = 0
     bytes_out: int = 0
@@ -44,7 +44,8 @@ class Quota:
     storage_bytes: int = 0
 
     def check(self, subject: str) -> None:
-        """Raises Invalid for a subject that is none, and for a limit that is none or is not for such a subject."""
+        """Check the quota for a subject.  Raises Invalid: the subject or a limit is wrong, or a limit does not apply to
+        such a subject."""
         if _SUBJECT.fullmatch(subject) is None or subject == SCOPE + SYSTEM_SCOPE:
             raise Invalid(f"{subject!r} can have no quota: write scope:NAME or user:NAME, or * for the name")
         for name, value in self.limits():
@@ -57,7 +58,7 @@ class Quota:
                 raise Invalid(f"{name} is counted per {'user' if name in _OF_USERS else 'scope'}, not for {subject}")
 
     def limits(self) -> list[tuple[str, int]]:
-        """Return the limits that there are, by name."""
+        """Return the names and values of the limits that are set."""
         found = ((field.name, getattr(self, field.name)) for field in fields(self))
         return [(name, value) for name, value in found if value]
 
@@ -67,7 +68,7 @@ class Quota:
 
     @staticmethod
     def decode(text: str) -> Quota:
-        """From text.  Raises Invalid."""
+        """Parse a quota.  Raises Invalid."""
         version, *parts = text.split(" ")
         if version != _VERSION:
             raise Invalid(f"a quota has version {version[:20]!r}, and this program knows {_VERSION}")
@@ -81,7 +82,7 @@ NO_QUOTA: Final = Quota()
 
 
 class Quotas:
-    """All quotas in force.  `full`: scopes whose storage quota is used up."""
+    """All quotas in force.  `full`: the scopes over their storage quota."""
 
     def __init__(self, by_subject: Mapping[str, Quota] | None = None, full: Iterable[str] = ()) -> None:
         self.by_subject = dict(by_subject or {})
@@ -99,13 +100,13 @@ class Quotas:
     __hash__ = None  # type: ignore[assignment]  # it is compared, never a key
 
     def of_scope(self, scope: str) -> Quota:
-        """Return the quota of a scope; nothing is limited in internal ones."""
+        """Return the quota of a scope; internal scopes have none."""
         if scope.startswith("_"):
             return NO_QUOTA
         return self.by_subject.get(SCOPE + scope) or self.by_subject.get(SCOPE + EVERYBODY, NO_QUOTA)
 
     def of_user(self, user: str) -> Quota:
-        """Return the quota of a user; who is not known has none."""
+        """Return the quota of a user; an unknown user (empty) has none."""
         if not user:
             return NO_QUOTA
         return self.by_subject.get(USER + user) or self.by_subject.get(USER + EVERYBODY, NO_QUOTA)
@@ -117,7 +118,7 @@ class Quotas:
 
     @staticmethod
     def decode(lines: Iterable[str]) -> Quotas:
-        """From lines.  Raises Invalid."""
+        """Parse quotas as encoded by `encode`.  Raises Invalid."""
         found: dict[str, Quota] = {}
         full = []
         for line in lines:

@@ -1,12 +1,11 @@
-"""Delegation tokens: what a controller gives a client, so that a store serves it.
+"""Delegation tokens, which a controller gives to clients, and by which stores authorize their requests.
 
-A token is a JWT, signed with HS512 and a key that controllers and stores share.  Its claims are those of Pravega's: for
-each resource its permission.  A resource in a token is one name, never a pattern: `*` in it would be a character of a
-name that nothing has.  Two things follow from how official clients read a token: its middle part must decode as
-standard base64, too, and `exp` must be a plain number of seconds.
+A token is a JWT, signed with HS512 and a key that controllers and stores share.  As in Pravega, its claims are
+permissions by resource.  A resource in a token is one name, never a pattern: `*` has no meaning there.  For official
+clients, the payload must decode as standard base64, too, and `exp` must be a plain number of seconds.
 
-*Keys.*  A key file has one key a line.  The first signs, all verify: a new key is added as the second line everywhere,
-then moved to the first, and the old one is removed when its last token has expired.
+*Keys.*  A key file has one key a line.  The first key signs, all verify.  To change keys, add the new key as the second
+line everywhere, then move it to the first, and remove the old one when its last token has expired.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _STANDARD: Final = frozenset({"sub", "aud", "iat", "exp"})
 
 
 class TokenRefused(SaritError):
-    """A token that opens nothing.  `expired`: a new one may."""
+    """Raised for an invalid token.  `expired`: the client should get a new one."""
 
     def __init__(self, message: str, *, expired: bool = False) -> None:
         super().__init__(message)
@@ -37,19 +36,19 @@ class TokenRefused(SaritError):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The content of a valid token; `expires`: seconds since 1970; `user`: whose it is, empty where it does not say."""
+    """The content of a valid token.  `expires`: in seconds since 1970.  `user`: the user who got it; empty: unknown."""
 
     expires: int
     permissions: Mapping[str, Permission]
     user: str = ""
 
     def on(self, resource: str) -> Permission:
-        """Return the permission on exactly this resource."""
+        """Return the permission that the token grants on a resource."""
         return self.permissions.get(resource, Permission.NONE)
 
 
 class TokenKeys:
-    """Signs and verifies.  Raises Invalid for keys that are too short."""
+    """Signs and verifies tokens.  Raises Invalid for keys that are too short."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys:
@@ -66,9 +65,9 @@ class TokenKeys:
         return f"<TokenKeys, {len(self._keys)}>"
 
     def sign(self, permissions: Mapping[str, Permission], now: int, seconds: int, user: str = "") -> str:
-        """Return a token of a user for resources, valid for `seconds` from `now` (seconds since 1970).
+        """Return a signed token with permissions, valid for `seconds` from `now` (seconds since 1970).
 
-        Raises Invalid for a resource that nothing can be called: no token is signed that says more than was checked."""
+        Raises Invalid for an impossible resource name, so that no token grants more than was checked."""
         import jwt
 
         for resource in permissions:
@@ -79,12 +78,12 @@ class TokenKeys:
         return jwt.encode(claims, self._keys[0], algorithm=ALGORITHM)
 
     def verify(self, token: str, now: float) -> Grant:
-        """Return the grant of a token at `now`.  Raises TokenRefused."""
+        """Verify a token at the time `now`.  Returns its content.  Raises TokenRefused."""
         import jwt
 
         for key in self._keys:
             try:
-                # Expiry is checked here, by the clock of the caller, and not by PyJWT's own.
+                # PyJWT must not check the expiry: `_granted` does, by the clock of the environment.
                 claims = jwt.decode(
                     token, key, algorithms=[ALGORITHM], audience=AUDIENCE,
                     options={"verify_exp": False, "verify_iat": False, "require": ["exp"]},
@@ -112,6 +111,6 @@ def _granted(claims: Mapping[str, Any], now: float) -> Grant:
 
 
 def parse_keys(text: bytes) -> list[bytes]:
-    """Return the keys in a file: one a line, without spaces around them; empty lines and lines with # are left out."""
+    """Parse a key file: one key a line, without surrounding spaces; empty lines and lines with # are skipped."""
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith(b"#")]

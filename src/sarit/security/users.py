@@ -3,7 +3,7 @@
     alice:$argon2id$v=19$m=19456,t=2,p=1$...:analyst,writer
     root:$argon2id$v=19$m=19456,t=2,p=1$...:admin
 
-Reading and changing are pure; `hash_password` and `matches` take milliseconds of a processor each.
+`hash_password` and `matches` take milliseconds of a processor each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEAD: Final = "# Users of Sarit: NAME:HASH:ROLES.  Change it with `sarit user`.
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A line of the file."""
+    """A user: a line of the user file."""
 
     name: str
     password_hash: str
@@ -41,12 +41,12 @@ class User:
 
 
 def is_user_name(name: str) -> bool:
-    """Return whether a user can have that name."""
+    """Return whether a user can have this name."""
     return _NAME.fullmatch(name) is not None
 
 
 def parse_users(text: str, path: str) -> dict[str, User]:
-    """Return the users in a file, by name; none: nobody may log in.  Raises Invalid with file and line."""
+    """Parse a user file.  Returns the users by name.  Raises Invalid, with file and line."""
     users: dict[str, User] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
@@ -74,7 +74,7 @@ def _roles(text: str, where: str) -> frozenset[str]:
 
 
 def format_users(users: Iterable[User]) -> str:
-    """Return the text of a file."""
+    """Return the text of a user file."""
     return _HEAD + "".join(f"{user.name}:{user.password_hash}:{','.join(sorted(user.roles))}\n" for user in users)
 
 
@@ -115,7 +115,7 @@ def hash_password(password: str) -> str:
 
 
 def matches(user: User, password: str) -> bool:
-    """Return whether it is the password of a user."""
+    """Return whether `password` is the password of a user."""
     from argon2.exceptions import Argon2Error, InvalidHashError
 
     try:
