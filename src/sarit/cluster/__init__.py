@@ -1,1 +1,1 @@
-"""The processes of a cluster, which ZooKeeper coordinates."""
+"""The processes of a cluster: stores and controllers, coordinated by ZooKeeper."""

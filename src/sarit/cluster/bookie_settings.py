@@ -1,4 +1,4 @@
-"""What bookies say of their own configuration, over their HTTP admin."""
+"""Reads the configurations of bookies from their HTTP admin servers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from sarit.coordination.zookeeper import ZooKeeper
     from sarit.env.ports import Env
 
-# A bookie, and what its configuration sets; None: it does not say.
+# A bookie, and its configuration; None: unknown.
 BookieSettings: TypeAlias = "tuple[str, dict[str, object] | None]"
 
 _PATH: Final = "/api/v1/config/server_config"
 
 
 async def ask_settings(zookeeper: ZooKeeper, root: str, bookies: Sequence[str], env: Env) -> list[BookieSettings]:
-    """Ask each of these bookies that has an HTTP admin for its configuration."""
+    """Return the configurations of bookies, asking each that has an HTTP admin server."""
     from sarit.log.bookkeeper.registration import admin_address
 
     found: dict[str, dict[str, object] | None] = dict.fromkeys(bookies)

@@ -1,4 +1,4 @@
-"""The connection of a process to its cluster: a session with ZooKeeper, and what the cluster was made with."""
+"""The connection of a process to its cluster: a session with ZooKeeper, and the cluster's description."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ClusterConnection:
 
     @classmethod
     async def open(cls, config: ProcessConfig, env: Env) -> ClusterConnection:
-        """Connect, and read what the cluster was made with.  Raises Unavailable, Invalid."""
-        # The length of a session is chosen when it begins: read the description on one of its own.
+        """Connect, and read the cluster's description.  Raises Unavailable, Invalid."""
+        # Read the description in another session first: it has the length to request for this session.
         meta = await read_cluster(config.cluster, env)
         meta.compare(config.given)
         hosts, wait = config.cluster.hosts, ZOOKEEPER_START_SECONDS
@@ -58,7 +58,7 @@ class ClusterConnection:
         return connection
 
     def members(self, kind: str) -> ZooKeeperMembers:
-        """The members of one kind."""
+        """Return the members of one kind, as "stores"."""
         return ZooKeeperMembers(self.zookeeper, f"{self.cluster.root}/{kind}")
 
     async def close(self) -> None:
@@ -67,9 +67,9 @@ class ClusterConnection:
 
 
 async def read_cluster(cluster: ClusterAddress, env: Env) -> ClusterMeta:
-    """Read what a cluster was made with.  Raises Unavailable, Invalid.
+    """Read a cluster's description.  Raises Unavailable, Invalid.
 
-    After a power cut ZooKeeper starts at the same time: it is waited for."""
+    Waits for ZooKeeper, which may be starting at the same time, as after a power cut."""
     zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env, wait_seconds=ZOOKEEPER_START_SECONDS)
     try:
         return await read_meta(ZooKeeperRegisters(zookeeper, cluster.root), cluster)

@@ -1,8 +1,8 @@
 """A controller of a cluster: a leader, and the controller role on stores that come and go.
 
-It holds nothing: its tables are segments of the stores, which it reaches over connections, where the container map says
-they are.  Any number of them run at the same time; each answers every call, and does the background work of its share
-of the streams (`controller/assignment.py`).
+A controller has no state: its tables are segments of the stores, which it finds by the container map.  Any number of
+controllers run at the same time; each answers every call, and does the background work of its share of the streams
+(`controller/assignment.py`).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _log = logging.getLogger("sarit.cluster")
 class ClusterController:
     """The leader and the controller role of one process of a cluster.
 
-    `members(kind)`: the members of the coordination service of one kind.  `secret`: what the stores of this
-    installation know, too.  `containers`, `expected`, `lease_seconds`: see `Leader`.  `on_failure` is called when it
-    cannot go on."""
+    `members(kind)`: returns the members of one kind.  `secret`: the secret that controllers and stores of the cluster
+    share.  `containers`, `expected`, `lease_seconds`: as for `Leader`.  `on_failure`: called when the controller cannot
+    go on."""
 
     def __init__(
         self, settings: ControllerSettings, registers: Registers, members: Callable[[str], Members], env: Env,
@@ -68,7 +68,7 @@ class ClusterController:
         self.members = ControllerMembers(members(CONTROLLERS), env)
         self.stores = StoreConnections(env, self.watch, secret)
         self._env, self._registers = env, registers
-        self.failure: SaritError | None = None  # why it cannot go on
+        self.failure: SaritError | None = None  # why the controller cannot go on; None: it runs
         self._on_failure = on_failure
         self._background = Background(self._on_failed)
         self.role = ControllerRole(
@@ -81,25 +81,25 @@ class ClusterController:
         return f"<ClusterController {self.controller!r}, {self.watch!r}>"
 
     async def open(self) -> None:
-        """Lead, and start the controller as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""
+        """Start the leader, and the controller as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""
         for work in (self.leader.run(), self.watch.run(), self.reports.run()):
             self._background.spawn(work)
         await self.role.open()
 
     async def serve(self) -> int:
-        """Listen, and become known to other controllers; return the port.  Raises Unavailable, OSError."""
+        """Listen, and join the controllers of the cluster.  Returns the port.  Raises Unavailable, OSError."""
         port = await self.role.serve()
         self.members.start(self.role.address)
         return port
 
     async def stop(self) -> None:
-        """Answer the calls under way, send the clients to other controllers, and close everything."""
+        """Answer the calls in progress, send the clients to other controllers, and close everything."""
         await self.role.drain()
         await self.members.stop()
         await self.role.stop()
 
     def view(self, meta: ClusterMeta, config: ProcessConfig, health: Health) -> PlacedView:
-        """Return what the console shows of this controller."""
+        """Return the view of this controller for the console."""
 
         def states() -> ContainerStates:
             verdict = self.reports.verdict()
@@ -130,7 +130,7 @@ class ClusterController:
         return [_requests_of(name, report) for name, report in zip(stores, found, strict=True)]
 
     def _on_failed(self, _: asyncio.Task[Any], error: BaseException) -> None:
-        """Its background work runs until it is cancelled: others would rely on a controller that does none."""
+        """Fail the controller when its background work ends with an error, since clients would still rely on it."""
         _log.critical("background work of the controller failed: internal error", exc_info=error)
         self.failure = self.failure or Unavailable("background work of the controller failed: internal error")
         self._on_failure()
@@ -163,11 +163,11 @@ class ControllerProcess:
 
     @property
     def failure(self) -> SaritError | None:
-        """The failure that ends the process: background work that others rely on has ended."""
+        """The error with which the controller's background work has ended; None: it runs."""
         return None if self._controller is None else self._controller.failure
 
     async def start(self, admin: Admin, end: Callable[[], None]) -> None:
-        """Serve when this returns."""
+        """Start the controller, which serves when this returns."""
         config, env, health = self._config, self._env, admin.health
         line = StartLine(env.clock, config.options)
         health.starting("it connects to ZooKeeper")
@@ -201,13 +201,13 @@ class ControllerProcess:
             say(f"console: {url}")
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, and with the files of security as they are now."""
+        """Apply `live` settings, and the present security files, without a restart."""
         self._security.follow()
         if self._controller is not None:
             self._controller.role.take_over(live)
 
     def skip_flush(self) -> None:
-        """Let `stop` end calls under way without an answer."""
+        """Make `stop` end calls in progress without an answer."""
         if self._controller is not None:
             self._controller.role.skip_flush()
 
@@ -220,7 +220,7 @@ class ControllerProcess:
         await self._security.stop()
 
     def release(self) -> None:
-        """Release nothing: its membership has ended."""
+        """Release nothing: `stop` ended the membership."""
 
 
 def run_controller(config: ProcessConfig, reload: Reload | None = None) -> None:

@@ -25,9 +25,9 @@ Address = tuple[str, int]
 
 
 class ControllerMembers:
-    """One controller's membership, and its view of the others; `addresses()` is for `Controller(members=...)`.
+    """One controller's membership, and the addresses of all, for `Controller(members=...)`.
 
-    A controller that stands still loses its lease, and joins again.  Until then others do its background work, too."""
+    A controller that is suspended loses its lease, and joins again.  Until then others do its background work."""
 
     def __init__(self, members: Members, env: Env) -> None:
         self._members = members
@@ -43,11 +43,11 @@ class ControllerMembers:
         return f"<ControllerMembers {self._known}, this one at {self._address}>"
 
     def addresses(self) -> tuple[Address, ...]:
-        """Return all controllers as known now, without I/O; empty before the first answer of the service."""
+        """Return the known addresses of all controllers, without I/O; empty before the first reply of ZooKeeper."""
         return self._known
 
     def start(self, address: Address) -> None:
-        """Join as the controller at `address`, which serves, and follow the others; in the background."""
+        """Join as the serving controller at `address`, and follow the others, in the background."""
         self._address = address
         self._background.spawn(self._keep_joined())
         self._background.spawn(self._follow())
@@ -63,7 +63,7 @@ class ControllerMembers:
     async def _join(self) -> None:
         if self._membership is not None and self._membership.state is not MemberState.LOST:
             return
-        # A name of its own for each start: nobody's place is taken, and an old one goes with its lease.
+        # Join under a new name at each start, so that no other member is replaced; the old name ends with its lease.
         number = self._env.random.bytes(STORE_INCARNATION_BYTES).hex()
         host, port = self._address
         self._membership = await self._members.join(f"{host}:{port}-{number}", encode(self._address), self._on_state)
@@ -84,12 +84,12 @@ class ControllerMembers:
 
 
 def encode(address: Address) -> bytes:
-    """Return the value of a member."""
+    """Encode a controller's address as the value of its member."""
     return json.dumps({"host": address[0], "port": address[1]}).encode()
 
 
 def decode(value: bytes) -> Address:
-    """Raises Invalid."""
+    """Decode a controller's address.  Raises Invalid."""
     try:
         found = json.loads(value)
         return str(found["host"]), int(found["port"])

@@ -1,12 +1,12 @@
-"""Making a cluster, and reading what it was made with.
+"""Makes a cluster, and reads its description.  The steps of making a cluster:
 
-1. Log and storage are read: those of another cluster are refused before anything is written.
-2. The description goes to coordination, not complete: from here on the cluster has its id.
-3. The directory of the log, if it is one, long-term storage, and the object store of the index are marked with the id.
-4. The description is complete.
+1. Read log and storage, and refuse those of another cluster before anything is written.
+2. Write an incomplete description, with the id of the new cluster, to the coordination service.
+3. Mark the log, if it is a directory, long-term storage, and the object store of the index with the id.
+4. Write the complete description.
 
-A run that was killed in between is repeated: it goes on with the same id.  One that fails takes back what it wrote to
-coordination and to the directory of the log; unless long-term storage may have its id, which must not be forgotten.
+If the command is killed in between, its next run continues with the same id.  If a step fails, the command removes what
+it wrote to the coordination service and to the directory of the log, unless long-term storage may have the id already.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _MADE: Final = "this cluster was made already: `sarit cluster status` shows it"
 
 
 async def init_cluster(registers: Registers, env: Env, asked: ClusterMeta, storage: ChunkStorage) -> ClusterMeta:
-    """Make the cluster that `asked` describes; its id and secret are chosen here.
+    """Make the cluster that `asked` describes.  Returns its description, with a new id and secret.
 
-    Raises Exists (it was made), Invalid (log or storage belong to another cluster), Unavailable, OSError."""
+    Raises Exists (it was made already), Invalid (log or storage belong to another cluster), Unavailable, OSError."""
     new = await _refuse_others(registers, env, asked, storage)
     meta, version = await _begin(registers, env, asked)
     try:
@@ -55,7 +55,8 @@ async def init_cluster(registers: Registers, env: Env, asked: ClusterMeta, stora
 
 
 async def _refuse_others(registers: Registers, env: Env, asked: ClusterMeta, storage: ChunkStorage) -> bool:
-    """Raises Exists, Invalid, Unavailable when the cluster cannot be made; else whether nobody has begun to make it."""
+    """Check that the cluster can be made.  Returns False if an earlier command has begun to make it.  Raises Exists,
+    Invalid, Unavailable."""
     asked.checked()
     found = await registers.get(META)
     before = decode_meta(found.value) if found is not None else None
@@ -85,7 +86,7 @@ async def _refuse_others(registers: Registers, env: Env, asked: ClusterMeta, sto
 
 
 async def _may_be_marked(storage: ChunkStorage, meta: ClusterMeta) -> bool:
-    """Return whether long-term storage has the id of this cluster, as far as can be known."""
+    """Return whether long-term storage has, or may have, the id of this cluster."""
     try:
         return await storage_owner(storage) == meta.cluster
     except NotFound:
@@ -95,7 +96,7 @@ async def _may_be_marked(storage: ChunkStorage, meta: ClusterMeta) -> bool:
 
 
 async def _take_back(registers: Registers, env: Env, meta: ClusterMeta, version: int) -> None:
-    """Best effort: what is left is found by the next run, which goes on with it."""
+    """Remove the mark of the log and the description, if possible; otherwise the next run continues with them."""
     with suppress(SaritError, OSError):
         directory = meta.log_directory
         if directory is not None and env.files.exists(f"{directory}/{MARK_FILE}"):
@@ -128,17 +129,17 @@ def _with_id(asked: ClusterMeta, cluster: str, secret: str) -> ClusterMeta:
 
 
 async def read_meta(registers: Registers, cluster: object) -> ClusterMeta:
-    """Read what the cluster was made with.
+    """Read a cluster's description.
 
-    Raises Invalid: there is none, or it is not complete, or it is being restored; Unavailable."""
+    Raises Invalid (there is no such cluster, it is not complete, or it is being restored), Unavailable."""
     return (await read_meta_and_version(registers, cluster))[0]
 
 
 async def read_meta_and_version(
     registers: Registers, cluster: object, *, restoring: str = ""
 ) -> tuple[ClusterMeta, int]:
-    """Read what the cluster was made with, and the version of the register.  `restoring`: what is accepted as being
-    restored to it."""
+    """Read a cluster's description, and the version of its register.  `restoring`: accept the cluster although this
+    backup is being restored to it."""
     found = await registers.get(META)
     if found is None:
         raise Invalid(f"there is no cluster {cluster}: make it with `sarit cluster init --cluster {cluster}`")
@@ -154,14 +155,14 @@ async def read_meta_and_version(
 
 
 def mark_log(files: Files, meta: ClusterMeta) -> None:
-    """Mark the directory of the log as this cluster's, if it is one.  Blocks.  Raises Invalid, OSError."""
+    """Mark the log with the cluster's id, if it is a directory.  Blocks.  Raises Invalid, OSError."""
     directory = meta.log_directory
     if directory is not None:
         path = f"{directory}/{MARK_FILE}"
         files.make_dirs(directory)
         marked = files.exists(path)
         found = _read_mark(files, path) if marked else ""
-        # A power cut may have left a part of it.
+        # A power cut may have left a part of the mark.
         if found != meta.cluster and meta.cluster.startswith(found):
             if [name for name in names_in(files, directory) if name != MARK_FILE]:
                 raise Invalid(f"--log {meta.log}: there are files in it; a new cluster needs an empty directory")
@@ -175,7 +176,7 @@ def mark_log(files: Files, meta: ClusterMeta) -> None:
 
 
 def check_log(files: Files, meta: ClusterMeta, machine: str) -> None:
-    """Check that directories that stores share are there, and this cluster's.  Blocks.  Raises Invalid, OSError."""
+    """Check that directories shared by stores exist and belong to this cluster.  Blocks.  Raises Invalid, OSError."""
     if meta.on_one_machine and machine != meta.machine:
         what, url = ("log", meta.log) if meta.log_directory is not None else ("index", meta.index)
         raise Invalid(
@@ -194,7 +195,8 @@ def check_log(files: Files, meta: ClusterMeta, machine: str) -> None:
 
 
 async def check_storage(env: Env, storage: ChunkStorage, meta: ClusterMeta) -> None:
-    """Check that long-term storage, and an index on objects, are the cluster's.  Raises Invalid, Unavailable."""
+    """Check that long-term storage, and an index on an object store, belong to the cluster.  Raises Invalid,
+    Unavailable."""
     await claim_owner_chunk(storage, meta.cluster, meta.containers, written=True, new=False)
     await _claim_index(env, meta, new=False)
 

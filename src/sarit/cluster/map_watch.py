@@ -1,4 +1,4 @@
-"""The newest container map that a process knows, kept by a watch and a poll beside it; a `Router` of controllers."""
+"""Keeps the newest container map in a process, by a watch and by polling.  Routes requests of controllers by it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _log = logging.getLogger("sarit.cluster")
 
 
 class MapWatch:
-    """Reads the map whenever it may have changed.  `on_map` is called with every newer one, on the event loop."""
+    """Reads the map whenever it may have changed.  `on_map`: called with every newer map, on the event loop."""
 
     def __init__(
         self, registers: Registers, clock: Clock, on_map: Callable[[ContainerMap], None] = lambda record: None
     ) -> None:
         self.map: ContainerMap | None = None
-        # When the last read that was answered had been sent, in monotonic seconds: no newer map is older than that.
+        # When the last answered read was sent, in monotonic seconds: any map newer than `map` was written after that.
         self.read_at = float("-inf")
         self._registers = registers
         self._clock = clock
@@ -39,20 +39,20 @@ class MapWatch:
 
     @property
     def containers(self) -> int:
-        """How many containers there are.  Raises Unavailable before the first map."""
+        """The number of containers.  Raises Unavailable before the first map."""
         if self.map is None:
             raise Unavailable("there is no container map yet, try again")
         return len(self.map.owners)
 
     def address(self, container: int) -> tuple[str, int]:
-        """Host and port of the store that clients should ask for a container, without I/O.  Raises Unavailable."""
+        """Return the host and port of the store that serves a container, without I/O.  Raises Unavailable."""
         store = None if self.map is None else self.map.address(container)
         if store is None:
             raise Unavailable(f"container {container} has no store yet, try again")
         return store.host, store.port
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the map until cancelled."""
         watch = self._registers.watch(MAP, self._wake.set)
         try:
             await poll(self.read, self._wake, self._clock, _log, "the container map cannot be read")
@@ -60,7 +60,7 @@ class MapWatch:
             watch.close()
 
     async def read(self) -> ContainerMap | None:
-        """Read the map now; the newest one known.  Raises Unavailable, Invalid."""
+        """Read the map now.  Returns the newest known map.  Raises Unavailable, Invalid."""
         sent = self._clock.monotonic()
         found = await read_map(self._registers)
         self.read_at = max(self.read_at, sent)
@@ -69,7 +69,7 @@ class MapWatch:
         return self.map
 
     def learn(self, record: ContainerMap) -> None:
-        """A map that was read or written; nothing when a newer one is known."""
+        """Keep a map that was read or written, unless a newer one is known."""
         if self.map is None or record.version > self.map.version:
             self.map = record
             self._on_map(record)

@@ -1,13 +1,13 @@
-"""A store as a member of a cluster: it joins, follows the container map, and reports what it gave up.
+"""A store as a member of a cluster: joins, follows the container map, and reports the containers that it gave up.
 
-The map says which containers this start of the store should open; each new version of it becomes commands to the
-store, which are idempotent.  A container leaves gracefully when the map moves it, and at once when the map names
-another owner.  What the store reports changes the map: a container that it has released or was fenced from.
+The map says which containers this start of the store should open; each new version of the map becomes idempotent
+commands to the store.  A container is released gracefully when the map moves it, and at once when the map names another
+owner.  A container that the store has released or was fenced from changes the map.
 
-| lease | what the store does |
+| lease | the store |
 |---|---|
-| connected | all |
-| suspended: no connection, or a heartbeat was not answered | serves on with a proof for each answer, opens nothing |
+| connected | serves and opens containers |
+| suspended: no connection, or a heartbeat was not answered | serves with a proof for each answer, opens no container |
 | lost | closes every container at once, without a checkpoint, and joins again as a new incarnation |
 | lost, and another process has joined under its name | closes every container; its process ends |
 """
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from sarit.log.port import ClaimedLog, ConfirmableLogs
 
     class Hosting(Protocol):
-        """The calls that a member needs of the segment store."""
+        """The commands of a member to its segment store."""
 
         def own(self, number: int, map_version: int) -> None:
             """Open a container, or keep it open."""
 
         def release(self, number: int, *, graceful: bool) -> None:
-            """Flush a container and close it."""
+            """Close a container; `graceful`: after a flush."""
 
         def lost(self) -> None:
             """Close all containers at once, without a flush."""
 
         def count_opening(self, moving: frozenset[int]) -> int:
-            """Count the containers that are opening."""
+            """Return how many containers are opening or are in `moving`, which are about to open."""
 
 
 _log = logging.getLogger("sarit.cluster")
@@ -67,17 +67,18 @@ _LEASE_PROBES = {
 
 
 class Member:
-    """A store that follows the container map; the store's `Placement`.
+    """The membership of a store that follows the container map; the store's `Placement`.
 
-    `lease_seconds`: that of the coordination service.  `on_failure` is called when it cannot be a member any more."""
+    `lease_seconds`: the lease in the coordination service.  `on_failure`: called when the store cannot be a member any
+    more."""
 
     def __init__(self, name: str, address: StoreAddress, registers: Registers, members: Members, env: Env,
         lease_seconds: float = STORE_LEASE_SECONDS, on_failure: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.name = name
-        # Set from the first join on.
+        # This event is set from the first join on.
         self.joined = asyncio.Event()
-        # Why this store cannot be a member any more, for good.
+        # Why this store can never be a member again; None: it can.
         self.failure: SaritError | None = None
         self._on_failure = on_failure
         self.watch = MapWatch(registers, env.clock, self._follow)
@@ -90,11 +91,11 @@ class Member:
         self._hosting: Hosting | None = None
         self._membership: Membership | None = None
         self._incarnations: set[int] = set()
-        self.incarnation = 0  # the newest one; 0: it has not joined yet
+        self.incarnation = 0  # the newest incarnation; 0: not joined yet
         self._released: set[int] = set()
-        self._gone: dict[int, asyncio.Event] = {}  # of containers that the map still has here, though they are released
+        self._gone: dict[int, asyncio.Event] = {}  # by container: set when the map knows its release
         self._fenced: dict[int, int] = {}
-        self.moved_away = self.fences = 0  # containers, since the start
+        self.moved_away = self.fences = 0  # counts of containers since the start
         self._wake = asyncio.Event()
         self._map_changed = asyncio.Event()
         self._lease_changed = asyncio.Event()
@@ -107,7 +108,7 @@ class Member:
         return f"<Member {self.name} {self._membership}, {self.watch!r}>"
 
     def start(self, hosting: Hosting, port: int | None = None) -> None:
-        """Join, and follow the map from then on, in the background.  `port`: where it listens, if that was open."""
+        """Join, and follow the map from then on, in the background.  `port`: the port that the store listens on."""
         self._hosting = hosting
         if port is not None:
             self._address = replace(self._address, port=port)
@@ -115,13 +116,13 @@ class Member:
             self._background.spawn(work)
 
     async def leave(self) -> None:
-        """Have all containers moved away, LEAVE_STORE_SECONDS at most; then end the membership.
+        """Wait up to LEAVE_STORE_SECONDS until all containers have moved away, then end the membership.
 
-        Before the end there is a pause of LEFT_STORE_SECONDS, in which the store answers that it is the wrong one.  A
-        controller may not know the last map yet.  Pravega's client for Rust asks no controller again when it finds
-        nobody at the address it was given: it tries that one again, from the fifth time on after 10 s."""
+        Before the end, the store answers WrongHost for LEFT_STORE_SECONDS: a controller may not know the last map yet,
+        and Pravega's client for Rust does not ask a controller again if no store listens at the address it was given.
+        It tries that address again, from the fifth time on after 10 s."""
         if self.failure is not None:
-            await self.stop()  # what the map gives to this name is another process's
+            await self.stop()  # another process has this store's name in the map
             return
         self._address = replace(self._address, leaving=True)
         try:
@@ -139,14 +140,14 @@ class Member:
         await self.stop()
 
     async def reweigh(self, weight: int) -> None:
-        """Change this store's part of the containers; 0: none."""
+        """Change this store's weight, its share of the containers; 0: none."""
         if weight != self._address.weight:
             self._address = replace(self._address, weight=weight)
             await self._announce()
 
     @property
     def leaves(self) -> bool:
-        """Whether its containers are to move to other stores."""
+        """Whether this store's containers are to move to other stores."""
         return self._address.leaving or not self._address.weight
 
     async def stop(self) -> None:
@@ -157,18 +158,19 @@ class Member:
     # -- the store's placement ------------------------------------------------------------------
 
     def is_mine(self, number: int) -> bool:
-        """Return whether the map gives a container to this store; also of a container that moves here, or away and is
-        not released yet."""
+        """Return whether the map gives a container to this store, or moves it here, or moves it away before its
+        release."""
         record = self.watch.map
         return record is not None and self.name in (record.owners[number], record.moving.get(number))
 
     def valid(self) -> bool:
-        """Return whether no other store can have been given what this one has.
+        """Return whether no other store can own this store's containers.
 
-        It is connected, its lease runs, and it has read the map within a lease: one that is revoked is given to another
-        store later.  Both were renewed after the last pause of the machine that its monotonic clock has not seen."""
+        That is so while it is connected, its lease runs, and it has read the map within a lease, because a revoked
+        container is given to another store only after a lease.  Both must have been renewed after the last suspension
+        of the machine, in which its monotonic clock may have stood still."""
         membership = self._membership
-        # An operator can end a session before its lease; the connection is then lost before the end is known.
+        # Require a connection: an operator can end a session before its lease, and the connection is lost first.
         if membership is None or membership.state is not MemberState.CONNECTED:
             return False
         term, now = self._lease_seconds - STORE_LEASE_MARGIN_SECONDS, self._standstill.now()
@@ -176,26 +178,27 @@ class Member:
         return max(now, self._standstill.ended_at + term) < until
 
     def lease_left(self) -> float:
-        """Seconds until the lease ends, if no heartbeat is answered any more; 0 or less: it has ended."""
+        """Return the seconds until the lease ends if no heartbeat is answered any more; 0 or less: it has ended."""
         membership = self._membership
         if membership is None or membership.state is MemberState.LOST:
             return 0.0
         return membership.valid_until - self._env.clock.monotonic()
 
     def fenced(self, number: int, map_version: int) -> None:
-        """Another store has opened a container that was given to this one under this map version."""
+        """Note that another store has opened a container that this store had opened under `map_version`."""
         self.fences += 1
         self._fenced[number] = max(map_version, self._fenced.get(number, map_version))
         self._wake.set()
 
     def opening_changed(self) -> None:
-        """The store opens a container, or has opened it, or cannot open it yet."""
+        """Announce how many containers the store opens now."""
         self._address_changed.set()
 
     def released(self, number: int) -> asyncio.Event | None:
-        """Nothing of a container is open here any more.
+        """Note that a container is closed here, and report it to the map.
 
-        The event is set when the map says so: then the controllers send clients to the next owner.  None: it does."""
+        Returns an event that is set when the map has changed, so that controllers send clients to the next owner; None:
+        the map does not have the container here."""
         record = self.watch.map
         if record is None or record.moving.get(number) != self.name:
             return None
@@ -207,7 +210,7 @@ class Member:
     async def confirm(self, number: int) -> None:
         """Read the map once more before a container is opened.
 
-        Raises Fenced when it does not name this start of the store (any more), Unavailable while it cannot be read."""
+        Raises Fenced (the map does not give the container to this start of the store), Unavailable."""
         if self._membership is None or self._membership.state is not MemberState.CONNECTED:
             raise Unavailable("the lease of this store is not certain")
         record = await self.watch.read()
@@ -224,8 +227,8 @@ class Member:
         return self._membership is None or self._membership.state is MemberState.LOST
 
     async def _join(self) -> None:
-        """Join as a new incarnation, unless the lease runs.  Raises Exists: another process has taken this store's
-        place.  Raises Unavailable, Invalid."""
+        """Join as a new incarnation, unless the lease runs.  Raises Exists (another process has joined under this
+        store's name), Unavailable, Invalid."""
         if not self._is_lost():
             return
         found = (await self._members.list()).get(self.name)
@@ -245,7 +248,7 @@ class Member:
         self._announced = address = self._address
         self._membership = await self._members.join(self.name, encode_store(address), self._on_state)
         self.joined.set()
-        # The map may have named this start before the answer came.
+        # Follow the known map: it may have named this start before the reply came.
         if self.watch.map is not None:
             self._follow(self.watch.map)
 
@@ -257,7 +260,7 @@ class Member:
         self._lease_changed.set()
 
     async def _announce(self) -> None:
-        """Write this store's address with its state, until that is known to be done."""
+        """Write this store's address and state, and retry until it is written."""
         while True:
             try:
                 await self._write_address()
@@ -271,13 +274,13 @@ class Member:
         )
 
     async def _write_address(self) -> None:
-        """Write this store's address if the one that is there is another.  Raises Unavailable."""
+        """Write this store's address and state if they have changed.  Raises Unavailable."""
         async with self._announcing:
             address = self._address_now()
             if self._membership is None or address == self._announced:
                 return
             self._announced = None  # until the outcome is known
-            with suppress(NotFound):  # the lease ended: it joins again with this state
+            with suppress(NotFound):  # the lease ended: the next join writes this state
                 await self._membership.update(encode_store(address))
                 self._announced = address
 
@@ -300,19 +303,19 @@ class Member:
         )
 
     async def _report(self) -> None:
-        """Change the map by what the store gave up.  Raises Unavailable (repeat it), Invalid."""
+        """Change the map by the containers that the store gave up.  Raises Unavailable (repeat it), Invalid."""
         released, fenced = set(self._released), dict(self._fenced)
-        # After a failure this name may be another process's.
+        # After a failure another process may have this store's name.
         if self.failure is not None or (not released and not fenced):
             return
 
         def change(record: ContainerMap) -> ContainerMap:
             changed = record
-            for number in released & self._released:  # one may have been given back meanwhile
+            for number in released & self._released:  # the map may have given one back meanwhile
                 changed = changed.released(number, self.name)
             for number, opened_version in fenced.items():
                 changed = changed.fenced(number, self.name, opened_version)
-            # All of it is one change.
+            # Raise the version once for all of these changes.
             return record if changed is record else replace(changed, version=record.version + 1)
 
         record = await change_map(self._registers, change)
@@ -322,7 +325,7 @@ class Member:
             self.watch.learn(record)
 
     def _on_failed(self, _: asyncio.Task[Any], error: BaseException) -> None:
-        """One of the tasks has ended by itself: without it, this store would hold its name and serve nothing."""
+        """Fail the member when one of its tasks ends with an error: the store would keep its name and serve nothing."""
         if self.failure is not None:
             return
         if isinstance(error, SaritError):
@@ -338,7 +341,7 @@ class Member:
     # -- the map ----------------------------------------------------------------------------------
 
     def _follow(self, record: ContainerMap) -> None:
-        """Commands to the store for a newer map."""
+        """Command the store by a newer map."""
         self._map_changed.set()
         self._address_changed.set()
         for number in [number for number in self._gone if record.moving.get(number) != self.name]:
@@ -355,7 +358,7 @@ class Member:
 
 
 class ConfirmedLogs:
-    """`LogProvider` of a store that is a member: the map is read once more before an owner is fenced."""
+    """A `LogProvider` that reads the map once more before the earlier owner of a log is fenced."""
 
     def __init__(self, logs: ConfirmableLogs, member: Member) -> None:
         self._logs = logs

@@ -1,7 +1,7 @@
-"""What a store asks of object storage, and what that costs.  `sarit cluster status` shows it.
+"""Reports how many requests a store makes to object storage, for `sarit cluster status`, which shows their cost.
 
 Every REQUEST_REPORT_SECONDS a store writes its requests of the last minutes to a register of its own.  So the command
-needs no way to a store, and a store that does not answer has an old report or none.  Bytes:
+needs no connection to stores, and a store that does not answer has an old report or none.  Bytes:
 docs/formats/object-requests.md.
 """
 
@@ -43,7 +43,7 @@ _PAID_AS_GET: Final = ("get", "head", "read")
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Requests for chunks and of the index.  `puts`: all that are paid as PUT, lists too; `gets`: GET and HEAD."""
+    """Counts of requests for chunks and for the index: those priced as PUT, lists included, and those priced as GET."""
 
     chunk_puts: int = 0
     index_puts: int = 0
@@ -55,7 +55,7 @@ class Counts:
         return Counts(*map(sub, astuple(self), astuple(before)))
 
     def plus(self, other: Counts) -> Counts:
-        """Both together."""
+        """Return the sum of two counts."""
         return Counts(*map(add, astuple(self), astuple(other)))
 
 
@@ -68,12 +68,12 @@ class RequestReport:
     counts: Counts
 
     def encode(self) -> bytes:
-        """Return the value of the register: JSON."""
+        """Encode the report as JSON, the value of the register."""
         fields = {"version": _FORMAT, "at_ms": self.at_ms, "seconds": self.seconds}
         return json.dumps({**fields, **asdict(self.counts)}).encode()
 
     def dollars_a_day(self) -> float:
-        """Return what as many requests cost in a day, at the prices of S3 Standard."""
+        """Return the dollars that a day of requests at this rate costs, at the prices of S3 Standard."""
         counts = self.counts
         puts, gets = counts.chunk_puts + counts.index_puts, counts.chunk_gets + counts.index_gets
         dollars = puts * S3_PUT_DOLLARS + gets * S3_GET_DOLLARS
@@ -81,7 +81,7 @@ class RequestReport:
 
 
 def decode_report(data: bytes) -> RequestReport:
-    """Return the inverse of `encode`.  Raises Invalid: a newer version, or no report."""
+    """Decode a report.  Raises Invalid: it has another version, or is no report."""
     try:
         fields = dict(json.loads(data))
         if fields.pop("version") != _FORMAT:
@@ -100,7 +100,7 @@ def on_object_store(meta: ClusterMeta) -> bool:
 
 
 def counting(meta: ClusterMeta, storage: StorageStatistics, index: IndexStatistics) -> Callable[[], Counts]:
-    """Return what counts the requests of a store to object storage.  A directory or HDFS takes none."""
+    """Return a function that counts the requests of a store to object storage; zero for a directory or HDFS."""
     chunks_on_s3 = urlsplit(meta.storage).scheme == "s3"
 
     def count() -> Counts:
@@ -119,7 +119,7 @@ def _sum(counted: Mapping[str, int], kinds: Iterable[str]) -> int:
 
 
 class RequestWindow:
-    """The last REQUEST_WINDOW_SECONDS of what `count` counts."""
+    """A sliding window of REQUEST_WINDOW_SECONDS over the requests that `count` returns."""
 
     def __init__(self, count: Callable[[], Counts], clock: Clock) -> None:
         self._count = count
@@ -130,7 +130,7 @@ class RequestWindow:
         return f"<RequestWindow, {len(self._samples)} samples>"
 
     def report(self) -> RequestReport:
-        """Take a sample; what came since the oldest one of the window."""
+        """Take a sample.  Returns the requests since the oldest sample of the window."""
         now, counts = self._clock.monotonic(), self._count()
         self._samples.append((now, counts))
         while len(self._samples) > 2 and now - self._samples[0][0] > REQUEST_WINDOW_SECONDS:
@@ -146,12 +146,12 @@ async def keep_reporting(registers: Registers, store: str, window: RequestWindow
         try:
             await write_register(registers, f"{REQUESTS}/{store}", window.report().encode())
         except (Unavailable, Conflict, Exists, NotFound) as error:
-            # The next one comes soon, and has the same requests.
+            # Skip this report: the next one comes soon, and includes its requests.
             log.info("the requests of store %s are not reported now: %s", store, error)
 
 
 async def write_register(registers: Registers, name: str, value: bytes) -> None:
-    """Write a register that one process writes.  Raises Unavailable, and as `Registers`."""
+    """Write a register that only this process writes.  Raises Unavailable, and what `Registers` raises."""
     found = await registers.get(name)
     if found is None:
         await registers.create(name, value)
@@ -160,12 +160,12 @@ async def write_register(registers: Registers, name: str, value: bytes) -> None:
 
 
 async def read_report(registers: Registers, store: str, now_ms: int) -> RequestReport | None:
-    """Return the report of a store; None: it has written none for a while.  Raises Unavailable."""
+    """Return the report of a store; None: there is no recent one.  Raises Unavailable."""
     found = await registers.get(f"{REQUESTS}/{store}")
     if found is None:
         return None
     try:
         report = decode_report(found.value)
-    except Invalid:  # of another version: the rest of the status is of use without it
+    except Invalid:  # a report of another version must not make the whole status fail
         return None
     return report if abs(now_ms - report.at_ms) <= 3000 * REQUEST_REPORT_SECONDS else None

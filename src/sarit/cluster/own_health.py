@@ -1,4 +1,4 @@
-"""What a process of a cluster says of itself beside its own parts: its membership, its session, and their metrics."""
+"""The health and metrics of a cluster process's membership and of its session with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def reasons_of_member(member: Member, zookeeper: ZooKeeper) -> list[Reason]:
-    """List what is wrong with the membership of a store now."""
+    """Return what is wrong with the membership of a store now."""
     reasons = []
     if not zookeeper.connected.is_set():
         runs = member.lease_left() > 0
@@ -33,14 +33,14 @@ def reasons_of_member(member: Member, zookeeper: ZooKeeper) -> list[Reason]:
 
 
 def reasons_of_session(zookeeper: ZooKeeper) -> list[Reason]:
-    """List what is wrong with a controller's session with ZooKeeper: it serves by the last map that it has read."""
+    """Return what is wrong with a controller's session with ZooKeeper.  Without one it serves by the last map read."""
     if zookeeper.connected.is_set():
         return []
     return [Reason("zookeeper-away", "cluster", "no server of ZooKeeper answers", ready=True)]
 
 
 def map_samples(watch: MapWatch, clock: Clock) -> Iterator[Sample]:
-    """Yield the metrics of the container map that a process has read."""
+    """Yield the metrics of the container map that a process has read last."""
     record = watch.map
     if record is None:
         return

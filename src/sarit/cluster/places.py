@@ -1,4 +1,4 @@
-"""The log and the index of a cluster, where its description says."""
+"""Opens the log and the index of a cluster by its description."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def log_size(env: Env, meta: ClusterMeta) -> int:
-    """Return the size of a log file, if logs are files.  Blocks.  Raises OSError."""
+    """Return the size of a log file in bytes, for logs in a directory.  Blocks.  Raises OSError."""
     directory = meta.log_directory
     if directory is None:
         return SHARED_LOG_FILE_BYTES
@@ -36,18 +36,17 @@ def log_size(env: Env, meta: ClusterMeta) -> int:
 async def open_cluster_logs(
     closing: AsyncExitStack, meta: ClusterMeta, env: Env, file_bytes: int, statistics: LogStatistics | None = None
 ) -> ConfirmableLogs:
-    """Return the durable logs, until `closing` ends.
+    """Open the durable logs, which `closing` closes.
 
     Raises Invalid, Unavailable: there is no BookKeeper, or it has too few bookies."""
     if meta.log_directory is not None:
         return LocalLogProvider(env, meta.log_directory, file_bytes, statistics)
-    # Chains of ledgers are below the id of the cluster.
+    # The chains of ledgers are stored under the id of the cluster.
     return await closing.enter_async_context(open_bookkeeper_logs(meta.log, env, meta.cluster, statistics))
 
 
 def default_index(log: str, storage: str) -> str:
-    """Return where the index is, if nobody says: beside a directory of logs, or in long-term storage.  Raises
-    Invalid."""
+    """Return the default URL of the index: beside a directory of logs, or long-term storage on S3.  Raises Invalid."""
     if urlsplit(log).scheme == "file":
         return f"file://{posixpath.join(posixpath.dirname(directory_of(log, '--log')), 'index')}"
     if urlsplit(storage).scheme == "s3":
@@ -60,7 +59,7 @@ def default_index(log: str, storage: str) -> str:
 def open_indexes(
     meta: ClusterMeta, env: Env, cache_bytes: int, statistics: IndexStatistics | None = None
 ) -> IndexProvider:
-    """Return the indexes.  Blocks.  Raises Invalid (the extra is not installed), OSError."""
+    """Open the indexes.  Blocks.  Raises Invalid (the extra is not installed), OSError."""
     directory = meta.index_directory
     if directory is None:
         return open_shared_indexes(meta.index, cache_bytes * meta.containers, statistics=statistics)

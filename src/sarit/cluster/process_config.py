@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProcessConfig:
-    """One process of a cluster.  Port 0 picks a free one.
+    """The settings of one process of a cluster.  Port 0 picks a free port.
 
-    `name`: of a store, its id; None is `machine` and the port.  `given`: options that the cluster was made with, to
-    compare.  `machine`: what fails together.  `weight`: this store's part of the containers in relation to others.
-    `expected`: the first map waits for so many stores.  The rest: see `NodeConfig`."""
+    `name`: the id of a store; None: `machine` and the port.  `machine`: the failure domain.  `weight`: the store's
+    share of the containers in relation to other stores' weights.  `expected`: how many stores the first map waits for.
+    `given`: options that must equal the cluster's description.  The rest is as in `NodeConfig`."""
 
     cluster: ClusterAddress
     machine: str
@@ -47,7 +47,7 @@ class ProcessConfig:
     traces: TraceSettings | None = None
 
     def check(self) -> ProcessConfig:
-        """Check the configuration, and return it.  Raises Invalid: options contradict each other."""
+        """Check the configuration.  Returns it.  Raises Invalid: options contradict each other."""
         if self.http_port and self.http_port == self.port:
             raise Invalid(f"--http-port and --port are both {self.port}: choose another --http-port, or off")
         self.times.check()

@@ -1,8 +1,8 @@
-"""Which releases of Sarit may serve a cluster together, and whether their clocks agree.
+"""Checks that the release of a process may serve its cluster, and that its clock agrees with ZooKeeper's.
 
-A cluster remembers the newest release that has served it, as `0.4`.  A process joins if it is of that release, of the
-one before, or of the one after; then it is the newest.  So a rolling restart from one release to the next works, and
-the way back.  No release that is older than that ever reads what a newer one has written.
+A register of the cluster has the newest release that has served it, as `0.4`.  A process may join if it is of that
+release, of the one before, or of the one after, which is the newest then.  So rolling upgrades to the next release and
+back are possible, and no release that is older reads what a newer one has written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def _is_next(newer: tuple[int, int], older: tuple[int, int]) -> bool:
 
 
 def check_release(own: str, highest: str) -> None:
-    """`highest`: the newest that has served the cluster.  Raises Invalid: the releases are more than one apart."""
+    """Check a release against `highest`, the newest that has served the cluster.  Raises Invalid: they are more than
+    one release apart."""
     mine, newest = _parts(own), _parts(highest)
     if mine == newest or _is_next(mine, newest) or _is_next(newest, mine):
         return
@@ -50,7 +51,7 @@ def check_release(own: str, highest: str) -> None:
 
 
 async def raise_release(registers: Registers, own: str) -> None:
-    """Check the release of this process, and note it if it is the newest.  Raises Invalid, Unavailable."""
+    """Check the release of this process, and store it if it is the newest.  Raises Invalid, Unavailable."""
     mine = _parts(own)
     while True:
         found = await registers.get(RELEASE)
@@ -71,12 +72,13 @@ async def raise_release(registers: Registers, own: str) -> None:
 
 
 def clocks_apart_ms(before_ms: int, server_ms: int, after_ms: int) -> int:
-    """Return how far our clock is ahead of a server's, read between two readings of ours; negative: behind."""
+    """Return how many ms our clock is ahead of a server's; negative: behind.  `server_ms` was read between the other
+    two times, which are ours."""
     return before_ms - server_ms if server_ms < before_ms else min(0, after_ms - server_ms)
 
 
 def check_clock(before_ms: int, server_ms: int, after_ms: int) -> None:
-    """Warn when ZooKeeper's clock, read between two readings of ours, is far from them."""
+    """Log a warning if our clock differs much from ZooKeeper's.  `server_ms` was read between the two others."""
     apart = clocks_apart_ms(before_ms, server_ms, after_ms)
     if abs(apart) > CLOCK_WARNING_SECONDS * 1000:
         _log.warning(

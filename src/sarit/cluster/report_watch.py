@@ -1,7 +1,7 @@
-"""The verdict on its cluster that a controller shows: it reads the reports of all stores again and again.
+"""Reads the reports of all stores periodically, for the verdict on the cluster that a controller shows.
 
-The age of a report is the time since its register changed, by the monotonic clock of the controller.  So a clock that
-is wrong makes no report old, except for the first one that is read of a store.
+The age of a report is the time since its register changed, by the monotonic clock of the controller.  So a wrong wall
+clock does not make reports old, except the first one that is read of a store.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ReportWatch:
         self._registers = registers
         self._watch = watch
         self._clock = clock
-        # By store: its newest report, and when that was written, by our monotonic clock.
+        # By store: its newest report, and when it was written, in monotonic seconds.
         self._known: dict[str, tuple[StoreReport, float]] = {}
         self._answers = True
 
@@ -46,7 +46,7 @@ class ReportWatch:
         return f"<ReportWatch of {len(self._known)} stores>"
 
     async def run(self) -> Never:
-        """Read the reports again and again, until cancelled."""
+        """Read the reports periodically, until cancelled."""
         repeated = RepeatedLog(_log, self._clock.monotonic)
         while True:
             try:
@@ -69,25 +69,25 @@ class ReportWatch:
             if report is None:
                 continue
             now = self._clock.monotonic()
-            if before is None:  # it may be of long ago
+            if before is None:  # the first report that is read may be old
                 known[name] = report, now - max(0, self._clock.wall_ms() - report.at_ms) / 1000
             else:
                 known[name] = before if before[0] == report else (report, now)
         self._known = known
 
     def verdict(self) -> Verdict:
-        """Return how the cluster is now, from memory."""
+        """Return the verdict on the cluster, by the reports read last."""
         now = self._clock.monotonic()
         received = {name: Received(report, max(0.0, now - at)) for name, (report, at) in self._known.items()}
         return judge(self._watch.map, received, zookeeper=self._answers)
 
     def show_in(self, health: Health) -> None:
-        """Have the health of the controller's process say how the cluster is."""
+        """Add the verdict to the health of the controller's process."""
         health.add(self.reasons, self.details)
 
     def reasons(self) -> list[Reason]:
-        """Return what is wrong with the cluster.  None of it takes a controller out of service: all others say so, too,
-        and it serves what the stores serve."""
+        """Return what is wrong with the cluster.  None of it makes the controller not ready: all controllers have the
+        same reasons, and serve as far as the stores do."""
         return [replace(reason, ready=True) for reason in self.verdict().reasons if reason.code != "zookeeper-away"]
 
     def details(self) -> dict[str, Any]:

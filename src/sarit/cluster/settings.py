@@ -1,7 +1,7 @@
-"""What a cluster is made of: where it coordinates, and its description there.
+"""The address of a cluster in ZooKeeper, and its description there.
 
 The description is written once, by `sarit cluster init`, to the register META.  Each store and each controller reads it
-when it starts, and compares it with the options that it was given.  All else of a process is its own choice.
+when it starts, and compares it with its options.  All other settings of a process are its own.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MAX_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """Where a cluster coordinates: `hosts` of ZooKeeper with commas, and the cluster's name."""
+    """The address of a cluster: the `hosts` of ZooKeeper with commas, and the cluster's name."""
 
     hosts: str
     name: str
 
     @property
     def root(self) -> str:
-        """The node of ZooKeeper that everything of the cluster is below."""
+        """The ZooKeeper node under which all nodes of the cluster are."""
         return f"/sarit/{self.name}"
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class ClusterAddress:
 
 
 def parse_cluster(url: str) -> ClusterAddress:
-    """Return the address that a URL names.  Raises Invalid with an example."""
+    """Parse the URL of a cluster.  Raises Invalid, with an example."""
     scheme, found, rest = url.strip().partition("://")
     hosts, _, name = rest.partition("/")
     if not found or scheme != "zookeeper":
@@ -63,11 +63,10 @@ def parse_cluster(url: str) -> ClusterAddress:
 class ClusterMeta:
     """The description of a cluster.
 
-    `cluster`: its id, 32 hexadecimal digits.  `secret`: with it, controllers introduce themselves to stores.
-    `log`, `index`, `storage`: URLs.  `machine`: the one that has the directories of log and index, if they have some.
-    `lease_seconds`: a store that was not heard of for so long is gone.
-    `complete`: log and storage are marked as this cluster's.  `restoring`: of which node, and which backup of it, a
-    restore has begun and not ended."""
+    `cluster`: its id, 32 hexadecimal digits.  `secret`: proves to stores that a request comes from a controller.
+    `log`, `index`, `storage`: URLs.  `machine`: the machine with the directories of log and index, if these are
+    directories.  `lease_seconds`: after so long without a heartbeat a store counts as gone.  `complete`: log and
+    storage are marked as this cluster's.  `restoring`: the backup (and its node) whose restore has begun, not ended."""
 
     cluster: str
     secret: str
@@ -81,19 +80,19 @@ class ClusterMeta:
     restoring: str = ""
 
     def encode(self) -> bytes:
-        """Return the value of the register: JSON."""
+        """Encode the description as JSON, the value of the register."""
         fields = asdict(self)
         if not self.restoring:  # earlier releases do not know it
             del fields["restoring"]
         return json.dumps({"version": META_VERSION, **fields}, indent=1).encode()
 
     def finished(self) -> ClusterMeta:
-        """Return the settings with everything marked as finished."""
+        """Return the description marked as complete."""
         return replace(self, complete=True)
 
     @property
     def log_directory(self) -> str | None:
-        """The directory of the log; None: it is elsewhere."""
+        """The directory of the log; None: the log is on BookKeeper."""
         return directory_of(self.log, "--log") if _is_file(self.log) else None
 
     @property
@@ -103,11 +102,11 @@ class ClusterMeta:
 
     @property
     def on_one_machine(self) -> bool:
-        """Whether stores share a directory in which locks on files keep them apart."""
+        """Whether stores share a directory: file locks exclude each other only on one machine."""
         return _is_file(self.log) or _is_file(self.index)
 
     def checked(self) -> ClusterMeta:
-        """Check the settings, and return them.  Raises Invalid when a setting cannot be."""
+        """Check the description.  Returns it.  Raises Invalid: a setting is out of its bounds."""
         if not 1 <= self.containers <= MAX_CONTAINERS:
             raise Invalid(f"a cluster has 1 to {MAX_CONTAINERS} containers, not {self.containers} (--containers)")
         if not MIN_STORE_LEASE_SECONDS <= self.lease_seconds <= MAX_STORE_LEASE_SECONDS:
@@ -121,7 +120,7 @@ class ClusterMeta:
         return self
 
     def compare(self, given: dict[str, object]) -> None:
-        """Raises Invalid when options that a process was given differ; None: not given."""
+        """Check that the options of a process equal the description.  `given`: None: not given.  Raises Invalid."""
         for name, value in given.items():
             actual = getattr(self, name)
             if value is not None and value != actual:
@@ -129,7 +128,7 @@ class ClusterMeta:
 
 
 def decode_meta(data: bytes) -> ClusterMeta:
-    """Return the inverse of `encode`.  Raises Invalid: a newer version, or not a description."""
+    """Decode a description.  Raises Invalid: it has a newer version, or is no description."""
     try:
         fields = dict(json.loads(data))
         version = fields.pop("version")
@@ -143,7 +142,7 @@ def decode_meta(data: bytes) -> ClusterMeta:
 
 
 def check_log_url(url: str) -> None:
-    """Raises Invalid: a cluster cannot have its durable log there."""
+    """Check that a cluster can have its durable log at a URL.  Raises Invalid."""
     if urlsplit(url).scheme == "bookkeeper":
         parse_log_url(url)
     else:
@@ -151,7 +150,7 @@ def check_log_url(url: str) -> None:
 
 
 def check_index_url(url: str) -> None:
-    """Raises Invalid: a cluster cannot have its index there."""
+    """Check that a cluster can have its index at a URL.  Raises Invalid."""
     if _is_file(url):
         directory_of(url, "--index")
     else:
@@ -159,7 +158,7 @@ def check_index_url(url: str) -> None:
 
 
 def check_cluster_storage(url: str) -> None:
-    """Raises Invalid: a cluster cannot have long-term storage there."""
+    """Check that a cluster can have its long-term storage at a URL.  Raises Invalid."""
     check_storage_url(url)
     check_lasting(url)
 

@@ -1,4 +1,4 @@
-"""What the members of a cluster are, and which store has which container; and draining a store."""
+"""Shows the members of a cluster and which store has which container, and drains stores."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A cluster at one moment.  `map`: None before the first one.
+    """A cluster at one moment.  `map`: None: there is no map yet.
 
-    `requests`: of the stores to object storage; None of a store that has reported none for a while.  Empty where
-    nothing is on an object store.  `received`: what the stores report of their health.  Both are empty where reports
-    were not asked for."""
+    `requests`: by store, its report of requests to object storage; None: it has no recent report.  Empty if nothing is
+    on an object store.  `received`: by store, the report of its health.  Without reports both are empty."""
 
     meta: ClusterMeta
     stores: Mapping[str, StoreAddress]
@@ -48,17 +47,17 @@ class ClusterStatus:
     received: Mapping[str, Received | None] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
-        """Return whether the cluster serves; only where reports were asked for."""
+        """Return the verdict on the cluster.  Needs a status with reports."""
         return judge(self.map, self.received, controllers=len(self.controllers))
 
     def containers_of(self, store: str) -> list[int]:
-        """Return the containers that a store has open, also those that move away from it."""
+        """Return the containers that a store serves, those that move away from it included."""
         found = self.map
         return [] if found is None else [n for n in range(len(found.owners)) if found.serving(n) == store]
 
 
 class ClusterView:
-    """A cluster, seen by an operator."""
+    """The view of a cluster for an operator's commands."""
 
     def __init__(self, zookeeper: ZooKeeper, cluster: ClusterAddress, clock: Clock) -> None:
         self._clock = clock
@@ -71,7 +70,7 @@ class ClusterView:
         return f"<ClusterView {self._cluster}>"
 
     async def status(self, *, with_reports: bool = False) -> ClusterStatus:
-        """Now; what stores report of their requests and their health only when asked for.
+        """Return the present status.  `with_reports`: with the stores' reports of requests and health.
 
         Raises Invalid (there is no such cluster), Unavailable."""
         meta = await read_meta(self.registers, self._cluster)
@@ -86,7 +85,7 @@ class ClusterView:
     async def _received(self, stores: Iterable[str]) -> dict[str, Received | None]:
         reports = await gather(*(read_store_report(self.registers, name) for name in stores))
         now = self._clock.wall_ms()
-        # A report of the future says nothing, either: the clocks differ.
+        # The age is absolute: a report from the future is from a wrong clock, and must not count as new.
         return {
             name: None if report is None else Received(report, abs(now - report.at_ms) / 1000)
             for name, report in zip(stores, reports, strict=True)
@@ -98,7 +97,7 @@ class ClusterView:
         return dict(zip(stores, reports, strict=True))
 
     async def drain(self, store: str, report: Callable[[int], None]) -> None:
-        """Have all containers moved away from a store; `report` is called with the number of those that are left.
+        """Move all containers away from a store.  `report`: called with the number of containers that are left.
 
         Raises NotFound (no such store), Unavailable."""
         stores = (await self.status()).stores
@@ -115,7 +114,7 @@ class ClusterView:
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     async def undrain(self, store: str) -> None:
-        """Let a store have containers again.  Raises NotFound, Unavailable."""
+        """Allow a drained store to have containers again.  Raises NotFound, Unavailable."""
         found = await self.registers.get(f"{DRAINED}/{store}")
         if found is None:
             raise NotFound(f"the store {store} is not drained")
@@ -124,7 +123,7 @@ class ClusterView:
 
 @asynccontextmanager
 async def view_cluster(cluster: ClusterAddress, env: Env) -> AsyncIterator[ClusterView]:
-    """A view, until the end of the block.  Raises Unavailable."""
+    """Yield a view of a cluster to a block.  Raises Unavailable."""
     zookeeper = await ZooKeeper.connect(cluster.hosts, STORE_LEASE_SECONDS, env)
     try:
         yield ClusterView(zookeeper, cluster, env.clock)

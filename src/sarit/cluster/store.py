@@ -1,7 +1,7 @@
-"""A store of a cluster: the store role as a member that serves what the container map gives it (`member.py`).
+"""A store of a cluster: the store role, and a member that opens the containers that the map gives it (`member.py`).
 
-When it is stopped it leaves first: its containers move to the others while it serves, LEAVE_STORE_SECONDS at most.  A
-second signal ends it at once.
+A store that is stopped leaves first: its containers move to other stores while it serves, for up to
+LEAVE_STORE_SECONDS.  A second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ClusterStore:
         self._security = security
         self._connection: ClusterConnection | None = None
         self._role: StoreRole | None = None
-        self._member: Member | None = None  # once it may join
+        self._member: Member | None = None  # None until the store may join
         self._owners: StoreConnections | None = None
         self._background = Background.critical(_log, "background work of this store")
         self._drained = asyncio.Event()
@@ -83,11 +83,11 @@ class ClusterStore:
 
     @property
     def failure(self) -> SaritError | None:
-        """The failure that ends the process: another one has joined under its name."""
+        """The failure that ends the process, as that another process has joined under its name; None: it runs."""
         return None if self._member is None else self._member.failure
 
     async def start(self, admin: Admin, end: Callable[[], None]) -> None:
-        """Join, and serve when this returns."""
+        """Start the store, which has joined and serves when this returns."""
         config, env = self._config, self._env
         line = StartLine(env.clock, config.options)
         admin.health.starting("it connects to ZooKeeper")
@@ -121,7 +121,8 @@ class ClusterStore:
         say(f"sarit is ready: store {name} at {host}:{advertised}, cluster {config.cluster}{admin.where()}")
 
     def _follow(self, connection: ClusterConnection, member: Member, role: StoreRole, admin: Admin) -> None:
-        """Follow whether this store is to be drained, and report its health and its requests to an object store."""
+        """Follow in the background whether to drain this store, and report its health and its requests to object
+        storage."""
         registers, clock = connection.registers, self._env.clock
         self._drain_watch = registers.watch(f"{DRAINED}/{member.name}", self._drained.set)
         follow = poll(self._follow_drain, self._drained, clock, _log, "it is not known whether to drain")
@@ -132,13 +133,13 @@ class ClusterStore:
             self._background.spawn(keep_reporting(registers, member.name, RequestWindow(requests, clock), _log))
 
     async def _wait_for_place(self, connection: ClusterConnection, name: str, address: tuple[str, int]) -> None:
-        """Raises Unavailable when a store of this name is a member, at another address, for longer than a lease.
+        """Wait while a member has this store's name at another address.  Raises Unavailable: longer than a lease.
 
-        One at this address has ended, since its port was free: this one takes its place."""
+        A member at this store's own address is replaced: it has ended, since its port was free."""
         members = connection.members(STORES)
         changed = asyncio.Event()
         watch = members.watch(changed.set)
-        # A store that was killed is a member for a lease.
+        # A store that was killed stays a member until its lease ends.
         end = self._env.clock.monotonic() + connection.meta.lease_seconds + STORE_LEASE_MARGIN_SECONDS
         try:
             while (found := (await members.list()).get(name)) is not None:
@@ -176,7 +177,7 @@ class ClusterStore:
         return StoreRole(settings, env, StoreParts(logs, indexes, storage), self._security, ownership)
 
     async def _ask_owner(self, command: Any) -> Any:
-        """Ask the owner of a table, for the Rust client, which does not follow a table that has moved."""
+        """Forward a request on a table to its owner, for the Rust client, which does not follow a table that moved."""
         assert self._owners is not None
         try:
             reply = await self._owners.ask(
@@ -195,19 +196,19 @@ class ClusterStore:
         await member.reweigh(self._config.weight if found is None else 0)
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, and with the files of security as they are now."""
+        """Apply `live` settings, and the present security files, without a restart."""
         self._security.follow()
         if self._role is not None:
             self._role.take_over(live)
 
     def skip_flush(self) -> None:
-        """Let `stop` wait for nothing."""
+        """Make `stop` wait for nothing."""
         self._skipped.set()
         if self._role is not None:
             self._role.skip_flush()
 
     async def stop(self) -> None:
-        """Leave, then close.  What is not moved by then is recovered from the log by other stores."""
+        """Leave the cluster, then close.  Other stores recover containers that did not move from their logs."""
         if self._role is not None:
             self._role.backups.stop()
         if self._member is not None:
@@ -225,7 +226,7 @@ class ClusterStore:
             await self._connection.close()
 
     def release(self) -> None:
-        """Release nothing: its membership has ended."""
+        """Release nothing: `stop` ended the membership."""
 
     async def _leave(self, member: Member) -> None:
         leaving = asyncio.ensure_future(member.leave())
@@ -245,7 +246,7 @@ def run_store(config: ProcessConfig, reload: Reload | None = None) -> None:
     """Run a store until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
     from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
-    # Its containers move to other stores while it restarts: a client that waits for it would wait for nothing.
+    # Refuse passed sockets: containers move to other stores during a restart, so clients must not wait for this one.
     check_passed_sockets(())
     make = partial(ClusterStore, config, machine_memory(), raise_descriptor_limit())
     run_process(make, config, "the store", "store", reload)

@@ -1,9 +1,9 @@
-"""How a store of a cluster is, in a register of its own: what it serves, what it does not, and why.
+"""Reports the health of a store in a register of its own: which containers it serves, which it does not, and why.
 
 A store writes its report within HEALTH_SAMPLE_SECONDS of a change, and every HEALTH_REPORT_SECONDS without one.  The
-report is made of what the store's own `/readyz` says.  `cluster_verdict.py` decides from the reports of all stores, and
-treats one that is older than HEALTH_OLD_SECONDS as none.  Nothing of it is on the way of an append: a timer reads
-numbers that are there.  Bytes: docs/formats/store-health.md.
+report has the same reasons as the store's own `/readyz`.  `verdict.py` judges the cluster by the reports of all stores,
+and ignores reports older than HEALTH_OLD_SECONDS.  Appends are not affected: a timer reads present numbers.  Bytes:
+docs/formats/store-health.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEALTH: Final = "health"
 SERVING: Final = "serving"
 OPENING: Final = "opening"
 RECOVERING: Final = "recovering"
-# A store that stops serves until its containers have moved.
+# Reasons that do not keep a store from serving: a store that stops serves until its containers have moved.
 _SERVES_ON: Final = frozenset(("starting", "stopping"))
 _FORMAT: Final = 1
 _MAX_WORD: Final = 40
@@ -53,7 +53,7 @@ class StoreReport:
     """The health of one start of a store at `at_ms`, by its own clock.
 
     `containers`: those that the map gives it, by state: "serving", "opening", "draining", or the code of the reason why
-    requests for them fail or wait.  `bookies`: None where the log is not on BookKeeper."""
+    requests for them fail or wait.  `bookies`: None: the log is not on BookKeeper."""
 
     at_ms: int
     incarnation: int
@@ -62,7 +62,7 @@ class StoreReport:
     bookies: BookieCounts | None
 
     def encode(self) -> bytes:
-        """Return the value of the register: JSON."""
+        """Encode the report as JSON, the value of the register."""
         fields = {
             "version": _FORMAT, "at_ms": self.at_ms, "incarnation": self.incarnation,
             "containers": {state: list(numbers) for state, numbers in self.containers.items()},
@@ -72,7 +72,7 @@ class StoreReport:
         return json.dumps(fields).encode()
 
     def same_news(self, other: StoreReport) -> bool:
-        """Return whether another report says the same, but for times."""
+        """Return whether another report is the same except for times and texts."""
         return _news(self) == _news(other)
 
 
@@ -82,7 +82,7 @@ def _news(report: StoreReport) -> tuple[object, ...]:
 
 
 def decode_store_report(data: bytes) -> StoreReport:
-    """Return the report of a register's value.  Raises Invalid: a newer version, or no report."""
+    """Decode a report.  Raises Invalid: it has another version, or is no report."""
     try:
         fields = json.loads(data)
         if fields["version"] != _FORMAT:
@@ -109,7 +109,7 @@ def decode_store_report(data: bytes) -> StoreReport:
 def containers_by_state(
     containers: Iterable[ContainerHealth], reasons: Iterable[Reason]
 ) -> dict[str, list[int]]:  # fmt: skip
-    """Return the containers that a store has, by what their clients get now.
+    """Return a store's containers by state: whether it serves them, or else the code of the reason why not.
 
     A reason that keeps the whole store from serving counts for each of its containers."""
     codes: dict[int, str] = {}
@@ -131,7 +131,7 @@ def containers_by_state(
 
 
 class StoreReporter:
-    """The maker and writer of the reports of one store."""
+    """Makes and writes the reports of one store."""
 
     def __init__(self, registers: Registers, member: Member, store: SegmentStore, admin: Admin) -> None:
         self._registers = registers
@@ -144,7 +144,7 @@ class StoreReporter:
         return f"<StoreReporter of {self._member.name}>"
 
     def report(self) -> StoreReport:
-        """Return how the store is now."""
+        """Return a report of the store's present health."""
         reasons = [replace(one, ready=True) if one.code in _SERVES_ON else one for one in self._health.reasons()]
         return StoreReport(
             self._health.clock.wall_ms(), self._member.incarnation, containers_by_state(self._store.health(), reasons),
@@ -171,7 +171,7 @@ class StoreReporter:
 
 
 async def read_store_report(registers: Registers, store: str) -> StoreReport | None:
-    """Return the newest report of a store; None: there is none that this version can read.  Raises Unavailable."""
+    """Return the newest report of a store; None: there is none, or it cannot be read.  Raises Unavailable."""
     found = await registers.get(f"{HEALTH}/{store}")
     if found is None:
         return None

@@ -1,15 +1,15 @@
-"""Whether a cluster serves: one verdict of what its stores report, which every face shows.  Pure.
+"""Judges whether a cluster serves, from the reports of its stores; commands and console show the same verdict.
 
-| of a container | state | served |
+| a container whose store | state | served |
 |---|---|---|
-| its store reports that it serves it, or that it moves away | serving, draining | yes |
-| its store opens it: the first attempt, for OPENING_SECONDS at most | opening | yes |
-| its store reports why requests for it fail or wait | the code of the reason | no |
-| its store does not report it | not-open | no |
-| its store has not reported for HEALTH_OLD_SECONDS | unknown | no |
-| no store has it | unassigned | no |
+| reports that it serves it, or that it moves away | serving, draining | yes |
+| opens it: the first attempt, for OPENING_SECONDS at most | opening | yes |
+| reports why requests for it fail or wait | the code of the reason | no |
+| does not report it | not-open | no |
+| has not reported for HEALTH_OLD_SECONDS | unknown | no |
+| does not exist: the map gives it to no store | unassigned | no |
 
-A cluster is *failed* while anything of it is not served, *degraded* while something else is wrong, and else *ok*.
+A cluster is *failed* while any part of it is not served, *degraded* while something else is wrong, and otherwise *ok*.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Something that the stores need: "bookies", "storage" or "zookeeper".  `state`: "ok", "degraded", "failed" or
+    """A service that the stores need: "bookies", "storage" or "zookeeper".  `state`: "ok", "degraded", "failed" or
     "unknown"."""
 
     name: str
@@ -54,8 +54,8 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a cluster is.  `containers`: the state of each by number.  `ages`: of the reports of its stores, in seconds;
-    None: there is none of this start of the store.  A reason that is not `ready` says that something is not served."""
+    """The verdict on a cluster.  `containers`: the state of each, by number.  `ages`: the age of each store's report in
+    seconds; None: its present start has no report.  A reason that is not `ready` means that something is not served."""
 
     containers: tuple[str, ...]
     reasons: tuple[Reason, ...]
@@ -64,18 +64,18 @@ class Verdict:
 
     @property
     def state(self) -> str:
-        """Return "ok", "degraded" or "failed"."""
+        """The state of the cluster: "ok", "degraded" or "failed"."""
         if any(not reason.ready for reason in self.reasons):
             return FAILED
         return DEGRADED if self.reasons else OK
 
     @property
     def served(self) -> int:
-        """Return how many containers are served."""
+        """The number of containers that are served."""
         return sum(state in SERVED for state in self.containers)
 
     def document(self) -> dict[str, Any]:
-        """Return the verdict without its reasons, as values that JSON has."""
+        """Return the verdict without its reasons, as JSON values."""
         return {
             "state": self.state,
             "containers": len(self.containers),
@@ -91,9 +91,9 @@ def judge(
     record: ContainerMap | None, received: Mapping[str, Received | None], *, zookeeper: bool = True,
     controllers: int | None = None,
 ) -> Verdict:  # fmt: skip
-    """Return the verdict on a map and the reports of its stores.
+    """Judge a cluster by its map and the reports of its stores.
 
-    `zookeeper`: whether it answers whoever asks.  `controllers`: how many there are; None: not asked."""
+    `zookeeper`: whether ZooKeeper answers.  `controllers`: how many controllers there are; None: unknown."""
     reasons = []
     if not zookeeper:
         reasons.append(Reason("zookeeper-away", "zookeeper", "no server of ZooKeeper answers", ready=True))
@@ -111,12 +111,12 @@ def judge(
     containers = _states(record, fresh)
     reasons += _missing(record, containers, ages)
     reasons += _reported(fresh)
-    reasons.sort(key=lambda reason: reason.ready)  # what is not served comes first
+    reasons.sort(key=lambda reason: reason.ready)  # reasons that something is not served come first
     return Verdict(containers, tuple(reasons), _components(fresh, zookeeper=zookeeper), ages)
 
 
 def _age(received: Received | None, incarnation: int) -> float | None:
-    """Return the age of a report of this start of a store; one of an earlier start says nothing."""
+    """Return the age of a store's report; None: it has no report, or one of an earlier start."""
     return None if received is None or received.report.incarnation != incarnation else received.age
 
 
@@ -138,7 +138,7 @@ def _states(record: ContainerMap, fresh: Mapping[str, StoreReport]) -> tuple[str
 
 
 def _missing(record: ContainerMap, states: Sequence[str], ages: Mapping[str, float | None]) -> list[Reason]:
-    """Return what no report says: containers that nobody has or has opened, and stores without a report."""
+    """Return the reasons that no report has: containers that no store owns or has opened, and missing reports."""
     reasons = []
     lost = [number for number, state in enumerate(states) if state == UNASSIGNED]
     if lost:
@@ -157,7 +157,7 @@ def _missing(record: ContainerMap, states: Sequence[str], ages: Mapping[str, flo
 
 
 def _reported(fresh: Mapping[str, StoreReport]) -> list[Reason]:
-    """Return what stores say: one reason for stores that say the same, and for the containers of a store."""
+    """Return the reasons in the reports, joined: those that several stores have, or several containers of a store."""
     of_stores: dict[Reason, list[str]] = {}
     of_containers: dict[tuple[str, str, bool], tuple[list[int], str]] = {}
     for name, report in sorted(fresh.items()):
@@ -168,7 +168,7 @@ def _reported(fresh: Mapping[str, StoreReport]) -> list[Reason]:
             else:
                 key = name, reason.code, reason.ready
                 of_containers.setdefault(key, ([], reason.text))[0].append(number)
-        # Of a report that is too large, reasons are left out, and no state of a container is.
+        # A report that is too large lacks reasons, but has the states of all containers: make reasons from these.
         for state, numbers in report.containers.items():
             if state not in SERVED and (name, state, False) not in of_containers and not _says(report, state):
                 of_containers[name, state, False] = (list(numbers), "its store says no more")
@@ -183,7 +183,7 @@ def _says(report: StoreReport, code: str) -> bool:
 
 
 def _containers(numbers: Iterable[int]) -> str:
-    """Return the name of containers as text, consecutive ones as a range."""
+    """Return a text that names containers, consecutive ones as a range."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

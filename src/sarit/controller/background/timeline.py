@@ -85,7 +85,7 @@ class Timeline:
     async def _record_due(self, name: StreamName) -> None:
         try:
             await self.record(name)
-        except NotFound:  # it was deleted meanwhile
+        except NotFound:  # the stream was deleted meanwhile
             pass
         except SaritError as error:  # the stream stays in `_due`
             self._repeated.info(str(error), f"recording a cut of {name} is postponed: {error}")
