@@ -1,14 +1,13 @@
-"""How a store says that bytes are damaged, and how a client understands it.  Pure.
+"""The reply of a store for damaged bytes, and how a client recognizes it.
 
-The protocol has no reply for that.  Closing the connection, as for errors without a reply, makes clients repeat the
-request for minutes, and disturbs all others on the connection.  So the reply is one that a client neither repeats nor
-takes for something else (docs/decisions/0318):
+The protocol has no reply for damage.  Closing the connection, as for other errors without a reply, would make clients
+repeat the request for minutes, and disturb all other requests on the connection.  So the store sends a reply after
+which a client neither repeats the request nor loses data (docs/decisions/0318):
 
-- The Java client repeats a read for 100 s after any failure but three.  Two of them mean "truncated": it would go on
-  elsewhere, and data would be lost without a word.  The third is AuthTokenCheckFailed: an exception, at once, with the
-  text of the reply.
-- The Rust client, and with it the official Python client, repeats only WrongHost.  ErrorMessage ends its reading of
-  that segment, with an error in its log.  To AuthTokenCheckFailed it would say that a token has expired.
+- The Java client repeats a read for 100 s after all failures except three.  Two of these mean "truncated": the client
+  would silently skip data.  The third is AuthTokenCheckFailed, which raises an exception with the reply's text.
+- The Rust client, and with it the official Python client, repeats only after WrongHost.  After ErrorMessage it stops
+  reading the segment and logs an error.  After AuthTokenCheckFailed it would report an expired token.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _CHECK_FAILED: Final = 0
 
 
 def damage_reply(request_id: int, segment: str, text: str, hello_version: int = RUST_WIRE_VERSION) -> Command:
-    """Return the reply to a client that said `hello_version`: stored bytes that its request needs are damaged."""
+    """Return the reply that stored bytes are damaged, for a client whose Hello had the version `hello_version`."""
     if hello_version <= RUST_WIRE_VERSION:
         return ErrorMessage(request_id, segment, _PREFIX + text, _UNSPECIFIED)
     return AuthTokenCheckFailed(request_id, _PREFIX + text, _CHECK_FAILED)
 
 
 def damage_in(reply: object) -> str | None:
-    """Return the text of such a reply; None for any other."""
+    """Return the text of a reply that stored bytes are damaged; None: it is another reply."""
     text = ""
     if isinstance(reply, ErrorMessage):
         text = reply.message

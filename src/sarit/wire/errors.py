@@ -6,4 +6,4 @@ from sarit.core.errors import Invalid
 
 
 class ProtocolError(Invalid):
-    """The bytes (or a command given for encoding) break the wire protocol: the connection cannot go on."""
+    """Raised for bytes, or a command to encode, that break the wire protocol: the connection cannot go on."""

@@ -1,44 +1,46 @@
-"""From received bytes to frames, and from append frames to appends, without copying large payloads.
+"""Splits received bytes into frames, and joins append frames to appends, without copying large payloads.
 
-An append goes through here twice: as bytes into a frame (`FrameReader`), and as one or two frames into one `Append`
-(`AppendAssembler`).  Both machines are on the way of each write; all other commands are in `wire/commands/`.
+An append takes two steps: from bytes to a frame (`FrameReader`), and from one or two frames to one `Append`
+(`AppendAssembler`).  Both are on the path of each write; all other commands are in `wire/commands/`.
 
 Frames.  Bytes arrive in a *window*, a buffer that all connections of one event loop share.  Whole frames
 are found there by their headers, and their payloads are copied out.  The start of an incomplete frame is copied out,
 too, and placed before the bytes that come next.  A large payload that is incomplete gets a buffer of exactly its size:
-the part that came with its header is copied there once, and the rest is received straight into it.
+the part that came with its header is copied there once, and the rest is received directly into it.
 
-The part of the window that a reader offers adapts.  A read that fills it doubles it, so that many small frames need few
-reads.  After a payload of at most COPIED_FRAME_BYTES that did not fit, it holds the next such payload, since a copy
-costs less than a second read.  After a longer payload it is small, so that a series of those is hardly copied.
+A reader adapts the part of the window that it uses.  A read that fills this part doubles it, so that many small frames
+need few reads.  After a payload of at most COPIED_FRAME_BYTES that did not fit, the part is as large as such a payload,
+since a copy costs less than a second read.  After a longer payload it is small, so that little of a series of long
+payloads is copied.
 
-A header may announce 16 MiB and never deliver.  So memory follows the bytes that came, not the length announced: a
-large payload is received in pieces, each allocated when the one before is full, and all are joined at the end.  The
-first is small, and each next one as long as all before it, up to FRAME_PIECE_BYTES.  A connection that has delivered a
-payload gets as much at once for the next ones: in a series of large frames of up to that size nothing is joined.
-`held_bytes` says what was allocated.
+A header may announce 16 MiB that never come, so memory is allocated for received bytes, not for announced ones: a large
+payload is received in pieces, each allocated when the one before is full, and joined at the end.  The first piece is
+small, and each next one as long as all before it, up to FRAME_PIECE_BYTES.  A connection that has delivered a payload
+gets as much at once for the next ones, so that in a series of large frames nothing is joined.  `held_bytes` is the
+allocated memory.
 
-Payloads that were returned are never modified.
+Returned payloads are never modified.
 
-Append blocks.  Single events are never parsed.  A client sends its events in blocks.  The Rust client sends
-AppendBlockEnd alone, with the whole block in its `data`.  The Java client opens a block before it knows its content:
-AppendBlock of a fixed size, filled with whole events.  The rest at its end holds
+Append blocks.  Single events are never parsed.  A client sends its events in blocks.  The Rust client sends only
+AppendBlockEnd, with the whole block in its `data`.  The Java client opens a block before it knows its content:
+AppendBlock of a fixed size, filled with whole events.  The rest at its end is
 
 - nothing, or
 - a Padding frame (type -1): skipped; AppendBlockEnd brings no data, or
 - a PartialEvent frame (type -2): the beginning of one more event, whose rest AppendBlockEnd brings.
 
-`sizeOfWholeEvents` of AppendBlockEnd is where the whole events end.  What is stored is
+`sizeOfWholeEvents` of AppendBlockEnd is where the whole events end.  The stored bytes are
 
     block[:sizeOfWholeEvents] + partial event's bytes + AppendBlockEnd's data
 
-as slices of the payloads received, without parsing them.  A large payload is a memory view, and so are its slices:
+as slices of the received payloads, which are not parsed.  A large payload is a memory view, and so are its slices:
 nothing is copied.  A small one is bytes, and so are its slices: a copy of a few KiB costs less than two views, which
 would live as long as the appended data and slow down garbage collection (docs/internals/tuning.md).
-(A byte stream sends the same blocks without event headers.)  `sizeOfWholeEvents` means nothing when no block is open.
 
-The caller checks what needs more than the bytes: that the writer was set up on this connection, and that its event
-numbers do not go back; and calls `check_closed` before any other command of the append family.
+(A byte stream sends the same blocks without event headers.)  `sizeOfWholeEvents` is ignored when no block is open.
+
+The caller checks that the writer was set up on this connection, and that its event numbers do not go back, and calls
+`check_closed` before any other command of the append family.
 Source: wire.md par. 4.2.
 """
 
@@ -74,7 +76,8 @@ DATA_APPENDED: Final = DataAppended.code
 _PADDING: Final = -1
 _PARTIAL_EVENT: Final = -2
 
-# AppendBlockEnd: writer id, size of whole events, length of data; data; events, last event number, request id.
+# The layout of AppendBlockEnd: writer id, size of whole events, length of data; data; events, last event number,
+# request id.
 _END_HEAD: Final = struct.Struct(">16sii")
 _END_TAIL: Final = struct.Struct(">iqq")
 _END_TAIL_SHORT: Final = struct.Struct(">iq")
@@ -93,8 +96,8 @@ _NOTHING: Final = b""
 class Window:
     """The receive buffer of many connections of one event loop, used by one connection at a time.
 
-    It belongs to one reader from the moment its buffer is filled until `received` returns.  No other reader may use it
-    in between.  It grows to the size requested.  Sharing it keeps it in the processor's cache."""
+    From when its buffer is filled until `received` returns, no other reader may use the window.  It grows to the
+    requested size.  Because it is shared, it stays in the processor's cache."""
 
     __slots__ = ("bytes",)
 
@@ -112,7 +115,7 @@ class Window:
 
 
 class FrameReader:
-    """One direction of one connection.  Fill `get_buffer`, then pass the number of bytes to `received`."""
+    """Reads the frames of one connection.  Fill the buffer of `get_buffer`, then pass the byte count to `received`."""
 
     __slots__ = (
         "_code",
@@ -130,7 +133,7 @@ class FrameReader:
     )
 
     def __init__(self, window: Window | None = None) -> None:
-        """`window`: shared with other readers; None for a window of its own."""
+        """`window`: a window shared with other readers; None: make one for this reader."""
         self._window = Window() if window is None else window
         self._size = FIRST_RECEIVE_WINDOW_BYTES  # how much of the window is used
         self._partial: bytes = b""  # the start of an incomplete frame that is not large
@@ -138,8 +141,8 @@ class FrameReader:
         self._filled = 0  # bytes in the current piece of a large frame
         self._pieces: list[memoryview] = []
         self._missing = 0  # bytes of the large frame after the current piece
-        self._delivered = 0  # the longest payload that came whole, up to a piece: what is allocated at once
-        self.held_bytes = 0  # allocated for the large frame that is incomplete
+        self._delivered = 0  # the longest complete payload so far, up to a piece: allocated at once
+        self.held_bytes = 0  # memory allocated for an incomplete large frame
         self._code = 0
         self._offered = 0
         self._failure: ProtocolError | None = None
@@ -150,21 +153,21 @@ class FrameReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes received of an incomplete frame; 0 at the boundary of two frames."""
+        """The bytes received of an incomplete frame; 0 between two frames."""
         return len(self._partial) + self._filled + sum(map(len, self._pieces))
 
     @property
     def refused_code(self) -> int | None:
-        """The type of the frame whose length was refused."""
+        """The type of the frame whose length was refused; None: none was."""
         return self._code if self._failure is not None else None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes belong; never empty.  `sizehint` is ignored."""
+        """Return the buffer for the next bytes, which is never empty.  `sizehint` is ignored."""
         if self._direct is not None:
             buffer = self._direct[self._filled :]
         else:
             partial = len(self._partial)
-            # At each call again: other connections have used the window since.
+            # Copy the incomplete frame into the window at each call, since other connections use the window, too.
             window = self._window.bytes
             if len(window) < self._size:
                 window = self._window.of(self._size)
@@ -175,14 +178,14 @@ class FrameReader:
         return buffer
 
     def received(self, count: int) -> list[tuple[int, Buffer]]:
-        """Take `count` bytes from the buffer; (code, payload) of each frame that is complete now.
+        """Take `count` bytes from the buffer.  Returns (code, payload) of each frame that is complete now.
 
         Raises ProtocolError for a length that is negative or too large, and on every later call.
         """
         if self._failure is not None:
             raise self._failure
         if self._direct is None:
-            # A read that filled the offered part may have left more in the socket: the window grows.
+            # Use more of the window if the read filled the buffer: there may be more bytes in the socket.
             return self._cut(len(self._partial) + count, count == self._offered)
         self._filled += count
         if self._filled < len(self._direct):
@@ -190,7 +193,7 @@ class FrameReader:
         return self._piece_full()
 
     def release(self) -> None:
-        """Drop what came of an incomplete frame: nothing will be received any more."""
+        """Drop the bytes of an incomplete frame, when nothing will be received any more."""
         self._partial, self._direct, self._pieces = b"", None, []
         self._filled = self.held_bytes = 0
 
@@ -209,7 +212,7 @@ class FrameReader:
     def _piece_full(self) -> list[tuple[int, Buffer]]:
         piece = self._direct
         assert piece is not None
-        # A full piece counts in `_pieces` from here on (`buffered_bytes`).
+        # From here on `buffered_bytes` counts a full piece in `_pieces`.
         self._filled = 0
         if self._missing:
             self._pieces.append(piece)
@@ -226,7 +229,7 @@ class FrameReader:
         return [(self._code, payload)]
 
     def _next_piece(self, received: int) -> None:
-        """Allocate the next piece of a large frame of which so many bytes have come."""
+        """Allocate the next piece of a large frame of which `received` bytes have come."""
         size = self._missing
         if size > self._delivered:
             size = min(size, FRAME_PIECE_BYTES, max(self._delivered, received, LARGE_FRAME_BYTES))
@@ -244,21 +247,21 @@ class FrameReader:
             code, length = unpack(window, at)
             start = at + _HEADER_BYTES
             stop = start + length
-            # The frequent case first.  A negative length would move `stop` back and pass the first test.
+            # Handle the frequent case first.  Check for a negative length, which would pass the test of `stop`.
             if stop <= end and length >= 0:
-                # Copied: after this call the window belongs to another connection.  Large ones become a view, so that
-                # their slices are views, too.
+                # Copy the payload, since other connections use the window after this call.  Make a view of a large one,
+                # so that its slices are views, too.
                 payload = window[start:stop].tobytes()
                 add((code, payload if length < LARGE_FRAME_BYTES else memoryview(payload)))
                 at = stop
                 continue
-            # The first bytes of TLS would announce a payload that never comes.
+            # Refuse TLS, whose first bytes would announce a payload that never comes.
             if not 0 <= length <= MAX_WIRE_PAYLOAD_BYTES or code >> 16 == TLS_HANDSHAKE:
                 self._code = code
                 self._failure = ProtocolError(f"a frame of type {code} announces {length} bytes")
                 self._partial = b""  # the rest is never parsed, and `get_buffer` must not be empty
                 raise self._failure
-            # Complete large frames were cut above; this one gets a buffer of its own.
+            # An incomplete large frame gets a buffer of its own.
             if length >= LARGE_FRAME_BYTES:
                 self._begin_large(code, length, window[start:end])
                 return frames
@@ -275,9 +278,9 @@ class FrameReader:
         self._next_piece(2 * len(begun))
         piece = self._direct
         assert piece is not None
-        # Complete frames do not come here, and what begins one is shorter than half a piece (the longest window).
+        # The frame is incomplete, and its first bytes are at most a window, which is shorter than half a piece.
         assert len(begun) < len(piece)
-        # The rest is received behind it, without another copy.
+        # Copy the first bytes; the rest is received behind them, without another copy.
         piece[: len(begun)] = begun
         self._filled = len(begun)
         self._size = (
@@ -289,9 +292,9 @@ class FrameReader:
 
 
 class Append:
-    """One atomic append: `parts` in order, `length` bytes in all, `events` events.
+    """One atomic append: the bytes of `parts` in order, `length` in all, with `events` events.
 
-    `arrival`: when the connection's read began that brought it, of the few whose latency is measured."""
+    `arrival`: when the read that brought the append began; None: its latency is not measured."""
 
     __slots__ = ("arrival", "events", "last_event_number", "length", "parts", "request_id", "writer_id")
 
@@ -320,7 +323,7 @@ class Append:
 
 
 class AppendAssembler:
-    """Joins AppendBlock and AppendBlockEnd of one connection.  A ProtocolError ends the connection."""
+    """Joins AppendBlock and AppendBlockEnd of one connection to appends.  A ProtocolError ends the connection."""
 
     __slots__ = ("_block", "_writer", "buffered_bytes")
 
@@ -335,16 +338,16 @@ class AppendAssembler:
 
     @property
     def open(self) -> bool:
-        """Whether a block is open."""
+        """Whether an append block is open."""
         return self._writer is not None
 
     def check_closed(self) -> None:
-        """Raises ProtocolError when a block is open: of the append family only its end may follow."""
+        """Check that no block is open, after which only its end may follow.  Raises ProtocolError."""
         if self._writer is not None:
             raise ProtocolError("the end of the append block was expected")
 
     def block(self, payload: Buffer) -> None:
-        """Payload of AppendBlock (3).  Raises ProtocolError."""
+        """Open a block by the payload of AppendBlock (3).  Raises ProtocolError."""
         self.check_closed()
         if len(payload) < UUID_BYTES:
             raise ProtocolError(f"AppendBlock of {len(payload)} bytes is cut short")
@@ -353,7 +356,7 @@ class AppendAssembler:
         self.buffered_bytes = len(self._block)
 
     def block_end(self, payload: Buffer) -> Append:
-        """Payload of AppendBlockEnd (4): the append to store.  Raises ProtocolError."""
+        """Return the append that the payload of AppendBlockEnd (4) completes.  Raises ProtocolError."""
         total = len(payload)
         if total < _END_HEAD.size + _END_TAIL_SHORT.size:
             raise ProtocolError(f"AppendBlockEnd of {total} bytes is cut short")
@@ -363,7 +366,7 @@ class AppendAssembler:
         if length >= 0 and tail + _END_TAIL.size <= total:
             events, last, request_id = _END_TAIL.unpack_from(payload, tail)
         elif length >= 0 and tail + _END_TAIL_SHORT.size == total:
-            # An old peer ends before the request id.  Only an exact end is that: otherwise a field is cut short.
+            # An old peer's payload ends exactly before the request id; any other end means that a field is cut short.
             events, last = _END_TAIL_SHORT.unpack_from(payload, tail)
             request_id = _NO_REQUEST_ID
         else:
@@ -373,10 +376,10 @@ class AppendAssembler:
         data = payload[_END_HEAD.size : tail]
         if total > tail + MAX_TRAILING_BYTES:
             data = bytes(data)  # a view would keep the trailing bytes in memory, uncounted
-        # The Rust client: all is in `data`, and `whole` means nothing.
+        # The Rust client sends the whole block in `data`, and `whole` is ignored.
         if self._writer is None:
             return Append(writer, (data,) if length else (), length, events, last, request_id)
-        # The Java client: whole events of the block, the begun event, the rest of it.
+        # The Java client's block has whole events, and perhaps the beginning of one more, whose rest is `data`.
         parts, padded = self._close_block(writer, whole)
         if length:
             if padded:
@@ -391,7 +394,7 @@ class AppendAssembler:
             raise ProtocolError("the append block is of another writer than its end")
         if not 0 <= whole <= len(block):
             raise ProtocolError(f"{whole} bytes of whole events in an append block of {len(block)}")
-        # Closed before the checks below: their errors end the connection anyway.
+        # Close the block before the checks below, whose errors end the connection anyway.
         self._writer = None
         self._block = _NOTHING
         self.buffered_bytes = 0
@@ -429,20 +432,20 @@ def append_block_end_header(
     if payload > MAX_WIRE_PAYLOAD_BYTES:
         raise ProtocolError(f"AppendBlockEnd of {payload} bytes; the most is {MAX_WIRE_PAYLOAD_BYTES}")
     assert len(writer_id) == UUID_BYTES
-    # The length twice: without a block the receiver ignores the size of whole events.
+    # The length is also sent as the size of whole events, which the receiver ignores without an open block.
     prefix = _FRAMED_END_HEAD.pack(_APPEND_BLOCK_END, payload, writer_id, data_length, data_length)
     return prefix, _END_TAIL.pack(events, last_event_number, request_id)
 
 
 def data_appended(writer_id: bytes, event_number: int, previous: int, request_id: int, offset: int) -> bytes:
-    """Return the whole frame of DataAppended; `offset` is the length of the segment after the append, in bytes."""
+    """Return the frame of DataAppended.  `offset`: the length of the segment after the append, in bytes."""
     return _FRAMED_APPENDED.pack(DATA_APPENDED, _APPENDED_BYTES, writer_id, event_number, previous, request_id, offset)
 
 
 def read_data_appended(payload: Buffer) -> DataAppended:
     """Parse DataAppended from its payload; bytes after the last field are ignored.  Raises ProtocolError.
 
-    A writer receives one for each block that it sends: this skips the table of commands, as the store does."""
+    A writer receives one for each block, so this does not go through the table of commands."""
     if len(payload) < _APPENDED_BYTES:
         raise ProtocolError(f"DataAppended of {len(payload)} bytes; it has {_APPENDED_BYTES}")
     return DataAppended(*_APPENDED.unpack_from(payload))

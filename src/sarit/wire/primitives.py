@@ -29,7 +29,7 @@ _MAX_INT: Final = (1 << 31) - 1
 
 
 class Codec(Protocol):
-    """Bytes of one field."""
+    """Encodes and decodes one field."""
 
     def write(self, value: Any, out: list[Buffer]) -> None:
         """Append the value's bytes to `out`.  Raises ProtocolError when it cannot be written."""
@@ -44,7 +44,7 @@ class Fixed:
     __slots__ = ("format", "layout", "width")
 
     def __init__(self, form: str, width: int = 0) -> None:
-        """`width`: the only length a value may have, in bytes, where `struct` would pad or cut."""
+        """`width`: the length that a value must have, in bytes, because `struct` would pad or cut it; 0: a number."""
         self.format = form
         self.layout = struct.Struct(">" + form)
         self.width = width
@@ -63,7 +63,7 @@ class Fixed:
         return self.layout.unpack_from(payload, at)[0], end
 
     def check(self, value: Any) -> None:
-        """Raises ProtocolError when the value has the wrong length."""
+        """Check the length of a value.  Raises ProtocolError."""
         if self.width and len(value) != self.width:
             raise ProtocolError(f"{self.width} bytes were expected, not {len(value)}")
 
@@ -79,15 +79,16 @@ def _encode_text(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TextCodec:
-    """uint16 byte length and modified UTF-8.
+    """A text as uint16 byte length and modified UTF-8.
 
-    `clip`: cut text that is too long to be sent instead of refusing it.  `most`: bytes of a text that may be read."""
+    `clip`: cut a text that is too long to be sent, instead of refusing it.  `most`: the longest text that is accepted,
+    in bytes."""
 
     clip: bool = False
     most: int = MAX_WIRE_STRING_BYTES
 
     def pack(self, value: str) -> bytes:
-        """Length and text.  Raises ProtocolError."""
+        """Encode a text with its length.  Raises ProtocolError."""
         if not value:
             return _NO_TEXT
         raw = _encode_text(value)
@@ -105,7 +106,7 @@ class TextCodec:
         if len(payload) < start:
             raise ProtocolError("the length of a string is cut short")
         end = start + _LENGTH.unpack_from(payload, at)[0]
-        # Often empty: tokens, and the stack traces of refusals.
+        # Handle empty texts early: tokens and the stack traces of refusals often are.
         if end == start:
             return "", end
         if len(payload) < end:
@@ -117,14 +118,14 @@ class TextCodec:
             text = raw.decode("ascii") if raw.isascii() else decode_java(raw)
         except Invalid as error:
             raise ProtocolError(str(error)) from None
-        # Plain UTF-8 is accepted, too, and may double when encoded: refuse text that could not be sent back.
+        # Refuse text that could not be sent back: plain UTF-8, which is accepted, too, may double when encoded.
         if end - start > MAX_WIRE_STRING_BYTES // 2:
             self.pack(text)
         return text, end
 
 
 def read_count(payload: Buffer, at: int) -> tuple[int, int]:
-    """Return an int32 that counts something.  Raises ProtocolError when it is cut short or negative."""
+    """Read an int32 count.  Returns it and the position after it.  Raises ProtocolError (cut short, negative)."""
     end = at + 4
     if len(payload) < end:
         raise ProtocolError("a length is cut short")
@@ -135,14 +136,14 @@ def read_count(payload: Buffer, at: int) -> tuple[int, int]:
 
 
 class BytesCodec:
-    """int32 length and raw bytes; read as a slice of the payload (no copy when that is a memoryview)."""
+    """Raw bytes after an int32 length; read as a slice of the payload, without a copy if that is a memoryview."""
 
     def write(self, value: Buffer, out: list[Buffer]) -> None:
-        # `struct` would refuse it, too, but with an error that is no ProtocolError.
+        # Check the length here, because the error of `struct` would be no ProtocolError.
         if len(value) > _MAX_INT:
             raise ProtocolError(f"a field of {len(value)} bytes")
         out.append(_INT.pack(len(value)))
-        # By reference: `encode_parts` decides whether it is copied.
+        # Append a reference: `encode_parts` decides whether to copy the value.
         out.append(value)
 
     def read(self, payload: Buffer, at: int) -> tuple[Buffer, int]:
@@ -165,7 +166,7 @@ class RestCodec:
 
 @dataclass(frozen=True, slots=True)
 class ListCodec:
-    """int32 count and that many items; read as a tuple."""
+    """Items after an int32 count; read as a tuple."""
 
     item: Codec
 
@@ -185,7 +186,7 @@ class ListCodec:
 
 @dataclass(frozen=True, slots=True)
 class StructCodec:
-    """Fields one after the other, without a length of their own; `make(*fields)` and `take(value)` are inverses."""
+    """Fields one after the other, without a length.  `make(*fields)` and `take(value)` are inverses of each other."""
 
     make: Callable[..., Any]
     take: Callable[[Any], tuple[Any, ...]]

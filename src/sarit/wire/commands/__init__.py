@@ -1,4 +1,4 @@
-"""Every command of the segment store's protocol, by family; see `registry.py` for how they are made.
+"""Every command of the segment store's protocol, by family.  `registry.py` makes the classes.
 
 Usage: `encode(Hello(17, 5))`, `decode(code, payload)`; `CODES` maps type codes to classes.
 """

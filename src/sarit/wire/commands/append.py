@@ -1,4 +1,4 @@
-"""Commands that write events.  `append.py` reads the hot ones (3, 4) without making these objects.
+"""Commands that write events.  `wire/frames.py` reads the frequent ones (3, 4) without making these objects.
 
 Writer ids are 16 bytes, event numbers those of the writer, offsets bytes of the segment.
 Blocks hold what is stored, verbatim: events with their 8-byte headers, or the bytes of a byte stream.
@@ -39,28 +39,28 @@ EmbeddedEvent = Annotated[Buffer, _EventCodec()]
 
 @command(-1)
 class Padding(Command):
-    """Inside an AppendBlock only: fills it up; whatever it holds is skipped."""
+    """Fills up an AppendBlock, and occurs only there.  Its data is skipped."""
 
     data: Rest
 
 
 @command(-2)
 class PartialEvent(Command):
-    """Inside an AppendBlock only: the beginning of an event whose rest comes with AppendBlockEnd."""
+    """The beginning of an event at the end of an AppendBlock; the rest comes with AppendBlockEnd."""
 
     data: Rest
 
 
 @command(_EVENT)
 class Event(Command):
-    """Inside blocks and segments only: one event.  Its frame is what is stored of it."""
+    """One event, inside a block or a segment.  An event is stored as this whole frame."""
 
     data: Rest
 
 
 @command(1)
 class SetupAppend(Command):
-    """Begin to write to a segment over this connection.  Answer: AppendSetup."""
+    """A request to begin writing to a segment over this connection.  Answer: AppendSetup."""
 
     request_id: Long
     writer_id: Uuid
@@ -80,7 +80,7 @@ class AppendSetup(Command):
 
 @command(3)
 class AppendBlock(Command):
-    """The bulk of a block; nothing but AppendBlockEnd may follow.  No answer."""
+    """The main part of a block of events; AppendBlockEnd must follow.  No answer."""
 
     writer_id: Uuid
     data: Rest
@@ -88,7 +88,7 @@ class AppendBlock(Command):
 
 @command(4)
 class AppendBlockEnd(Command):
-    """Ends a block, or is a whole one (wire.md par. 4.2).  Answer: DataAppended."""
+    """The end of a block of events, or a whole block (wire.md par. 4.2).  Answer: DataAppended."""
 
     writer_id: Uuid
     size_of_whole_events: Int
@@ -100,9 +100,9 @@ class AppendBlockEnd(Command):
 
 @command(5)
 class ConditionalAppend(Command):
-    """Append one event if the segment is `expected_offset` long; `event` is its data without the header.
+    """A request to append one event if the segment's length is `expected_offset`.  `event`: data without the header.
 
-    Stored are header and data (`event_bytes`).  Answer: DataAppended or ConditionalCheckFailed.
+    The event is stored with its header (`event_bytes`).  Answer: DataAppended or ConditionalCheckFailed.
     """
 
     writer_id: Uuid
@@ -119,7 +119,8 @@ def event_bytes(append: ConditionalAppend) -> bytes:
 
 @command(89)
 class ConditionalBlockEnd(Command):
-    """Append `data`, verbatim, if the segment is `expected_offset` long.  Answers as for ConditionalAppend."""
+    """A request to append `data` as it is if the segment's length is `expected_offset`, answered like
+    ConditionalAppend."""
 
     writer_id: Uuid
     event_number: Long
@@ -141,7 +142,7 @@ class DataAppended(Command):
 
 @command(8)
 class ConditionalCheckFailed(Command):
-    """The segment was not as long as expected; nothing was appended."""
+    """The answer that a segment does not have the expected length, and that nothing was appended."""
 
     writer_id: Uuid
     event_number: Long
@@ -150,7 +151,7 @@ class ConditionalCheckFailed(Command):
 
 @command(40)
 class CreateTransientSegment(Command):
-    """Make a segment that lives as long as the connection.  Answer: SegmentCreated, with its name."""
+    """A request for a segment that lives as long as the connection.  Answer: SegmentCreated, with its name."""
 
     request_id: Long
     writer_id: Uuid

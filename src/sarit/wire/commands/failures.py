@@ -1,6 +1,6 @@
-"""Answers that say no.  `stack` is for people ("" from us); prose that is too long is cut.
+"""Answers that refuse a request.  `stack`: a text for people; ours is empty.  Texts that are too long are cut.
 
-`offset` is the request's, where it had one: the Java client finds the read that failed by it.
+`offset`: the offset of the request, if it had one, by which the Java client finds the read that failed.
 """
 
 from sarit.wire.commands.registry import Command, command
@@ -9,7 +9,7 @@ from sarit.wire.primitives import Int, Long, Prose, Text, Uuid
 
 @command(50)
 class WrongHost(Command):
-    """Another store owns the segment."""
+    """The refusal of a store that does not own the segment's container."""
 
     request_id: Long
     segment: Text
@@ -19,7 +19,7 @@ class WrongHost(Command):
 
 @command(51)
 class SegmentIsSealed(Command):
-    """To an append `offset` is its event number."""
+    """The segment is sealed.  `offset`: for an append, its event number."""
 
     request_id: Long
     segment: Text
@@ -29,7 +29,7 @@ class SegmentIsSealed(Command):
 
 @command(52)
 class SegmentAlreadyExists(Command):
-    """Nothing was created."""
+    """The segment exists already, and nothing was created."""
 
     request_id: Long
     segment: Text
@@ -38,7 +38,7 @@ class SegmentAlreadyExists(Command):
 
 @command(53)
 class NoSuchSegment(Command):
-    """Never was, or is deleted."""
+    """The segment never existed, or was deleted."""
 
     request_id: Long
     segment: Text
@@ -48,7 +48,8 @@ class NoSuchSegment(Command):
 
 @command(55)
 class InvalidEventNumber(Command):
-    """The writer's number was not the one expected.  Close the connection after it: the Rust client hangs otherwise."""
+    """The writer's event number was not the expected one.  The store must close the connection after this answer, or
+    the Rust client hangs."""
 
     writer_id: Uuid
     request_id: Long
@@ -58,7 +59,7 @@ class InvalidEventNumber(Command):
 
 @command(56)
 class SegmentIsTruncated(Command):
-    """Bytes below `start_offset` are gone; also: an offset is not what was expected."""
+    """Bytes below `start_offset` were truncated; also used for an offset that is not the expected one."""
 
     request_id: Long
     segment: Text
@@ -69,7 +70,7 @@ class SegmentIsTruncated(Command):
 
 @command(57)
 class OperationUnsupported(Command):
-    """We do not do that."""
+    """The store does not support the requested operation."""
 
     request_id: Long
     operation_name: Prose
@@ -78,7 +79,7 @@ class OperationUnsupported(Command):
 
 @command(60)
 class AuthTokenCheckFailed(Command):
-    """`error_code`: -1 unspecified, 0 refused, 1 expired; the Rust client panics on any other."""
+    """The token is refused.  `error_code`: -1 unspecified, 0 refused, 1 expired; others make the Rust client panic."""
 
     request_id: Long
     stack: Prose
@@ -87,7 +88,7 @@ class AuthTokenCheckFailed(Command):
 
 @command(61)
 class ErrorMessage(Command):
-    """`error_code`: -1 unspecified, 0 illegal argument."""
+    """An error with a text.  `error_code`: -1 unspecified, 0 illegal argument."""
 
     request_id: Long
     segment: Text
@@ -106,7 +107,7 @@ class TableSegmentNotEmpty(Command):
 
 @command(81)
 class TableKeyDoesNotExist(Command):
-    """A version was expected of a key that is not there."""
+    """A key that does not exist was expected to have a version."""
 
     request_id: Long
     segment: Text

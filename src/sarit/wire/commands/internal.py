@@ -1,8 +1,8 @@
-"""Commands between the processes of one installation: what a controller asks of a store, and clients may not.
+"""Commands between the processes of one installation: requests of controllers to stores, which clients may not make.
 
-Codes are FIRST_INTERNAL and above; Pravega has none there.  A connection that uses them begins with Introduce, after
-Hello.  Before that a store refuses each of them.  Where a public command does what a controller needs, it is used
-instead.  docs/formats/internal-commands.md says what each command does.
+Their codes are FIRST_INTERNAL and above, where Pravega has none.  A connection that uses them begins with Introduce,
+after Hello; before that a store refuses them.  Controllers use public commands where these suffice.
+docs/formats/internal-commands.md describes each command.
 """
 
 import math
@@ -37,7 +37,7 @@ _DOUBLE: Final = struct.Struct(">d")
 class TableChange(NamedTuple):
     """One change of a table: a new value, or a removal (`removed`, with an empty value).
 
-    `version`: as for TableKey.  `fresh`: the key was never in the table."""
+    `version`: the expected one, as in TableKey.  `fresh`: the key was never in the table."""
 
     key: Buffer
     version: int
@@ -47,7 +47,7 @@ class TableChange(NamedTuple):
 
 
 class SegmentRates(NamedTuple):
-    """Events and bytes per second over the four windows, shortest first; measured for `age` seconds."""
+    """The rates of a segment per second over four windows, shortest first.  `age`: the seconds measured so far."""
 
     events_2: float
     events_5: float
@@ -61,7 +61,7 @@ class SegmentRates(NamedTuple):
 
 
 class ScaleRequest(NamedTuple):
-    """A segment whose rates require scaling; `advice`: 1 split, 2 merge."""
+    """A segment whose rates require scaling.  `advice`: 1 split, 2 merge."""
 
     segment: str
     advice: int
@@ -102,14 +102,14 @@ class Introduce(Command):
 
 @command(1_000_001)
 class Introduced(Command):
-    """Internal commands are answered from here on."""
+    """Answer to Introduce: internal commands are accepted from now on."""
 
     request_id: Long
 
 
 @command(1_000_002)
 class OutcomeUnknown(Command):
-    """The request failed, or took effect without an answer.  Public connections are closed instead."""
+    """The answer that a request may have failed or taken effect.  Public connections are closed instead."""
 
     request_id: Long
     segment: Text
@@ -140,7 +140,7 @@ class CreateFreshSegment(Command):
 
 @command(1_000_005)
 class ChangeTable(Command):
-    """All or nothing.  Answer: TableEntriesUpdated (-1 for a removal) or ConditionFailed."""
+    """A request to change a table atomically.  Answer: TableEntriesUpdated (-1 for a removal) or ConditionFailed."""
 
     request_id: Long
     segment: Text
@@ -149,7 +149,7 @@ class ChangeTable(Command):
 
 @command(1_000_006)
 class ScanTable(Command):
-    """Up to `limit` entries with `start` <= key, ascending, and < `end` if it is `bounded`.
+    """A request for up to `limit` entries from key `start` on, ascending; `bounded`: only those before `end`.
 
     Answer: TableEntriesRead, with fewer entries if more would be too long, and none only at the end."""
 
@@ -163,7 +163,7 @@ class ScanTable(Command):
 
 @command(1_000_007)
 class DeleteTable(Command):
-    """Delete a table; `unchanged_since`: if it is at this position (-1: anyhow).
+    """A request to delete a table.  `unchanged_since`: only if the table is at this position; -1: in any case.
 
     Answer: SegmentDeleted, TableSegmentNotEmpty or ConditionFailed."""
 
@@ -175,7 +175,7 @@ class DeleteTable(Command):
 
 @command(1_000_008)
 class ReadBytes(Command):
-    """Read at once what there is.  Answer: BytesRead, with fewer bytes or, only at the end, none."""
+    """A request for bytes, without waiting.  Answer: BytesRead, with fewer bytes or, only at the end, none."""
 
     request_id: Long
     segment: Text
@@ -193,7 +193,8 @@ class BytesRead(Command):
 
 @command(1_000_010)
 class AppendAt(Command):
-    """Append `data`, verbatim, if the segment is `expected_offset` long.  Answer: AppendedAt or ConditionFailed."""
+    """A request to append `data` as it is if the segment's length is `expected_offset`.  Answer: AppendedAt or
+    ConditionFailed."""
 
     request_id: Long
     segment: Text
@@ -210,7 +211,7 @@ class AppendedAt(Command):
 
 @command(1_000_012)
 class GetRates(Command):
-    """Answer: RatesMeasured, one for each segment."""
+    """A request for the rates of segments.  Answer: RatesMeasured."""
 
     request_id: Long
     segments: Texts
@@ -218,7 +219,7 @@ class GetRates(Command):
 
 @command(1_000_013)
 class RatesMeasured(Command):
-    """Answer to GetRates; zero for a missing segment."""
+    """Answer to GetRates: the rates of each segment; zero for a missing one."""
 
     request_id: Long
     rates: RatesOfSegments
@@ -226,14 +227,14 @@ class RatesMeasured(Command):
 
 @command(1_000_014)
 class GetGrown(Command):
-    """Which segments may have grown since this connection asked last.  Answer: SegmentsGrown."""
+    """A request for the segments that may have grown since this connection asked last.  Answer: SegmentsGrown."""
 
     request_id: Long
 
 
 @command(1_000_015)
 class SegmentsGrown(Command):
-    """`more`: ask again at once for the rest."""
+    """Answer to GetGrown.  `more`: there are more, so ask again at once."""
 
     request_id: Long
     segments: Texts
@@ -242,7 +243,7 @@ class SegmentsGrown(Command):
 
 @command(1_000_016)
 class AwaitScaleRequests(Command):
-    """Wait until rates of segments require scaling.  Answer, then: ScaleRequests."""
+    """A request that is answered when the rates of segments require scaling.  Answer: ScaleRequests."""
 
     request_id: Long
 
@@ -257,7 +258,8 @@ class ScaleRequests(Command):
 
 @command(1_000_018)
 class UseQuotas(Command):
-    """Apply these quotas, and no others.  `stores`: by how many bytes per second are divided.  Answer: QuotasUsed."""
+    """A request to enforce these quotas and no others.  `stores`: rates are divided by this number of stores.  Answer:
+    QuotasUsed."""
 
     request_id: Long
     stores: Int
@@ -266,21 +268,21 @@ class UseQuotas(Command):
 
 @command(1_000_019)
 class QuotasUsed(Command):
-    """Answer to UseQuotas: they are in force."""
+    """Answer to UseQuotas: the quotas are in force."""
 
     request_id: Long
 
 
 @command(1_000_020)
 class SegmentsCreated(Command):
-    """Answer to CreateFreshSegments: all exist."""
+    """Answer to CreateFreshSegments: all segments exist now."""
 
     request_id: Long
 
 
 @command(1_000_021)
 class CreateFreshSegments(Command):
-    """Create segments that never existed: the store need not look for them.  Answer: SegmentsCreated."""
+    """A request to create segments that never existed, without looking them up.  Answer: SegmentsCreated."""
 
     request_id: Long
     segments: Texts
@@ -304,7 +306,7 @@ class BackupStepDone(Command):
 
 @command(1_000_024)
 class MeasureScope(Command):
-    """How much the segments of a scope hold in the containers that the store serves.  Answer: ScopeMeasured."""
+    """A request for the bytes of a scope in the containers that the store serves.  Answer: ScopeMeasured."""
 
     request_id: Long
     scope: Text
@@ -312,7 +314,7 @@ class MeasureScope(Command):
 
 @command(1_000_025)
 class ScopeMeasured(Command):
-    """Answer to MeasureScope; `containers`: in how many."""
+    """Answer to MeasureScope.  `containers`: the number of containers that were counted."""
 
     request_id: Long
     bytes: Long

@@ -1,4 +1,4 @@
-"""The table of commands: what `@command(code)` makes of a field list, and the encoder and decoder over it.
+"""The table of commands: `@command(code)` registers a class for a list of fields, and makes its encoder and decoder.
 
 A command is declared as its wire layout: fields in wire order, each annotated with a codec's name
 (`wire/primitives.py`).  Fields with a default are *optional trailing fields*: old peers omit them, so the decoder
@@ -24,10 +24,10 @@ HEADER: Final = struct.Struct(">ii")
 
 
 class Command:
-    """Anything that travels as a frame; `code` is its type on the wire.
+    """The base of all commands, each sent as a frame; `code` is its type on the wire.
 
-    A value: equal by its fields, and never changed.  What all commands share is here, once: a dataclass compiles it for
-    each class, and that was a fifth of the time in which a process starts.
+    Commands are immutable and equal by their fields.  Their common methods are defined here, because a dataclass would
+    compile them for each class, which took a fifth of the time in which a process starts.
     """
 
     __slots__ = ()
@@ -64,7 +64,7 @@ CODES: Final[dict[int, type[Command]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Neighbouring fields of fixed width: values[first:end] as one struct."""
+    """Neighbouring fields of fixed width, values[first:end], which are packed as one struct."""
 
     layout: struct.Struct
     first: int
@@ -73,7 +73,7 @@ class _Run:
     optional: bool
 
     def write(self, values: Sequence[Any], out: list[Buffer]) -> None:
-        # `struct` pads or cuts a value of a wrong length instead of refusing it.
+        # Check lengths first: `struct` pads or cuts a value of a wrong length instead of refusing it.
         for at, codec in self.widths:
             codec.check(values[at])
         try:
@@ -108,7 +108,7 @@ class _Single:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a command's fields become bytes and back.  Bound methods avoid lookups per command."""
+    """The encoder and decoder of a class of commands.  Bound methods avoid lookups per command."""
 
     make: Callable[..., Command]
     name: str
@@ -133,7 +133,7 @@ class _Plan:
         end = len(payload)
         try:
             for optional, read in self.readers:
-                # An old peer's command ends here: the defaults of the class fill in the rest.
+                # A command of an old peer may end here: the defaults of the class fill in the rest.
                 if optional and at == end:
                     break
                 at = read(payload, at, values)
@@ -154,7 +154,7 @@ def _taker(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _steps(table: Sequence[tuple[Codec, bool]]) -> tuple[_Run | _Single, ...]:
-    """Join neighbours of fixed width; an optional field is always a step of its own."""
+    """Return the steps that encode the fields: neighbours of fixed width joined, each optional field on its own."""
     steps: list[_Run | _Single] = []
     first = 0
     while first < len(table):
@@ -178,7 +178,7 @@ def _steps(table: Sequence[tuple[Codec, bool]]) -> tuple[_Run | _Single, ...]:
 
 
 def _initializer(made: type[Command], columns: Sequence[Field[Any]]) -> Callable[..., None]:
-    """`__init__` of a class of commands: it sets each slot by its descriptor, since attributes cannot be set."""
+    """Return `__init__` for a class of commands, which sets each slot by its descriptor: attributes cannot be set."""
     known: dict[str, Any] = {}
     parameters = ["self"]
     lines = []
@@ -201,9 +201,9 @@ def command(code: int) -> Callable[[type[C]], type[C]]:
     """Make a frozen, slotted dataclass of a field table and register it under its type code."""
 
     def register(table: type[C]) -> type[C]:
-        # `slots` makes a new class: register that one, never `table`.
+        # Register the class that `dataclass` returns, not `table`: `slots` makes a new class.
         made = dataclass(init=False, repr=False, eq=False, slots=True)(table)
-        # With extras: the codec is the metadata of the `Annotated` type.
+        # Include extras, because the codec is the metadata of the `Annotated` type.
         annotations = get_type_hints(made, include_extras=True)
         columns = fields(made)  # type: ignore[arg-type]
         made.__init__ = _initializer(made, columns)  # type: ignore[method-assign]
@@ -235,7 +235,7 @@ def decode(code: int, payload: Buffer) -> Command:
 def _pieces(command: Command) -> list[Buffer]:
     pieces = _PLANS[command.code].write(command)
     length = sum(map(len, pieces))
-    # Our reader ends a connection that announces more: refuse it here, where the caller can still act.
+    # Refuse a longer payload here, where the caller can still act: the receiver would end the connection.
     if length > MAX_WIRE_PAYLOAD_BYTES:
         raise ProtocolError(f"{type(command).__name__} of {length} bytes; the most is {MAX_WIRE_PAYLOAD_BYTES}")
     pieces.insert(0, HEADER.pack(command.code, length))
@@ -243,12 +243,12 @@ def _pieces(command: Command) -> list[Buffer]:
 
 
 def encode(command: Command) -> bytes:
-    """Return the whole frame, header included.  Raises ProtocolError when a field does not fit."""
+    """Return the frame of a command, with its header.  Raises ProtocolError when a field does not fit."""
     return b"".join(_pieces(command))
 
 
 def encode_parts(command: Command) -> list[Buffer]:
-    """Return the whole frame in parts to be written one after the other; large data fields are not copied.
+    """Return the frame of a command in parts to be written one after the other; large data fields are not copied.
 
     Raises ProtocolError when a field does not fit.
     """

@@ -31,7 +31,7 @@ _SEGMENT_READ: Final = 10
 
 @command(9)
 class ReadSegment(Command):
-    """Answer: SegmentRead, as soon as there is something to read (wire.md par. 5)."""
+    """A request for bytes.  Answer: SegmentRead, as soon as there is something to read (wire.md par. 5)."""
 
     segment: Name
     offset: Long
@@ -42,7 +42,7 @@ class ReadSegment(Command):
 
 @command(_SEGMENT_READ)
 class SegmentRead(Command):
-    """Bytes of a segment from `offset`, which is that of the request."""
+    """Answer to ReadSegment: bytes of a segment from `offset`, the offset of the request, on."""
 
     segment: Text
     offset: Long
@@ -69,7 +69,7 @@ def segment_read_envelope(
 
 @command(11)
 class GetStreamSegmentInfo(Command):
-    """Answer: StreamSegmentInfo."""
+    """A request for the properties of a segment.  Answer: StreamSegmentInfo."""
 
     request_id: Long
     segment: Name
@@ -78,7 +78,7 @@ class GetStreamSegmentInfo(Command):
 
 @command(12)
 class StreamSegmentInfo(Command):
-    """The properties of a segment; `last_modified` in ms since 1970, `write_offset` is its length."""
+    """The properties of a segment.  `last_modified`: in ms since 1970.  `write_offset`: its length."""
 
     request_id: Long
     segment: Text
@@ -92,7 +92,7 @@ class StreamSegmentInfo(Command):
 
 @command(20)
 class CreateSegment(Command):
-    """`scale_type`: 0 none, 1 KB/s, 2 events/s.  Answer: SegmentCreated."""
+    """A request to create a segment.  `scale_type`: 0 none, 1 KB/s, 2 events/s.  Answer: SegmentCreated."""
 
     request_id: Long
     segment: Name
@@ -112,7 +112,7 @@ class SegmentCreated(Command):
 
 @command(28)
 class SealSegment(Command):
-    """Answer: SegmentSealed."""
+    """A request to seal a segment.  Answer: SegmentSealed."""
 
     request_id: Long
     segment: Name
@@ -129,7 +129,7 @@ class SegmentSealed(Command):
 
 @command(30)
 class DeleteSegment(Command):
-    """Answer: SegmentDeleted."""
+    """A request to delete a segment.  Answer: SegmentDeleted."""
 
     request_id: Long
     segment: Name
@@ -146,7 +146,7 @@ class SegmentDeleted(Command):
 
 @command(32)
 class UpdateSegmentPolicy(Command):
-    """Answer: SegmentPolicyUpdated."""
+    """A request to change the scaling policy of a segment.  Answer: SegmentPolicyUpdated."""
 
     request_id: Long
     segment: Name
@@ -165,7 +165,7 @@ class SegmentPolicyUpdated(Command):
 
 @command(34)
 class GetSegmentAttribute(Command):
-    """Answer: SegmentAttribute."""
+    """A request for an attribute of a segment.  Answer: SegmentAttribute."""
 
     request_id: Long
     segment: Name
@@ -175,7 +175,7 @@ class GetSegmentAttribute(Command):
 
 @command(35)
 class SegmentAttribute(Command):
-    """NULL_ATTRIBUTE_VALUE when the segment has no such attribute."""
+    """The value of an attribute; NULL_ATTRIBUTE_VALUE: the segment does not have it."""
 
     request_id: Long
     value: Long
@@ -183,7 +183,7 @@ class SegmentAttribute(Command):
 
 @command(36)
 class UpdateSegmentAttribute(Command):
-    """Compare and set.  Answer: SegmentAttributeUpdated."""
+    """A request to compare and set an attribute.  Answer: SegmentAttributeUpdated."""
 
     request_id: Long
     segment: Name
@@ -195,7 +195,8 @@ class UpdateSegmentAttribute(Command):
 
 @command(37)
 class SegmentAttributeUpdated(Command):
-    """Whether the attribute had the value expected; also the refusal of a conditional MergeSegments."""
+    """Answer to UpdateSegmentAttribute; also the refusal of a conditional MergeSegments.  `success`: whether the
+    attribute had the expected value."""
 
     request_id: Long
     success: Flag
@@ -203,7 +204,7 @@ class SegmentAttributeUpdated(Command):
 
 @command(38)
 class TruncateSegment(Command):
-    """Forget everything below an offset.  Answer: SegmentTruncated."""
+    """A request to drop the bytes below an offset.  Answer: SegmentTruncated."""
 
     request_id: Long
     segment: Name
@@ -221,7 +222,7 @@ class SegmentTruncated(Command):
 
 @command(41)
 class LocateOffset(Command):
-    """Where the first event at or after an offset begins.  Answer: OffsetLocated."""
+    """A request for the offset of the first event at or after an offset.  Answer: OffsetLocated."""
 
     request_id: Long
     segment: Name
@@ -231,7 +232,7 @@ class LocateOffset(Command):
 
 @command(42)
 class OffsetLocated(Command):
-    """Answer to LocateOffset; never to be sent to a Rust client, which does not know it."""
+    """Answer to LocateOffset.  Rust clients do not know this command, so it must not be sent to them."""
 
     request_id: Long
     segment: Text
@@ -239,7 +240,8 @@ class OffsetLocated(Command):
 
 
 class AttributeUpdate(NamedTuple):
-    """`update_type`: 0 none, 1 replace, 2 replace if greater, 3 accumulate, 4 replace if equal (wire.md par. 5.1)."""
+    """A change of an attribute.  `update_type`: 0 none, 1 replace, 2 replace if greater, 3 accumulate, 4 replace if
+    equal (wire.md par. 5.1)."""
 
     attribute_id: bytes
     update_type: int
@@ -254,7 +256,7 @@ AttributeUpdates = Annotated[
 
 @command(58)
 class MergeSegments(Command):
-    """Move all of source to the end of target.  Answer: SegmentsMerged."""
+    """A request to merge `source` into `target`, at its end.  Answer: SegmentsMerged."""
 
     request_id: Long
     target: Name
@@ -265,7 +267,7 @@ class MergeSegments(Command):
 
 @command(59)
 class SegmentsMerged(Command):
-    """`new_target_write_offset`: the target's length after the merge."""
+    """Answer to MergeSegments.  `new_target_write_offset`: the target's length after the merge."""
 
     request_id: Long
     target: Text
@@ -275,7 +277,7 @@ class SegmentsMerged(Command):
 
 @command(90)
 class MergeSegmentsBatch(Command):
-    """Merge several, in order; sent by controllers.  Answer: SegmentsBatchMerged."""
+    """A controller's request to merge several sources into `target`, in order.  Answer: SegmentsBatchMerged."""
 
     request_id: Long
     target: Name
@@ -295,7 +297,7 @@ MergedSources = Annotated[tuple[tuple[str, int], ...], ListCodec(StructCodec(Mer
 
 @command(91)
 class SegmentsBatchMerged(Command):
-    """Answer to MergeSegmentsBatch; pairs will do for `merged`."""
+    """Answer to MergeSegmentsBatch.  `merged`: may be made of plain pairs."""
 
     request_id: Long
     target: Text

@@ -9,7 +9,7 @@ from sarit.wire.primitives import FLAG, LONG, TEXT, Int, ListCodec, Long, Name, 
 
 @command(-127)
 class Hello(Command):
-    """First frame of either side: the versions it speaks."""
+    """The first frame of either side, with the range of versions that it speaks."""
 
     high_version: Int
     low_version: Int
@@ -17,12 +17,12 @@ class Hello(Command):
 
 @command(100)
 class KeepAlive(Command):
-    """Answered by itself; a client's time-out of a silent connection needs the answer."""
+    """A heartbeat, which is answered by the same command: clients drop connections that are silent for long."""
 
 
 @command(-3)
 class FlushToStorage(Command):
-    """Administrator: move everything of a container to long-term storage."""
+    """An administrator's request to flush a container to long-term storage.  Answer: StorageFlushed."""
 
     container_id: Int
     token: Text
@@ -38,7 +38,7 @@ class StorageFlushed(Command):
 
 @command(-5)
 class ListStorageChunks(Command):
-    """Administrator: which chunks hold a segment."""
+    """An administrator's request for the chunks of a segment.  Answer: StorageChunksListed."""
 
     segment: Name
     token: Text
@@ -46,7 +46,7 @@ class ListStorageChunks(Command):
 
 
 class StorageChunk(NamedTuple):
-    """One chunk; lengths and offset in bytes."""
+    """A chunk of a segment; lengths and offset are in bytes."""
 
     length_in_metadata: int
     length_in_storage: int
@@ -74,7 +74,7 @@ OUR_HELLO: Final = Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)
 def negotiate(peer: Hello) -> bool:
     """Return whether both sides speak a common version.
 
-    A server answers OUR_HELLO always, first, and closes when this is false (wire.md par. 3): the Rust client
-    fails without an answer, whatever the versions.
+    A server always answers with OUR_HELLO, and then closes the connection if this is false (wire.md par. 3): the Rust
+    client fails without an answer, whatever the versions.
     """
     return peer.low_version <= WIRE_VERSION and peer.high_version >= OLDEST_WIRE_VERSION

@@ -1,6 +1,6 @@
-"""Commands about table segments: versioned key-value entries (wire.md par. 6).
+"""Commands about table segments, which hold versioned key-value entries (wire.md par. 6).
 
-A key travels with a version: NO_VERSION (any), NOT_EXISTS (absent), or the one it has or must have.
+A key is sent with a version: the one that it has or must have, NO_VERSION (any) or NOT_EXISTS (absent).
 """
 
 import struct
@@ -33,7 +33,7 @@ class TableEntry(NamedTuple):
 
 
 class _KeyCodec:
-    """int32 4+len+8, int32 len, key, int64 version.  Of an empty key Java writes only 12 and 0."""
+    """A key as int32 4+len+8, int32 len, key, int64 version.  For an empty key Java writes only 12 and 0."""
 
     def write(self, value: TableKey, out: list[Buffer]) -> None:
         key, version = value
@@ -59,7 +59,7 @@ class _KeyCodec:
 
 
 class _EntryCodec:
-    """A key as above, then int32 4+len, int32 len, value."""
+    """A key as by `_KeyCodec`, then int32 4+len, int32 len, value."""
 
     def write(self, value: TableEntry, out: list[Buffer]) -> None:
         _KEY.write(TableKey(value.key, value.version), out)
@@ -77,7 +77,7 @@ class _EntryCodec:
 
 @dataclass(frozen=True, slots=True)
 class IteratorArgs:
-    """Where an iteration goes on: a token (hash layout), or bounds, both inclusive (keys of fixed length)."""
+    """The place where an iteration continues: a token (hash layout), or inclusive bounds (keys of fixed length)."""
 
     continuation_token: Buffer = b""
     from_key: Buffer = b""
@@ -85,7 +85,7 @@ class IteratorArgs:
 
 
 class _ArgsCodec:
-    """Four times bytes32: token, prefix filter (always empty), from, to.  Rust leaves out all but the first."""
+    """Four byte fields: token, prefix filter (always empty), from, to.  Rust clients send only the first."""
 
     def write(self, value: IteratorArgs, out: list[Buffer]) -> None:
         for part in (value.continuation_token, b"", value.from_key, value.to_key):
@@ -110,7 +110,7 @@ Args = Annotated[IteratorArgs, _ArgsCodec()]
 
 @command(68)
 class GetTableSegmentInfo(Command):
-    """Answer: TableSegmentInfo."""
+    """A request for the properties of a table segment.  Answer: TableSegmentInfo."""
 
     request_id: Long
     segment: Name
@@ -119,7 +119,7 @@ class GetTableSegmentInfo(Command):
 
 @command(69)
 class TableSegmentInfo(Command):
-    """`key_length` in bytes; 0: keys of any length (hash layout)."""
+    """The properties of a table segment.  `key_length`: in bytes; 0: keys of any length (hash layout)."""
 
     request_id: Long
     segment: Text
@@ -131,7 +131,8 @@ class TableSegmentInfo(Command):
 
 @command(70)
 class CreateTableSegment(Command):
-    """`key_length` > 0: the layout with keys of that length, in their order.  Answer: SegmentCreated."""
+    """A request to create a table segment.  `key_length`: of all keys, in bytes, which are sorted then; 0: any length.
+    Answer: SegmentCreated."""
 
     request_id: Long
     segment: Name
@@ -143,7 +144,7 @@ class CreateTableSegment(Command):
 
 @command(71)
 class DeleteTableSegment(Command):
-    """Answer: SegmentDeleted."""
+    """A request to delete a table segment.  Answer: SegmentDeleted."""
 
     request_id: Long
     segment: Name
@@ -153,7 +154,8 @@ class DeleteTableSegment(Command):
 
 @command(74)
 class UpdateTableEntries(Command):
-    """All or nothing.  `table_segment_offset`: -1, or what the table's length must be.  Answer: TableEntriesUpdated."""
+    """A request to update entries atomically.  `table_segment_offset`: the length that the table must have; -1: any.
+    Answer: TableEntriesUpdated."""
 
     request_id: Long
     segment: Name
@@ -164,7 +166,7 @@ class UpdateTableEntries(Command):
 
 @command(75)
 class TableEntriesUpdated(Command):
-    """The new versions, one for each entry of the request."""
+    """Answer to an update: the new version of each entry of the request."""
 
     request_id: Long
     versions: Longs
@@ -172,7 +174,7 @@ class TableEntriesUpdated(Command):
 
 @command(76)
 class RemoveTableKeys(Command):
-    """All or nothing.  Answer: TableKeysRemoved."""
+    """A request to remove keys atomically.  Answer: TableKeysRemoved."""
 
     request_id: Long
     segment: Name
@@ -191,7 +193,7 @@ class TableKeysRemoved(Command):
 
 @command(78)
 class ReadTable(Command):
-    """Get keys; their versions are ignored.  Answer: TableRead."""
+    """A request for the entries of keys, whose versions are ignored.  Answer: TableRead."""
 
     request_id: Long
     segment: Name
@@ -201,7 +203,7 @@ class ReadTable(Command):
 
 @command(79)
 class TableRead(Command):
-    """One entry for each key asked for; an absent one has version NOT_EXISTS and no value."""
+    """Answer to ReadTable: an entry for each requested key; a missing one has version NOT_EXISTS and no value."""
 
     request_id: Long
     segment: Text
@@ -210,7 +212,7 @@ class TableRead(Command):
 
 @command(83)
 class ReadTableKeys(Command):
-    """A page of keys.  Answer: TableKeysRead."""
+    """A request for a page of keys.  Answer: TableKeysRead."""
 
     request_id: Long
     segment: Name
@@ -221,7 +223,7 @@ class ReadTableKeys(Command):
 
 @command(84)
 class TableKeysRead(Command):
-    """An empty page ends the iteration, whatever the token."""
+    """A page of keys.  An empty page ends the iteration, whatever the token is."""
 
     request_id: Long
     segment: Text
@@ -231,7 +233,7 @@ class TableKeysRead(Command):
 
 @command(85)
 class ReadTableEntries(Command):
-    """A page of entries.  Answer: TableEntriesRead."""
+    """A request for a page of entries.  Answer: TableEntriesRead."""
 
     request_id: Long
     segment: Name
@@ -242,7 +244,7 @@ class ReadTableEntries(Command):
 
 @command(86)
 class TableEntriesRead(Command):
-    """An empty page ends the iteration, whatever the token."""
+    """A page of entries.  An empty page ends the iteration, whatever the token is."""
 
     request_id: Long
     segment: Text
@@ -263,7 +265,7 @@ class ReadTableEntriesDelta(Command):
 
 @command(87)
 class TableEntriesDeltaRead(Command):
-    """Changed entries (removals do not show) and where to go on."""
+    """A page of changed entries, without removals, and the position to continue at."""
 
     request_id: Long
     segment: Text
