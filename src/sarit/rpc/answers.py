@@ -1,11 +1,11 @@
-"""How a method of the API answers: its reply, or the gRPC status of its error.
+"""Calls the methods of the API, and maps their errors to gRPC statuses.
 
-Clients retry most statuses for a long time, FAILED_PRECONDITION and DATA_LOSS too.  They do not retry NOT_FOUND,
+Clients retry most statuses for a long time, even FAILED_PRECONDITION and DATA_LOSS.  They do not retry NOT_FOUND,
 ALREADY_EXISTS, INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED and UNAUTHENTICATED: an error that waiting cannot
-resolve must be one of these.  Damage is OUT_OF_RANGE, which nothing else is (docs/decisions/0318).
+resolve must be one of these.  Damage is OUT_OF_RANGE, which no other error is (docs/decisions/0318).
 
-The text of an error is a header of HTTP/2, `grpc-message`.  hpack takes a time for a header that grows with the square
-of its length (4 s for 80 kB), and an error may repeat a text of its caller: so `grpc_message` cuts every text.
+The text of an error is a header of HTTP/2, `grpc-message`.  hpack's time for a header grows with the square of its
+length (4 s for 80 kB), and an error may repeat a text of its caller, so `grpc_message` cuts every text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STATUS: dict[type[SaritError], Status] = {
     NotFound: Status.NOT_FOUND,
     Exists: Status.ALREADY_EXISTS,
     Invalid: Status.INVALID_ARGUMENT,
-    Sealed: Status.INVALID_ARGUMENT,  # it stays sealed: a retry cannot succeed
+    Sealed: Status.INVALID_ARGUMENT,  # for ever, so a retry cannot succeed
     Conflict: Status.FAILED_PRECONDITION,
     Unavailable: Status.UNAVAILABLE,
     Fenced: Status.UNAVAILABLE,
@@ -52,7 +52,7 @@ _STATUS: dict[type[SaritError], Status] = {
 
 
 async def answer(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
-    """The reply of a method of the API.  Raises CallFailed for whatever it raises."""
+    """Call a method of the API, and return its reply.  Raises CallFailed for any error that it raises."""
     try:
         reply = await method(request)
     except SaritError as error:
@@ -70,12 +70,12 @@ async def answer(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
 
 
 def grpc_message(text: str) -> str:
-    """The text of an error, cut so that it has at most MAX_GRPC_MESSAGE_BYTES as a header."""
+    """Cut the text of an error so that it has at most MAX_GRPC_MESSAGE_BYTES as a header."""
     return cut_text(text, MAX_GRPC_MESSAGE_BYTES, _header_bytes)
 
 
 def _header_bytes(char: str) -> int:
-    # As gRPC writes it: printable characters of ASCII as they are, but for the percent sign; each other byte as %41.
+    # gRPC writes printable ASCII characters except "%" as they are, and every other byte as three, like %41.
     return 1 if " " <= char <= "~" and char != "%" else 3 * len(char.encode(errors="replace"))
 
 
@@ -84,6 +84,6 @@ def _name_of(method: Callable[..., object]) -> str:
 
 
 def status_of(error: SaritError) -> Status:
-    """The gRPC status of an error."""
-    # By `isinstance`: subclasses have the status of their kind.
+    """Return the gRPC status of an error."""
+    # Use `isinstance`, because subclasses have the status of their base class.
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), Status.INTERNAL)

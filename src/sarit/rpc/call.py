@@ -1,7 +1,7 @@
-"""One call, as the server sees it: from the network, or from a caller in the same process.
+"""The server's interface to a call, which comes from the network or from the same process.
 
-A call has metadata, bytes of a request as far as they have come, and a way for the reply.  All else is the same for
-both: `rpc/handlers.py` says who may call, `rpc/request_limiter.py` what a request may be.
+Both kinds of calls are checked alike: `rpc/handlers.py` decides who may call, and `rpc/request_limiter.py` bounds
+requests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-PREFIX: Final = struct.Struct(">BI")  # of a message: compressed or not, length
+PREFIX: Final = struct.Struct(">BI")  # the prefix of a message: compressed or not, length
 
 
 def framed(message: bytes) -> bytes:
@@ -21,28 +21,28 @@ def framed(message: bytes) -> bytes:
 
 
 class Call(Protocol):
-    """One call; `ended`: whether the whole request has come, `peer`: who calls, for logs."""
+    """One call of a method."""
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Return the headers of the call."""
+        """The headers of the call."""
 
     @property
     def peer(self) -> str:
-        """Return address and port of the caller."""
+        """The address and port of the caller, for logs."""
 
     @property
     def ended(self) -> bool:
-        """Return whether the client has sent all."""
+        """Whether the whole request has arrived."""
 
     async def read(self, size: int) -> bytes:
-        """Return so many bytes of the request; fewer at its end."""
+        """Return the next `size` bytes of the request; fewer at its end."""
 
     def reply(self, message: bytes) -> Awaitable[None] | None:
-        """Answer; None when nothing of the reply waits for the client, otherwise what ends when it is taken."""
+        """Send the reply.  Returns what ends when the client has taken it; None: nothing of it waits."""
 
     def client_is_known(self) -> None:
-        """Let the client do more from now on."""
+        """Note that the client is known: it has logged in, or need not."""
 
     def abort(self) -> bool:
-        """End the connection of a client that does not take its reply; whether it was open."""
+        """End the connection of a client that does not take its reply.  Returns whether it was open."""

@@ -1,7 +1,7 @@
-"""The calls of one connection of the gRPC server: each has a task from its headers to its answer.
+"""The calls of one connection of the gRPC server.  Each has a task from its headers to its answer.
 
-A call is over when it is answered, when its deadline has passed, when its client resets it, or with the connection.
-What the client still sends of its request then is dropped.
+A call ends when it is answered, when its deadline has passed, when its client resets it, or with the connection.  What
+the client sends of the request after that is dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONTENT_TYPES: Final = ("application/grpc", "application/grpc+proto")
 
 
 class NetworkCall:
-    """A call of a connection, by its HTTP/2 stream."""
+    """A call on an HTTP/2 stream of a connection."""
 
     __slots__ = (
         "_arrived", "_data", "_http", "_transport", "_unacknowledged",
@@ -61,13 +61,13 @@ class NetworkCall:
         return f"<NetworkCall {self.stream} of {self.peer}, {len(self._data)} bytes>"
 
     def arrived(self, data: bytes, window_bytes: int) -> None:
-        """Take a part of the request, which fills so much of the client's window."""
+        """Take a part of the request.  `window_bytes`: how much of the client's flow-control window it used."""
         self._data += data
         self._unacknowledged += window_bytes
         self._wake()
 
     def end(self) -> None:
-        """Note that the client has sent all."""
+        """Note that the whole request has arrived."""
         self.ended = True
         self._wake()
 
@@ -76,7 +76,8 @@ class NetworkCall:
             self._arrived.set_result(None)
 
     async def read(self, size: int) -> bytes:
-        """See `Call`: what has come is acknowledged when more is wanted, so the windows bound what is held."""
+        """Return the next `size` bytes of the request, as `Call.read`.  Received bytes are acknowledged only when more
+        are wanted, so that flow control bounds the memory of the request."""
         while len(self._data) < size and not self.ended:
             self.acknowledge()
             self._arrived = asyncio.get_running_loop().create_future()
@@ -86,14 +87,14 @@ class NetworkCall:
         return taken
 
     def acknowledge(self) -> None:
-        """Open the client's windows again for all that has come."""
+        """Give the client flow-control credit for all received bytes."""
         size, self._unacknowledged = self._unacknowledged, 0
         self._http.acknowledge(self.stream, size)
 
     def reply(self, message: bytes) -> asyncio.Future[None] | None:
         """Send head, message and status."""
         if self.timer is not None:
-            self.timer.cancel()  # the limiter bounds the time that the client takes for it
+            self.timer.cancel()  # the limiter bounds the time in which the client takes the reply
         return self.send(_HEAD, framed(message), _OK)
 
     def refuse(self, failed: CallFailed) -> asyncio.Future[None] | None:
@@ -102,7 +103,7 @@ class NetworkCall:
         return self.send((*_HEAD, *status))
 
     def send(self, head: Headers, body: bytes = b"", trailers: Headers | None = None) -> asyncio.Future[None] | None:
-        """Send the one answer of the call."""
+        """Send the whole answer of the call."""
         self.replied = True
         try:
             return self._http.send(self.stream, head, body, trailers)
@@ -115,11 +116,11 @@ class NetworkCall:
         self.task.cancel()
 
     def client_is_known(self) -> None:
-        """Tell the connection."""
+        """Tell the connection that its client is known."""
         self.become_known()
 
     def abort(self) -> bool:
-        """End the connection."""
+        """End the connection.  Returns whether it was open."""
         if self._transport.is_closing():
             return False
         self._transport.abort()
@@ -127,7 +128,7 @@ class NetworkCall:
 
 
 class ConnectionCalls:
-    """The calls under way; at most `most` of them."""
+    """The calls in progress of a connection, `most` at most."""
 
     def __init__(
         self, http: Http2End, transport: asyncio.Transport, peer: str, handlers: Mapping[str, Handler], most: int,
@@ -147,23 +148,23 @@ class ConnectionCalls:
 
     @property
     def under_way(self) -> int:
-        """Return how many calls are under way."""
+        """The number of calls in progress."""
         return len(self._calls)
 
     def begin(self, stream: int, headers: Mapping[str, str]) -> bool:
-        """Begin a call, unless too many are under way."""
+        """Begin a call.  Returns False, and refuses it, if too many are in progress."""
         if len(self._calls) >= self._most:
             self._http.reset(stream, ErrorCodes.REFUSED_STREAM)
             return False
         call = NetworkCall(self._http, self._transport, stream, headers, self._peer, self._become_known)
         self._calls[stream] = call
         call.task = asyncio.get_running_loop().create_task(self._serve(call))
-        # Not in the task: one that is cancelled before it runs does nothing.
+        # Clean up in a callback, not in the task, which does not run at all if it is cancelled early.
         call.task.add_done_callback(lambda _: self._call_ended(call))
         return True
 
     def note(self, event: Event) -> None:
-        """Pass on what an event says of a call."""
+        """Handle an event of a call."""
         if type(event) is DataReceived:
             if (call := self._calls.get(event.stream_id)) is not None:
                 call.arrived(event.data, event.flow_controlled_length)
@@ -177,7 +178,7 @@ class ConnectionCalls:
             call.task.cancel()
 
     async def _serve(self, call: NetworkCall) -> None:
-        """Have a call answered by its handler, or refuse it."""
+        """Answer a call by its handler, or refuse it."""
         try:
             if (http_status := _http_status(call.metadata)) is not None:
                 sent = call.send(((":status", http_status), ("grpc-status", str(Status.UNKNOWN.value))))
@@ -190,7 +191,7 @@ class ConnectionCalls:
             if not call.expired or self._ended:
                 raise
             sent = None if call.replied else call.refuse(CallFailed(Status.DEADLINE_EXCEEDED))
-        if sent is not None:  # the call takes its place until the client takes the answer
+        if sent is not None:  # the call counts as in progress until the client takes the answer
             await sent
 
     async def _answer(self, call: NetworkCall) -> None:
@@ -212,25 +213,25 @@ class ConnectionCalls:
             raise CallFailed(Status.UNKNOWN, "internal error of the server; see its log") from None
 
     def _call_ended(self, call: NetworkCall) -> None:
-        """Give back what a call took."""
+        """Release the resources of a call."""
         self._calls.pop(call.stream, None)
         if call.timer is not None:
             call.timer.cancel()
         if not self._ended:
             self._http.forget(call.stream)
             call.acknowledge()
-            if not call.ended:  # it need not send the rest
+            if not call.ended:  # the client need not send the rest of the request
                 self._http.reset(call.stream, ErrorCodes.NO_ERROR)
 
     def drop(self) -> None:
-        """End all calls, without an answer: the connection has ended, or ends."""
+        """Cancel all calls without an answer, when the connection ends."""
         self._ended = True
         for call in self._calls.values():
             call.task.cancel()
 
 
 def _http_status(headers: Mapping[str, str]) -> str | None:
-    """Return the status of HTTP for a request that is not one of gRPC, otherwise None."""
+    """Return the HTTP status that refuses a request that is no gRPC call; None: it is a gRPC call."""
     if headers[":method"] != "POST":
         return "405"
     if headers.get("content-type") not in _CONTENT_TYPES:

@@ -1,15 +1,15 @@
-"""The client's end of gRPC: one connection to a server, on which any number of unary calls are under way.
+"""The client's end of gRPC: one connection to a server, for any number of concurrent unary calls.
 
-It is made by the first call, and again by the first call after it was lost.  A call ends in one of five ways:
+The first call makes the connection, and so does the first call after it was lost.  A call ends in one of five ways:
 
 - its reply is returned;
 - the server answered with another status: `CallFailed`;
-- the time is over: TimeoutError; the server learns that nobody waits any more;
-- nothing could be sent, because there is no connection: OSError, of which errors of TLS are a kind;
-- the connection ended, or the server gave the call up: `CallLost`.  Nobody knows whether it was carried out.
+- the time is over: TimeoutError; the server learns that the call is cancelled;
+- nothing could be sent, because there is no connection: OSError, which includes errors of TLS;
+- the connection ended, or the server reset the call: `CallLost`.  It is unknown whether the call was executed.
 
-*Echoes.*  With `echo_seconds`, a server that sends nothing for so long while a call waits is asked for an echo, and its
-connection ends when nothing comes for as long again.
+*Pings.*  With `echo_seconds`, a server that sends nothing for so long while a call waits is pinged, and its connection
+is closed when nothing arrives for as long again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _ECHO: Final = b"anybody?"
 _AGENT: Final = "grpc-python-sarit"
-# What a status of HTTP means, by gRPC's table: all others are UNKNOWN.
+# The gRPC status for an HTTP status, by gRPC's table; all others are UNKNOWN.
 _HTTP_STATUS: Final = {
     "400": Status.INTERNAL,
     "401": Status.UNAUTHENTICATED,
@@ -50,11 +50,11 @@ _HTTP_STATUS: Final = {
 
 
 class CallLost(Exception):
-    """A call whose connection ended, or that the server gave up, before its answer."""
+    """Raised for a call whose connection ended, or which the server reset, before its answer."""
 
 
 class Channel:
-    """Calls of the server at `host` and `port`."""
+    """Makes calls to the server at `host` and `port`."""
 
     def __init__(self, host: str, port: int, echo_seconds: float | None = None, tls: SSLContext | None = None) -> None:
         self.host = host
@@ -63,8 +63,8 @@ class Channel:
         self._tls = tls
         self._connecting = asyncio.Lock()
         self._connection: _Connection | None = None
-        self.pieces_received = 0  # of bytes, over all connections
-        self.first_byte = b""  # of all that came
+        self.pieces_received = 0  # reads from sockets, over all connections
+        self.first_byte = b""  # the first byte that was ever received
         authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._head: Headers = (
             (":method", "POST"), (":scheme", "https" if tls else "http"), (":authority", authority),
@@ -76,11 +76,11 @@ class Channel:
 
     @property
     def connected(self) -> bool:
-        """Return whether its connection lives."""
+        """Whether there is a connection."""
         return self._connection is not None and not self._connection.lost
 
     async def call(self, method: Method, request: Any, seconds: float, metadata: dict[str, str]) -> Any:
-        """Make a call.  Raises what the head of this module says."""
+        """Make a call, and return the reply.  Raises CallFailed, TimeoutError, OSError, CallLost (see the module)."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         async with asyncio.timeout_at(deadline):
@@ -104,25 +104,25 @@ class Channel:
         return self._connection
 
     def close(self) -> None:
-        """End the connection, and the calls on it; a later call makes another."""
+        """Close the connection, and fail the calls on it; a later call makes another connection."""
         if self._connection is not None:
             self._connection.end("the channel was closed")
             self._connection = None
 
 
 class _Answer:
-    """What has come of the answer to a call."""
+    """The part of the answer to a call that has arrived."""
 
     __slots__ = ("data", "done", "ended", "headers")
 
     def __init__(self) -> None:
-        self.ended = False  # whether the server has said all
+        self.ended = False  # whether the whole answer has arrived
         self.headers: dict[str, str] = {}
         self.data = bytearray()
         self.done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def end(self) -> None:
-        """Decide the call: the server has said all."""
+        """Complete the call by the whole answer."""
         self.ended = True
         if self.done.done():
             return
@@ -132,7 +132,7 @@ class _Answer:
             self.done.set_exception(error)
 
     def fail(self, error: Exception) -> None:
-        """Decide the call, unless it is decided."""
+        """Fail the call, unless it is complete."""
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -164,10 +164,10 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._http: Http2End
         self._answers: dict[int, _Answer] = {}
-        self._place = asyncio.Event()  # set while the server takes one more call
+        self._place = asyncio.Event()  # set while the server accepts one more call
         self._place.set()
         self._echo_timer: asyncio.TimerHandle | None = None
-        self._asked = False  # for an echo, since when nothing came
+        self._asked = False  # whether a ping was sent since the last bytes came
         self.lost = False
         self._reason = "the connection was lost"
 
@@ -178,7 +178,7 @@ class _Connection(asyncio.Protocol):
             self._check_later()
 
     async def has_place(self) -> None:
-        """Wait until the server takes one more call, as far as is known.  Raises CallLost."""
+        """Wait until the server accepts one more call, by its announced limit.  Raises CallLost."""
         while not self.lost and len(self._answers) >= self._http.most_calls:
             self._place.clear()
             await self._place.wait()
@@ -186,11 +186,11 @@ class _Connection(asyncio.Protocol):
             raise CallLost(self._reason)
 
     async def ask(self, head: Headers, body: bytes) -> bytes:
-        """Make a call; the message of its reply.  Raises CallFailed, CallLost."""
+        """Make a call, and return the message of its reply.  Raises CallFailed, CallLost."""
         try:
             stream = self._http.next_stream()
             self._http.send(stream, head, body)
-        except ProtocolError as error:  # the numbers of streams are used up, or the server has gone
+        except ProtocolError as error:  # stream ids are used up, or the server has closed the connection
             self.end(f"the connection takes no more calls: {error}")
             raise CallLost(self._reason) from None
         answer = self._answers[stream] = _Answer()
@@ -250,7 +250,7 @@ class _Connection(asyncio.Protocol):
         self.end("the connection was lost" + (f": {exc}" if exc is not None else ""))
 
     def end(self, reason: str) -> None:
-        """End the connection, and all calls on it."""
+        """Close the connection, and fail all calls on it."""
         if self.lost:
             return
         self.lost, self._reason = True, reason

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def stream_name(info: pb.StreamInfo) -> StreamName:
-    """`scope/stream` of a message."""
+    """Return the name of a stream from its message."""
     return StreamName(info.scope, info.stream)
 
 
 def stream_info(name: StreamName) -> pb.StreamInfo:
-    """The message for a stream's name."""
+    """Return the message for a stream's name."""
     return pb.StreamInfo(scope=name.scope, stream=name.stream)
 
 
 def stream_config(message: pb.StreamConfig) -> StreamConfig:
-    """The configuration in a message; numbers are not checked here.  Raises Invalid for an unknown type."""
+    """Return the configuration in a message, without checking numbers.  Raises Invalid: the type of a policy."""
     scaling, retention = message.scalingPolicy, message.retentionPolicy
     try:
         scale_type, retention_type = ScaleType(scaling.scaleType), RetentionType(retention.retentionType)
@@ -33,14 +33,14 @@ def stream_config(message: pb.StreamConfig) -> StreamConfig:
     return StreamConfig(
         ScalingPolicy(scale_type, scaling.targetRate, scaling.scaleFactor, max(1, scaling.minNumSegments)),
         RetentionPolicy(retention_type, retention.retentionParam, retention.retentionMax),
-        tuple(dict.fromkeys(message.tags.tag)),  # in the order given, each once
+        tuple(dict.fromkeys(message.tags.tag)),  # in the given order, each once
         message.timestampAggregationTimeout,
         message.rolloverSizeBytes,
     )
 
 
 def config_message(name: StreamName, config: StreamConfig) -> pb.StreamConfig:
-    """The configuration as a client expects it: every sub-message present."""
+    """Return the message for a configuration, with every sub-message present, as clients expect."""
     scaling, retention = config.scaling, config.retention
     return pb.StreamConfig(
         streamInfo=stream_info(name),
@@ -62,17 +62,17 @@ def config_message(name: StreamName, config: StreamConfig) -> pb.StreamConfig:
 
 
 def segment_id(name: StreamName, segment: int) -> pb.SegmentId:
-    """The message for a packed segment id."""
+    """Return the message for a packed segment id."""
     return pb.SegmentId(streamInfo=stream_info(name), segmentId=segment)
 
 
 def segment_range(name: StreamName, segment: int, low: float, high: float) -> pb.SegmentRange:
-    """A segment with the range of keys it serves."""
+    """Return the message for a segment with its key range."""
     return pb.SegmentRange(segmentId=segment_id(name, segment), minKey=low, maxKey=high)
 
 
 def cut_message(name: StreamName, cut: Mapping[int, int]) -> pb.StreamCut:
-    """A stream cut."""
+    """Return the message for a stream cut."""
     return pb.StreamCut(streamInfo=stream_info(name), cut=dict(cut))
 
 
@@ -80,13 +80,13 @@ _LOW_64_BITS = (1 << 64) - 1
 
 
 def transaction(message: pb.TxnId) -> int:
-    """The 128-bit id of a transaction."""
-    # The fields are signed; the id is not.
+    """Return the 128-bit id of a transaction from its message."""
+    # The message's fields are signed, but the id is not.
     return (message.highBits & _LOW_64_BITS) << 64 | message.lowBits & _LOW_64_BITS
 
 
 def transaction_message(txn: int) -> pb.TxnId:
-    """The message for a transaction's id."""
+    """Return the message for a transaction's id."""
     return pb.TxnId(highBits=_signed(txn >> 64), lowBits=_signed(txn & _LOW_64_BITS))
 
 
@@ -95,8 +95,7 @@ def _signed(bits: int) -> int:
 
 
 def page_token(names: Sequence[str], asked: str) -> pb.ContinuationToken:
-    """The continuation token of a page of names.
+    """Return the continuation token of a page of names: its last name, or `asked`, the token of the request, if empty.
 
-    Clients ask until a page is *empty* and never use the token to stop.  The token of a page is therefore its last
-    name, and an empty page returns the token of its request.  It is always set: some clients need it."""
+    Clients ask for pages until one is *empty*; they never stop by the token.  Some clients need the token to be set."""
     return pb.ContinuationToken(token=names[-1] if names else asked)

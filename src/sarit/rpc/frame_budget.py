@@ -1,17 +1,17 @@
-"""How much of a node's time the client of an HTTP/2 connection may take by frames.  Pure.
+"""Bounds how much of a node's time the client of an HTTP/2 connection may use by frames.
 
 Two things are counted.
 
-*Control.*  PING, SETTINGS, RST_STREAM, WINDOW_UPDATE, PRIORITY, CONTINUATION, frames of unknown kinds and DATA of a few
-bytes cost the node as much as the frames of a call, and cost the client nothing.  A client needs a few of them for each
-of its calls, and a few in each second.  Who sends more is sent away (ENHANCE_YOUR_CALM).
+*Control frames.*  PING, SETTINGS, RST_STREAM, WINDOW_UPDATE, PRIORITY, CONTINUATION, frames of unknown types and DATA
+of a few bytes cost the node as much as the frames of a call, and cost the client nothing.  A client needs a few of them
+for each call, and a few in each second.  A client that sends more is disconnected (ENHANCE_YOUR_CALM).
 
-*Work before the first log-in.*  Whoever reaches the port may begin calls, which are refused one by one.  Until a client
-is known, its frames and calls are read at a bounded rate, for each connection and for each host.  More of them wait in
-the socket.  A client that is known is not counted here: its calls are bounded by their number.
+*Work before the first log-in.*  Anybody who reaches the port may begin calls, which are refused one by one.  Until a
+client is known, its frames and calls are read at a bounded rate, for each connection and for each host; the rest waits
+in the socket.  The work of a known client is not counted: its calls are bounded by their number.
 
-Who is sent away and comes back gains nothing: the budget of control frames of a client that has become known grows by
-its rate, and its host is charged for each that was sent away.
+A disconnected client gains nothing by connecting again: the budget of control frames for a client that has become known
+grows only by its rate, and the host is charged for each disconnection.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class FrameBudget:
-    """The budget of one connection; `host`: what all unknown clients of its host share."""
+    """The budget of one connection.  `host`: the budget that all unknown clients of its host share."""
 
     __slots__ = ("_control", "_host", "_spent", "_work")
 
@@ -54,7 +54,7 @@ class FrameBudget:
         return f"<FrameBudget, control {self._control!r}, work {self._work!r}>"
 
     def become_known(self, now: float) -> None:
-        """Let the client do more from now on: it has logged in, or made a call where everybody may."""
+        """Raise the budget of a client that has logged in, or made a call where everybody may."""
         self._control.use(0, now)
         self._control.burst, self._control.rate = CONTROL_BURST, CONTROL_PER_SECOND
         self._work = None
@@ -62,7 +62,8 @@ class FrameBudget:
         self._host.use(-self._spent, now)
 
     def charge(self, frames: Frames, begun: int, now: float) -> bool:
-        """Count frames, of whose calls `begun` were begun; False: the client is to be sent away."""
+        """Count frames.  Returns False if the client must be disconnected.  `begun`: how many of their calls were
+        accepted."""
         if self._work is not None:
             work = frames.frames + frames.calls * CALL_WORK + frames.header_bytes / HEADER_BYTES_PER_WORK
             self._spent += work
@@ -76,5 +77,5 @@ class FrameBudget:
         return False
 
     def wait(self, now: float) -> float:
-        """The seconds until more of the client may be read."""
+        """Return the seconds until more may be read from the client."""
         return max(self._work.wait(now), self._host.wait(now)) if self._work is not None else 0.0

@@ -1,8 +1,8 @@
-"""The frames in the bytes of an HTTP/2 client, counted and cut at their ends before h2 reads them.  Pure.
+"""Counts the frames in the bytes of an HTTP/2 client, and cuts the bytes at their ends, before h2 reads them.
 
-A frame costs h2 about the same whatever is in it, and one read of a socket may hold 29,000 of them.  So a
-connection hands h2 a few whole frames in one turn of the event loop, and counts what they cost (`rpc/frame_budget.py`).
-Only the head of a frame is read here: its length, kind and flags.  All else is h2's to check.
+A frame costs h2 about the same whatever it contains, and one read of a socket may bring 29,000 frames.  So a
+connection passes a few whole frames to h2 in one turn of the event loop, and counts their cost (`rpc/frame_budget.py`).
+This module only reads the length, type and flags of a frame; h2 checks everything else.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _CONTINUATION: Final = 9
 _ACK: Final = 0x1
 _END_HEADERS: Final = 0x4
 
-# What a frame that begins no call costs, in the cost of the cheapest.  A reset ends a call that was begun, and is worth
-# its handler.  Settings are applied to each call under way.
+# The cost of frames that begin no call, in units of the cheapest.  A reset costs the handler of the call that it ends.
+# Settings are applied to each call in progress.
 _RESET_COST: Final = 16
 _SETTINGS_COST: Final = 8
 
 
 class Frames(NamedTuple):
-    """Whole frames, the preface among them.
+    """Whole frames, including the preface.
 
-    `control`: the cost of those that begin no call and carry no more than a few bytes of one."""
+    `control`: the cost of those that begin no call and carry at most a few bytes of data."""
 
     data: bytes
     frames: int
@@ -40,31 +40,31 @@ class Frames(NamedTuple):
 
 
 class FrameScanner:
-    """What a client has sent and h2 has not read yet."""
+    """The bytes that a client has sent and h2 has not read yet."""
 
     __slots__ = ("_block_bytes", "_data", "_preface_left", "excess", "incomplete")
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._preface_left = _PREFACE
-        self._block_bytes: int | None = None  # of the headers that have begun and not ended
-        self.incomplete = False  # whether a frame, or the frames of headers, have begun and not ended
-        self.excess: str | None = None  # what exceeds a bound: nothing that follows may be read
+        self._block_bytes: int | None = None  # the size so far of incomplete headers; None: there are none
+        self.incomplete = False  # whether a frame, or a sequence of frames with headers, is incomplete
+        self.excess: str | None = None  # which bound was exceeded; nothing more may be read then
 
     def __repr__(self) -> str:
         return f"<FrameScanner, {len(self._data)} bytes>"
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes wait."""
+        """The number of bytes that wait."""
         return len(self._data)
 
     def add(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Add received bytes."""
         self._data += data
 
     def take(self, most: int) -> Frames:
-        """The next whole frames, `most` of them, and fewer when their headers are long."""
+        """Remove and return the next whole frames, `most` at most, and fewer if their headers are long."""
         data, end, length = self._data, min(self._preface_left, len(self._data)), len(self._data)
         self._preface_left -= end
         count = calls = header_bytes = control = 0

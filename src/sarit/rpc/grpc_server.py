@@ -1,12 +1,12 @@
-"""The gRPC server of the controller API: connections, requests and replies in bounded memory and time, errors.
+"""The gRPC server of the controller API: bounds connections, requests and replies in memory and time.
 
 All calls are unary: a request, a reply.  h2 reads and writes the frames (`rpc/http2.py`).
 
-*Connections.*  Each is a `_GrpcConnection`, which begins a task for each call and ends the connection, with one line in
-the log, when the client
+*Connections.*  A `_GrpcConnection` starts a task for each call, and ends the connection, with one line in the log, if
+the client
 
-- sends something other than HTTP/2, or a request without path or method; a request of HTTP/1 is answered with where to
-  send it, and therefore the server's first frame waits for the client's first bytes;
+- sends something other than HTTP/2, or a request without path or method; a request of HTTP/1 is answered with the port
+  to send it to, so the server's first frame waits for the client's first bytes;
 - takes no replies for GRPC_STALL_SECONDS;
 - has not begun to speak HTTP/2 within GRPC_FIRST_BYTES_SECONDS, or is not known within GRPC_FIRST_CALL_SECONDS;
 - sends a part of a frame, or of the headers of a request, and not the rest within GRPC_MESSAGE_SECONDS;
@@ -19,17 +19,18 @@ The log has one line a minute for each host and reason.
 
 Frames of a type that HTTP/2 does not define are ignored (RFC 9113 par. 5.5).
 
-*Frames.* A read of a socket may hold thousands of frames.  A connection hands h2 at most HTTP2_FRAMES_PER_TURN whole
-ones in a turn of the event loop (`rpc/frames.py`), and stops reading while more than MAX_UNREAD_BYTES wait.  What they
-cost is counted (`rpc/frame_budget.py`): a client that sends too many control frames gets GOAWAY (ENHANCE_YOUR_CALM),
-and one that is not known yet waits.  A client is known once it has logged in, or made a call where everybody may.
+*Frames.* A read of a socket may bring thousands of frames.  A connection passes at most HTTP2_FRAMES_PER_TURN whole
+frames to h2 in a turn of the event loop (`rpc/frames.py`), and stops reading while more than MAX_UNREAD_BYTES wait.
+The cost of frames is counted (`rpc/frame_budget.py`): a client that sends too many control frames gets GOAWAY
+(ENHANCE_YOUR_CALM), and a client that is not known yet has to wait.  A client is known once it has logged in, or made a
+call where everybody may.
 
-*Places.*  When all are taken, a new connection takes the place of one whose client is not known: of the host (IPv6: of
-the /64) with the most of these, the oldest.
+*Limit of connections.*  At the limit, a new connection replaces one of an unknown client: the oldest of the host (for
+IPv6, the /64) that has most of these.
 
-*Calls.*  `rpc/calls.py` has those of a connection, `rpc/request_limiter.py` bounds requests and replies.  A client may
-send any number of calls before it knows of the limit per connection: a call beyond it is refused by itself
-(REFUSED_STREAM, which clients may always repeat).
+*Calls.*  `rpc/calls.py` has the calls of a connection, `rpc/request_limiter.py` bounds requests and replies.  A client
+may send any number of calls before it knows of the limit per connection: each call beyond it is refused alone
+(REFUSED_STREAM, after which clients may always repeat the call).
 
 *Errors.*  `rpc/answers.py` maps each kind of `core.errors` to a gRPC status.
 """
@@ -95,13 +96,13 @@ class GrpcListener:
     """Makes the protocol of each new connection; at most `most` connections are open at once."""
 
     def __init__(self, handlers: Mapping[str, Handler], most: int) -> None:
-        """`handlers`: of the calls, by path."""
+        """`handlers`: the handler of each call, by path."""
         self.handlers = handlers
         self._admission = Admission(most)
-        self._open: dict[_GrpcConnection, None] = {}  # in the order of their begin
-        self._unknown: PlacesByHost[_GrpcConnection] = PlacesByHost()  # who have not logged in
+        self._open: dict[_GrpcConnection, None] = {}  # in order of arrival
+        self._unknown: PlacesByHost[_GrpcConnection] = PlacesByHost()  # connections of unknown clients
         self._hosts = HostBuckets(HOST_WORK_BURST, HOST_WORK_PER_SECOND, MAX_HOSTS_COUNTED)
-        self._none_open: asyncio.Event | None = None  # of a drain
+        self._none_open: asyncio.Event | None = None  # set when a drain is complete
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
 
     def __repr__(self) -> str:
@@ -109,11 +110,11 @@ class GrpcListener:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._open)
 
     def connection(self) -> asyncio.Protocol:
-        """The protocol for a new connection."""
+        """Return the protocol for a new connection."""
         if not self._admission.admits(len(self._open)):
             oldest = self._unknown.pop_oldest()
             if oldest is None:
@@ -126,12 +127,12 @@ class GrpcListener:
         return made
 
     def connected(self, connection: _GrpcConnection, network: str, now: float) -> FrameBudget:
-        """Count a connection among those whose client is not known; what it may do."""
+        """Count a connection as one of an unknown client.  Returns its budget."""
         self._unknown.enter(network, connection)
         return FrameBudget(self._hosts.of(network, now), now)
 
     def known(self, connection: _GrpcConnection, network: str) -> None:
-        """Count a connection no longer among those whose client is not known."""
+        """Stop counting a connection as one of an unknown client."""
         self._unknown.leave(network, connection)
 
     def report(self, network: str, kind: str, text: str) -> None:
@@ -139,23 +140,23 @@ class GrpcListener:
         self._repeated.warning((network, kind), text)
 
     def closed(self, connection: _GrpcConnection, network: str) -> None:
-        """A connection was closed, or is about to be."""
+        """Forget a connection that is closed, or about to be."""
         self.known(connection, network)
         self._open.pop(connection, None)
         if not self._open and self._none_open is not None:
             self._none_open.set()
 
     async def drain(self, seconds: float) -> None:
-        """Send every client elsewhere: each connection ends between two calls, or in the middle after `seconds`.
+        """Send GOAWAY on every connection: when it has no call in progress, or after `seconds` in any case.
 
-        The caller has stopped accepting connections.  A client knows by GOAWAY which calls were not begun, and repeats
-        these elsewhere.  Clients on h2 drop all calls at GOAWAY: hence the wait for a moment without any."""
+        The caller has stopped accepting connections.  By GOAWAY a client knows which calls were not begun, and repeats
+        them elsewhere.  Clients that use h2 fail all calls at GOAWAY, so it waits for a moment without calls."""
         clock = asyncio.get_running_loop().time
         end = clock() + seconds
-        # A list: each answer says whether the connection was sent away, and all must be asked.
+        # Use a list, because every connection must be asked, also after one that has calls in progress.
         while not all([connection.send_away(busy_too=clock() >= end) for connection in self._open]):  # noqa: ASYNC110
             await asyncio.sleep(GRPC_DRAIN_POLL_SECONDS)
-        # For the clients to read that: the end of the process may overtake it.
+        # Wait for clients to read GOAWAY before the process ends.
         self._none_open = asyncio.Event()
         if self._open:
             with suppress(TimeoutError):
@@ -163,12 +164,12 @@ class GrpcListener:
 
 
 class _GrpcConnection(asyncio.Protocol):
-    """One connection."""
+    """One connection of the server."""
 
     def __init__(self, listener: GrpcListener, handlers: Mapping[str, Handler]) -> None:
         self._listener = listener
         self._handlers = handlers
-        # Once the client has begun to speak:
+        # These two are set when the client has begun to speak.
         self._http: Http2End | None = None
         self._calls: ConnectionCalls
         self._transport: asyncio.Transport
@@ -179,8 +180,8 @@ class _GrpcConnection(asyncio.Protocol):
         self._close_timer: asyncio.TimerHandle | None = None
         self._liveness_timer: asyncio.TimerHandle | None = None
         self._speaks_http2 = self._received = self._pinged = self._called = self._known = False
-        self._paused = False  # whether nothing is read from the socket
-        self._incomplete_since: float | None = None  # of a frame of which a part was received
+        self._paused = False  # whether reading from the socket is paused
+        self._incomplete_since: float | None = None  # since when a frame is incomplete
         self._first_bytes = b""
         self._network = self._peer = "?"
         self._opened = 0.0
@@ -199,7 +200,7 @@ class _GrpcConnection(asyncio.Protocol):
         # What a client sends after the end of its connection is dropped.
         if self._is_over():
             return
-        # Any bytes prove that the client lives, not only the answer to the ping.
+        # Any received bytes prove that the client is alive, not only the answer to the ping.
         self._received, self._pinged = True, False
         if self._http is None:
             data = self._first_bytes = self._first_bytes + data
@@ -214,24 +215,24 @@ class _GrpcConnection(asyncio.Protocol):
                 self._http, self._transport, self._peer, self._handlers, MAX_CALLS_PER_CONNECTION, self.become_known
             )
         self._frames.add(data)
-        # One turn in a turn of the loop, however often the transport reads in it.
+        # Take only one turn in each turn of the event loop, however often the transport reads in it.
         if self._turn_timer is None:
             self._turn()
         else:
             self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
 
     def become_known(self) -> None:
-        """Let the client do more: it has logged in, or made a call where everybody may."""
+        """Raise the limits of a client that has logged in, or made a call where everybody may."""
         if not self._known:
             self._known = True
             self._budget.become_known(asyncio.get_running_loop().time())
             self._listener.known(self, self._network)
-            if self._turn_timer is not None:  # perhaps it waits
+            if self._turn_timer is not None:  # the next turn may wait for the budget
                 self._turn_timer.cancel()
                 self._turn_timer = asyncio.get_running_loop().call_soon(self._turn)
 
     def give_way(self, places: int) -> None:
-        """End a connection whose client is not known, for a new one."""
+        """End this connection of an unknown client in favour of a new one."""
         self._report(f"had not logged in when all {places} places were taken")
         self._listener.closed(self, self._network)
         self._ended = True
@@ -246,7 +247,7 @@ class _GrpcConnection(asyncio.Protocol):
             (self._transport.pause_reading if stop else self._transport.resume_reading)()
 
     def _turn(self) -> None:
-        """Handle the next frames.  The rest waits for the next turn of the loop, or until it is paid for."""
+        """Handle the next frames.  The rest waits for the next turn of the loop, or for the budget."""
         self._turn_timer = None
         if self._is_over() or not self._frames.held_bytes:
             return
@@ -275,7 +276,7 @@ class _GrpcConnection(asyncio.Protocol):
         self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
 
     def _handle(self, data: bytes) -> int:
-        """Do what whole frames say; how many calls were begun."""
+        """Handle whole frames.  Returns how many calls were begun."""
         assert self._http is not None
         try:
             events = self._http.receive(data)
@@ -283,7 +284,7 @@ class _GrpcConnection(asyncio.Protocol):
             self._end(f"broke the protocol: {_one_line(error)}")
             return 0
         begun = 0
-        # A client that takes its calls back at once is charged for them: they are not begun.
+        # Do not begin calls that the client has reset in the same frames; the budget still charges for them.
         reset = {event.stream_id for event in events if type(event) is StreamReset}
         for event in events:
             if type(event) is RequestReceived:
@@ -308,7 +309,7 @@ class _GrpcConnection(asyncio.Protocol):
         return begun
 
     def pause_writing(self) -> None:
-        # Replies wait; the timer bounds how long the client may leave them.
+        # Hold replies back.  The timer bounds how long the client may take none.
         if self._http is not None:
             self._http.pause_writing()
         self._stall_timer = asyncio.get_running_loop().call_later(GRPC_STALL_SECONDS, self._stall)
@@ -331,22 +332,23 @@ class _GrpcConnection(asyncio.Protocol):
             self._http = None
 
     def send_away(self, *, busy_too: bool) -> bool:
-        """Send GOAWAY, once, after which the client closes; `busy_too`: also during a call.  Whether it was sent."""
+        """Send GOAWAY once, after which the client closes.  Returns whether it was sent.  `busy_too`: also while calls
+        are in progress."""
         if self._is_over():
             return True
-        if self._http is None:  # it has not said a word
+        if self._http is None:  # the client has not sent anything
             self._ended = True
             self._transport.close()
             return True
         if self._calls.under_way and not busy_too:
             return False
         self._go_away(ErrorCodes.NO_ERROR)
-        # Not at once: bytes of the client that nobody reads would make the kernel drop what it has not read.
+        # Close later: unread bytes of the client would make the kernel reset the connection before GOAWAY is read.
         self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.close)
         return True
 
     def _calm_down(self) -> None:
-        """Send a client away that floods the node.  What it sends until it reads that is not read."""
+        """Disconnect a client that floods the node, and read nothing more from it."""
         self._report("sent more control frames than its calls need")
         self._go_away(ErrorCodes.ENHANCE_YOUR_CALM)
         self._pause(True)
@@ -356,33 +358,33 @@ class _GrpcConnection(asyncio.Protocol):
         assert self._http is not None
         self._ended = True
         self._http.go_away(code)
-        self._calls.drop()  # they cannot be answered any more
+        self._calls.drop()  # calls cannot be answered after GOAWAY
 
     def _check_liveness_in(self, seconds: float) -> None:
         self._liveness_timer = asyncio.get_running_loop().call_later(seconds, self._check_liveness)
 
     def _check_liveness(self) -> None:
-        """End a connection that never began, or whose client is gone; otherwise check again later."""
+        """End the connection if it never began or its client is gone; otherwise check again later."""
         if self._ended:
             return
         now = asyncio.get_running_loop().time()
         if self._is_over():
-            self._transport.abort()  # otherwise it waits until the client has taken all bytes
+            self._transport.abort()  # `close` would wait until the client has taken all bytes
         elif not self._speaks_http2:
             self._end(f"did not begin to speak HTTP/2 for {GRPC_FIRST_BYTES_SECONDS:.0f} s")
         elif not self._known and now - self._opened >= GRPC_FIRST_CALL_SECONDS:
-            # Clients of Pravega look for controllers on a connection of its own, without a log-in.
+            # Pravega's clients look for controllers on a separate connection, without a log-in: do not report that.
             if not self._called:
                 self._report(f"began no call in {GRPC_FIRST_CALL_SECONDS:.0f} s")
             self.send_away(busy_too=True)
         elif self._incomplete_since is not None and now - self._incomplete_since >= GRPC_MESSAGE_SECONDS:
             self._end(f"did not send the rest of a frame in {GRPC_MESSAGE_SECONDS:.0f} s")
         elif self._received:
-            # Something arrived in this interval: check again after the next one.
+            # The client sent something in this interval: check again after the next one.
             self._received = False
             self._check_liveness_in(GRPC_IDLE_SECONDS)
         elif not self._pinged:
-            # The answer, or any other bytes, resets this in `data_received`.
+            # `data_received` resets this flag when the answer or any other bytes come.
             self._pinged = True
             self._check_liveness_in(GRPC_PING_SECONDS)
             assert self._http is not None
@@ -393,7 +395,7 @@ class _GrpcConnection(asyncio.Protocol):
     def _stall(self) -> None:
         if not (self._ended or self._transport.is_closing()):
             self._ended = True
-            # No GOAWAY: it would queue behind the replies that the client does not take.
+            # Do not send GOAWAY, which would queue behind the replies that the client does not take.
             self._report(f"did not take replies for {GRPC_STALL_SECONDS:.0f} s")
             self._transport.abort()
 
@@ -404,7 +406,7 @@ class _GrpcConnection(asyncio.Protocol):
             self._http.flush()  # GOAWAY, where the protocol was broken
             self._calls.drop()
         self._transport.close()
-        # Without this the transport waits until the client has taken all bytes, perhaps for ever.
+        # Abort after a time: `close` waits until the client has taken all bytes, perhaps for ever.
         self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.abort)
 
     def _answer_http1(self) -> None:

@@ -1,4 +1,4 @@
-"""Handlers of calls: from a gRPC request to a method that takes it, checked where access is checked, and counted."""
+"""Makes the handlers of calls, which check access, pass the request to a method, and count the call."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[Call], Coroutine[Any, Any, None]]
 
-_REQUEST_ID: Final = "requestid"  # under which Pravega's clients send the id of a call
+_REQUEST_ID: Final = "requestid"  # the header in which Pravega's clients send the id of a call
 
 
 class AccessCheck(Protocol):
-    """Who makes a call, and what it may do; `Access` of the controller."""
+    """Authenticates and authorizes calls, as `Access` of the controller does."""
 
     async def caller(self, call: str, authorization: str | None, peer: str) -> Any:
-        """The caller.  Raises Unauthenticated."""
+        """Return the caller of a call.  Raises Unauthenticated."""
 
     async def carry_out(
         self, call: str, method: Callable[[Any], Awaitable[Any]], request: Any, caller: Any, peer: str
     ) -> Any:
-        """The reply to what the caller may ask.  Raises Forbidden."""
+        """Call `method` if the caller may, and return the reply.  Raises Forbidden."""
 
 
 def rpc_handler(
@@ -40,14 +40,14 @@ def rpc_handler(
 ) -> Handler:  # fmt: skip
     """Return the handler for a method that takes a request and returns the reply.
 
-    `access`: None where everybody may do everything."""
+    `access`: checks calls; None: everybody may do everything."""
 
     counted, name, now = limiter.statistics, getattr(method, "__name__", "?"), limiter.statistics.now
 
     @functools.wraps(method)
     async def handler(call: Call) -> None:
-        began, status = now(), Status.CANCELLED  # unless it ends otherwise
-        # Each call has a task, and so a context, of its own.
+        began, status = now(), Status.CANCELLED  # the status if the call is cancelled
+        # Set the id in the context of this call's own task.
         if request_id := call.metadata.get(_REQUEST_ID):
             current_request_id.set(clean_request_id(request_id))
         try:
@@ -76,7 +76,7 @@ async def _checked(
     access: AccessCheck, call: Call,
 ) -> Any:  # fmt: skip
     peer = call.peer
-    # First: what an unknown client sends is not read.
+    # Authenticate before the request is read: that of an unknown client is not read.
     caller = await answer(lambda header: access.caller(name, header, peer), call.metadata.get("authorization"))
     request = await limiter.receive(call, request_type, known=caller is not None)
     return await answer(

@@ -1,10 +1,10 @@
-"""One end of an HTTP/2 connection, a server's or a client's: frames by h2, and bodies that wait for the other end.
+"""One end of an HTTP/2 connection, a server's or a client's: reads and writes frames by h2, with flow control.
 
-h2 reads and writes frames, and does no input or output.  `Http2End` hands what h2 has written to the transport once in
-a turn of the event loop: one turn may end many calls, and each write would be a system call and would wake the peer.
+h2 parses and makes frames, without input or output.  `Http2End` writes h2's output to the transport once in a turn of
+the event loop: one turn may end many calls, and each write would be a system call and wake the peer.
 
-A body goes to h2 as far as the windows of the other end allow, and only while the transport takes bytes.  The rest
-waits here, one body for each call, and goes on when a window opens or the transport has room.
+A body is passed to h2 as far as the flow-control windows of the other end allow, and only while the transport accepts
+bytes.  The rest waits, one body for each call, until a window opens or the transport has room.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     Headers: TypeAlias = Sequence[tuple[str, str]]
 
-_LEAST_WINDOW: Final = 65_535  # of a connection that has just begun
+_LEAST_WINDOW: Final = 65_535  # the window of a new connection
 _NO_LIMIT: Final = (1 << 31) - 1
 
 
 def _configuration(client_side: bool) -> H2Configuration:
-    # What h2 could check of headers and does not here takes time, and callers check what they use.
+    # Skip h2's checks of headers, which take time: callers check the headers that they use.
     return H2Configuration(
         client_side=client_side, header_encoding="ascii", validate_inbound_headers=False,
         validate_outbound_headers=False, normalize_inbound_headers=False, normalize_outbound_headers=False,
@@ -45,28 +45,28 @@ _CLIENT: Final = _configuration(True)
 
 
 class _Unsent:
-    """What is left of a reply or a request."""
+    """The unsent part of a reply or a request."""
 
     __slots__ = ("at", "body", "head", "sent", "trailers")
 
     def __init__(self, head: Headers, body: bytes, trailers: Headers | None) -> None:
         self.head: Headers | None = head
         self.body = body
-        self.at = 0  # how much of the body is sent
+        self.at = 0  # how many bytes of the body are sent
         self.trailers = trailers
         self.sent: asyncio.Future[None] | None = None
 
 
 class Http2End:
-    """A connection on `transport`."""
+    """One end of an HTTP/2 connection on a transport."""
 
     __slots__ = ("_flush_is_due", "_h2", "_transport", "_unsent", "_writable")
 
     def __init__(self, transport: asyncio.Transport, *, window_bytes: int, most_calls: int | None = None) -> None:
-        """Begin the connection: of a server that announces `most_calls`, or of a client.
+        """Begin the connection of a server that announces `most_calls`, or (None) of a client.
 
-        h2 ends a connection with more calls than the server allows, and a client may not know the limit yet.  So h2
-        knows no limit, and the server refuses what is over it call by call."""
+        h2 would end a connection with more calls than the announced limit, which a client may not know yet.  So h2 gets
+        no limit, and the server refuses each call beyond it."""
         self._transport = transport
         self._flush_is_due = False
         self._writable = True
@@ -78,7 +78,7 @@ class Http2End:
             settings[SettingCodes.ENABLE_PUSH] = 0
         else:
             settings[SettingCodes.MAX_CONCURRENT_STREAMS] = most_calls
-        settings.acknowledge()  # they are announced at once, and hold from the begin
+        settings.acknowledge()  # the settings are announced now, and hold from the beginning
         self._h2.initiate_connection()
         if window_bytes > _LEAST_WINDOW:
             self._h2.increment_flow_control_window(window_bytes - _LEAST_WINDOW)
@@ -92,11 +92,11 @@ class Http2End:
 
     @property
     def most_calls(self) -> int:
-        """How many calls the other end takes at once, as far as is known."""
+        """How many concurrent calls the other end accepts, by its last settings."""
         return self._h2.remote_settings.max_concurrent_streams
 
     def receive(self, data: bytes) -> list[Event]:
-        """Read frames.  Raises ProtocolError, and whatever else invalid bytes make the parsers raise."""
+        """Read frames, and return their events.  Raises ProtocolError, and any error of the parsers for bad bytes."""
         events = self._h2.receive_data(data)
         if self._unsent and any(type(event) in (WindowUpdated, RemoteSettingsChanged) for event in events):
             self._send_unsent()
@@ -104,15 +104,15 @@ class Http2End:
         return events
 
     def next_stream(self) -> int:
-        """Return the number for the next call of a client.  Raises ProtocolError when they are used up."""
+        """Return the stream id for a client's next call.  Raises ProtocolError: all ids are used up."""
         return self._h2.get_next_available_stream_id()
 
     def send(
         self, stream: int, head: Headers, body: bytes = b"", trailers: Headers | None = None
     ) -> asyncio.Future[None] | None:
-        """Send all that this end says in a call; None when nothing waits, otherwise what ends when all is sent.
+        """Send this end's whole part of a call.  Returns a future that is set when all is sent; None: all is sent.
 
-        Raises ProtocolError on a new stream that the other end does not take."""
+        Raises ProtocolError if the other end does not accept a new stream."""
         unsent = _Unsent(head, body, trailers)
         if self._advance(stream, unsent):
             self._flush_soon()
@@ -122,7 +122,7 @@ class Http2End:
         return unsent.sent
 
     def _advance(self, stream: int, unsent: _Unsent) -> bool:
-        """Send as much as the other end takes now; whether that was all."""
+        """Send as much as the other end accepts now.  Returns whether that was all."""
         if not self._writable:
             return False
         h2, body, trailers = self._h2, unsent.body, unsent.trailers
@@ -146,19 +146,19 @@ class Http2End:
                 if not self._advance(stream, unsent):
                     continue
             except ProtocolError:
-                pass  # the other end has reset the stream: the event that says so follows
+                pass  # the other end has reset the stream, and its event follows
             self.forget(stream)
         self._flush_soon()
 
     def forget(self, stream: int) -> bool:
-        """Send no more of a call; whether something was left."""
+        """Drop the unsent part of a call.  Returns whether there was one."""
         unsent = self._unsent.pop(stream, None)
         if unsent is not None and unsent.sent is not None and not unsent.sent.done():
             unsent.sent.set_result(None)
         return unsent is not None
 
     def acknowledge(self, stream: int, size: int) -> None:
-        """Let the other end send so many bytes more."""
+        """Give the other end flow-control credit for `size` received bytes."""
         if size:
             with suppress(ProtocolError):
                 self._h2.acknowledge_received_data(size, stream)
@@ -171,23 +171,23 @@ class Http2End:
             self._flush_soon()
 
     def ping(self, data: bytes) -> None:
-        """Ask for an echo."""
+        """Send a ping."""
         with suppress(ProtocolError):
             self._h2.ping(data)
             self._flush_soon()
 
     def go_away(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
-        """Tell the other end that this was all."""
+        """Send GOAWAY."""
         with suppress(ProtocolError):
             self._h2.close_connection(code)
         self.flush()
 
     def pause_writing(self) -> None:
-        """Hold bodies back: the transport takes no more bytes."""
+        """Hold bodies back, because the transport accepts no more bytes."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """Send on."""
+        """Go on sending bodies."""
         self._writable = True
         self._send_unsent()
 
@@ -197,7 +197,7 @@ class Http2End:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Hand what h2 has written to the transport."""
+        """Write h2's output to the transport."""
         self._flush_is_due = False
         if (data := self._h2.data_to_send()) and not self._transport.is_closing():
             self._transport.write(data)

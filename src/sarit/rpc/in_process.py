@@ -1,7 +1,7 @@
-"""Calls of a server's handlers from the same process, without sockets: REST and the console make theirs so.
+"""Calls the handlers of a server from the same process without sockets, for REST and the console.
 
-Access, audit, bounds and counts are those of the handlers, and so the same as for a call from the network.  Request and
-reply pass as bytes: neither end sees what the other does with its message afterwards.
+The handlers check, audit, bound and count these calls like those from the network.  Request and reply are passed as
+bytes, so that neither end sees later changes of the other's message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LocalCall:
-    """A call whose request is there, and whose caller takes the reply at once."""
+    """A call from this process, with its whole request.  Its caller takes the reply at once."""
 
     __slots__ = ("_at", "_request", "message", "metadata", "peer")
 
@@ -31,7 +31,7 @@ class LocalCall:
         self._at = 0
         self.metadata = metadata
         self.peer = peer
-        self.message = b""  # of the reply
+        self.message = b""  # the reply
 
     async def read(self, size: int) -> bytes:
         """Return the next bytes of the request."""
@@ -43,7 +43,7 @@ class LocalCall:
         self.message = message
 
     def client_is_known(self) -> None:
-        """Do nothing: no connection has a budget."""
+        """Do nothing: there is no connection with limits."""
 
     def abort(self) -> bool:
         """Do nothing: there is no connection."""
@@ -51,9 +51,9 @@ class LocalCall:
 
 
 class LocalChannel:
-    """Calls of the handlers of this process; `peer`: returns who calls now, for the audit log."""
+    """Calls the handlers of this process.  `peer`: returns the address of the present caller, for the audit log."""
 
-    pieces_received = 0  # of the network
+    pieces_received = 0  # none, without a network
     first_byte = b""
 
     def __init__(self, handlers: Mapping[str, Handler], peer: Callable[[], str]) -> None:
@@ -64,13 +64,13 @@ class LocalChannel:
         return f"<LocalChannel, {len(self._handlers)} calls>"
 
     async def call(self, method: Method, request: Any, seconds: float, metadata: Mapping[str, str]) -> Any:
-        """Make a call.  Raises CallFailed, TimeoutError."""
+        """Make a call, and return the reply.  Raises CallFailed, TimeoutError."""
         handler = self._handlers.get(method.name)
         if handler is None:
             raise CallFailed(Status.UNIMPLEMENTED, "Method not found")
         call = LocalCall(request.SerializeToString(), metadata, self._peer())
         async with asyncio.timeout(seconds):
-            await asyncio.create_task(handler(call))  # with a context of its own, for the id of the request
+            await asyncio.create_task(handler(call))  # a task has its own context, for the id of the request
         return method.reply_type.FromString(call.message)
 
     def close(self) -> None:

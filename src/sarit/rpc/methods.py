@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Method(NamedTuple):
-    """An rpc; `name` is its path."""
+    """An rpc.  `name`: its path."""
 
     name: str
     request_type: Any
@@ -23,7 +23,7 @@ class Method(NamedTuple):
 
 
 class Methods:
-    """The rpcs of a service, which `service` describes; each is an attribute."""
+    """The rpcs of a service, each as an attribute."""
 
     def __init__(self, service: ServiceDescriptor) -> None:
         self.service = service

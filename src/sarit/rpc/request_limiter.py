@@ -1,13 +1,13 @@
-"""Bounds on the calls of the controller API: requests and replies in bounded memory and time.
+"""Bounds the calls of the controller API in memory and time.
 
-A client may announce any length (four bytes: up to 4 GiB), send it as slowly as it likes, and leave its window closed
-to the reply.  `RequestLimiter` sets bounds:
+A client may announce any length (up to 4 GiB), send the request as slowly as it likes, and never take the reply.
+`RequestLimiter` sets bounds:
 
 - a request has at most MAX_API_REQUEST_BYTES and must arrive whole within GRPC_MESSAGE_SECONDS;
 - each text and list in it is bounded (`rpc/request_texts.py`);
 - the pieces of all incomplete large requests are at most MAX_BUFFERED_REQUEST_BYTES together;
 - a connection whose client does not take a reply within GRPC_MESSAGE_SECONDS is ended, with one line in the log;
-- at most MAX_CALLS are under way, and MAX_CALLS_PER_CONNECTION on one connection.
+- at most MAX_CALLS are in progress, and MAX_CALLS_PER_CONNECTION on one connection.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logging.getLogger("sarit.controller.connection")
 
 
 class RequestLimiter:
-    """Bounds on the calls of a server."""
+    """Bounds the calls of a server."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class RequestLimiter:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count one call as under way.  Raises CallFailed when there are too many."""
+        """Count one call as in progress during a block.  Raises CallFailed: there are too many."""
         if self._calls >= self._max_calls:
             raise CallFailed(Status.RESOURCE_EXHAUSTED, f"{self._calls} calls are under way: try again")
-        # No await since the test: the bound holds exactly.
+        # There is no await between the test and this line, so the bound holds exactly.
         self._calls += 1
         try:
             yield
@@ -73,9 +73,9 @@ class RequestLimiter:
             self._calls -= 1
 
     async def receive(self, call: Call, kind: Any, *, known: bool = True) -> Any:
-        """Return the request of a call, a message of a `kind`; its client counts as `known`.
+        """Return the request of a call, a message of type `kind`.  `known`: its client is known then.
 
-        Raises CallFailed when it is missing, invalid or too slow."""
+        Raises CallFailed: the request is missing, invalid or too slow."""
         try:
             if call.ended:
                 data = await self._receive(call)
@@ -95,7 +95,7 @@ class RequestLimiter:
         return request
 
     async def deliver(self, call: Call, reply: Any) -> None:
-        """Send the reply."""
+        """Send the reply of a call.  Raises CallFailed: the client does not take it in time."""
         taken = call.reply(reply.SerializeToString())
         if taken is None:
             return
@@ -133,7 +133,7 @@ class RequestLimiter:
         held = 0
         try:
             while held < length:
-                # Piece by piece, so that memory is counted when it is used, not when it is announced.
+                # Read in pieces, so that memory is counted when it is used, not when it is announced.
                 piece = await call.read(min(REQUEST_PIECE_BYTES, length - held))
                 if not piece:
                     raise _ends_early()

@@ -1,8 +1,8 @@
-"""Bounds on the texts and lists of a request, whatever call it is for.  Pure.
+"""Bounds the texts and lists of a request, for all calls.
 
-Handlers look up, repeat, log and store what a request names.  So every text is bounded before anything is done with the
-request.  A refusal says which field is too long, and repeats nothing of it.  Names over the protocol's limit of 255
-characters, but below this bound, are answered by each call in its own way.
+Handlers look up, repeat, log and store what a request names, so every text is bounded before the request is handled.  A
+refusal says which field is too long, without its content.  Names above the protocol's limit of 255 characters, but
+below this bound, are refused by each call in its own way.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from sarit.rpc.limits import MAX_REQUEST_ITEMS, MAX_REQUEST_TEXT_BYTES, MAX_REQU
 
 
 def request_excess(request: Any, size: int) -> str | None:
-    """What is too long in a request of `size` bytes, for the caller; None: nothing is."""
-    # Most requests are shorter than one text may be.
+    """Return a text about what is too long in a request of `size` bytes; None: nothing is."""
+    # Most requests are shorter than the bound of one text.
     return None if size <= MAX_REQUEST_TEXT_BYTES else _excess(request)
 
 
@@ -28,7 +28,7 @@ def _excess(message: Any) -> str | None:
                 return f"{field.name} has {len(value)} entries; the most is {most}"
         if field.type == FieldDescriptor.TYPE_STRING:
             for text in value if field.is_repeated else (value,):
-                # At least as many bytes as characters: a long one is not encoded.
+                # A text has at least as many bytes as characters, so a long one need not be encoded.
                 if len(text) > MAX_REQUEST_TEXT_BYTES or len(text.encode()) > MAX_REQUEST_TEXT_BYTES:
                     return f"{field.name} is longer than {MAX_REQUEST_TEXT_BYTES} bytes"
         elif field.type == FieldDescriptor.TYPE_MESSAGE and not field.message_type.GetOptions().map_entry:

@@ -1,4 +1,4 @@
-"""What a server of the controller API has counted."""
+"""The counters of a server of the controller API."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class CallStatistics:
-    """Calls by method and status; the seconds of each method's calls, refused ones included.
+    """The number of calls by method and status, and the durations by method, refused calls included.
 
-    Methods and statuses are those that the API defines, so their number is bounded."""
+    The API defines the methods and statuses, so their number is bounded."""
 
     def __init__(self, now: Callable[[], float], traces: Traces | None = None) -> None:
-        """`now`: seconds, monotonic.  `traces`: where calls are recorded; None: nowhere."""
+        """`now`: returns monotonic seconds.  `traces`: records calls; None: calls are not traced."""
         self.now = now
         self.traces = traces
         self.calls: dict[tuple[str, str], int] = {}
@@ -29,7 +29,7 @@ class CallStatistics:
         return f"<CallStatistics, {sum(self.calls.values())} calls>"
 
     def ended(self, method: str, status: str, seconds: float) -> None:
-        """A call ended."""
+        """Count a call that has ended."""
         self.calls[method, status] = self.calls.get((method, status), 0) + 1
         histogram = self.seconds.get(method)
         if histogram is None:

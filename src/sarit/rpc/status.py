@@ -1,4 +1,4 @@
-"""The outcome of a call in gRPC: a status, and the texts that carry it and the deadline in headers.  Pure."""
+"""The statuses of gRPC calls, and the encoding of messages and deadlines in headers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import IntEnum
 from typing import Final
 from urllib.parse import quote, unquote
 
-_PLAIN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")  # what `grpc-message` has as it is
+_PLAIN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")  # not quoted in `grpc-message`
 _TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])")
 _UNIT_SECONDS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
 class Status(IntEnum):
-    """How a call ended, as `grpc-status` says it."""
+    """The status of a call, as in `grpc-status`."""
 
     OK = 0
     CANCELLED = 1
@@ -35,7 +35,7 @@ class Status(IntEnum):
 
 
 class CallFailed(Exception):
-    """A call that ended with another status than OK."""
+    """Raised for a call that ended with another status than OK."""
 
     def __init__(self, status: Status, message: str = "") -> None:
         super().__init__(status, message)
@@ -44,24 +44,24 @@ class CallFailed(Exception):
 
 
 def quoted(text: str) -> str:
-    """Write a text as a value of `grpc-message`."""
+    """Encode a text as a value of `grpc-message`."""
     return quote(text, safe=_PLAIN)
 
 
 def unquoted(value: str) -> str:
-    """Read a value of `grpc-message`."""
+    """Decode a value of `grpc-message`."""
     return unquote(value, errors="replace")
 
 
 def timeout_text(seconds: float) -> str:
-    """Write seconds as a value of `grpc-timeout`, which has eight digits at most."""
+    """Encode seconds as a value of `grpc-timeout`, which has eight digits at most."""
     if seconds < 10:
         return f"{max(int(seconds * 1e6), 0)}u"
     return f"{min(int(seconds * 1e3), 99_999_999)}m"
 
 
 def timeout_seconds(value: str) -> float:
-    """Read a value of `grpc-timeout`.  Raises ValueError."""
+    """Decode a value of `grpc-timeout` to seconds.  Raises ValueError."""
     found = _TIMEOUT.fullmatch(value)
     if found is None:
         raise ValueError(f"{value[:20]!r} is no timeout")
