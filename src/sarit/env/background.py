@@ -17,8 +17,8 @@ T = TypeVar("T")
 async def gather(*work: Awaitable[T]) -> list[T]:
     """Await all work as `asyncio.gather` does, but a cancellation is never lost.
 
-    `asyncio.gather` raises the error of what fails in the same turn of the event loop as it is cancelled.  Whoever
-    tries again after an error would then run for ever, and whoever waits for its end, too."""
+    When a piece of work fails in the same turn of the event loop in which the caller is cancelled, `asyncio.gather`
+    raises only the error.  A task that retries after an error would then never end, nor would a wait for its end."""
     task = asyncio.current_task()
     assert task is not None
     before = task.cancelling()
@@ -40,7 +40,7 @@ async def shielded(work: asyncio.Future[T]) -> T:
 
 
 def ignore_outcome(future: asyncio.Future[Any]) -> None:
-    """For `add_done_callback` of what perhaps nobody waits for any more: asyncio reports no error of it.
+    """Mark the error of a future as seen, so that asyncio does not log it.  For `add_done_callback`.
 
     Needed wherever `shielded` or `asyncio.wait` lets a cancelled caller leave a task that goes on."""
     if not future.cancelled():
@@ -50,7 +50,7 @@ def ignore_outcome(future: asyncio.Future[Any]) -> None:
 class Background:
     """The tasks of one owner.
 
-    `failed` is called on the event loop with each task that has failed, and its error."""
+    `failed` is called on the event loop with each task that has failed and the task's error."""
 
     def __init__(self, failed: Callable[[asyncio.Task[Any], BaseException], None]) -> None:
         self._failed = failed
@@ -58,7 +58,7 @@ class Background:
 
     @classmethod
     def critical(cls, log: logging.Logger, what: str) -> Background:
-        """For tasks that should never end: the failure of one is an internal error of `what`, logged as CRITICAL."""
+        """Make an owner of tasks that should never end: the failure of one is logged as CRITICAL, with `what`."""
         return cls(
             lambda task, error: log.critical("%s failed: internal error; restart this process", what, exc_info=error)
         )
@@ -66,7 +66,7 @@ class Background:
     def spawn(self, work: Coroutine[Any, Any, Any], name: str | None = None) -> asyncio.Task[Any]:
         """Start `work`."""
         task = asyncio.get_running_loop().create_task(work, name=name)
-        # Referenced: asyncio itself holds tasks only weakly.
+        # `_tasks` keeps the task alive: asyncio itself holds tasks only weakly.
         self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
@@ -77,8 +77,8 @@ class Background:
             self._failed(task, error)
 
     async def close(self) -> None:
-        """Cancel the running tasks and wait for their ends."""
-        # Not the task that closes: it would wait for itself.
+        """Cancel the running tasks and wait until they have ended."""
+        # Leaves out the task that calls `close`: it would wait for itself.
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

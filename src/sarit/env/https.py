@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_url(url: str) -> None:
-    """Raises Invalid unless it is `https://`, or `http://` to this machine."""
+    """Check that a URL is `https://`, or `http://` to this machine.  Raises Invalid."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -30,9 +30,10 @@ def check_url(url: str) -> None:
 
 
 def fetch(url: str, ca: str | None, seconds: float, max_bytes: int, now: Callable[[], float]) -> bytes:
-    """Return the document at a URL; redirections are not followed.  `ca`: a file of PEM; None: what the system trusts.
+    """Return the document at a URL, without following redirections.  `ca`: a PEM file; None: the CAs of the system.
 
-    Raises Invalid (the URL, the CA), Unavailable (no answer in time, another status, too long)."""
+    Raises Invalid when the URL or the CA file is wrong; Unavailable when there is no answer within `seconds`, a status
+    other than 200, or more than `max_bytes`."""
     check_url(url)
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -54,7 +55,8 @@ def fetch(url: str, ca: str | None, seconds: float, max_bytes: int, now: Callabl
         if response.status != http.HTTPStatus.OK:
             raise Unavailable(f"{url} answers {response.status} {response.reason[:80]}")
         body = b""
-        # Piece by piece: the time limit of a socket is for each read, and a server may send a byte at a time.
+        # Reads in pieces and checks the time itself: a socket's time limit is for each read, and a server may send its
+        # answer byte by byte.
         while piece := response.read1(max_bytes + 1 - len(body)):
             body += piece
             if len(body) > max_bytes:

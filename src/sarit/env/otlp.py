@@ -43,7 +43,7 @@ class OtlpSpans:
         self._resource = Resource.create({"service.name": service, "service.version": version("sarit")})
 
     def take(self, span: Span) -> None:
-        # Each time: the wall clock may be set while the process runs.
+        # Read for each span: the wall clock may be set while the process runs.
         offset = time.time_ns() - time.monotonic_ns()
         self._processor.on_end(
             ReadableSpan(
@@ -68,7 +68,7 @@ def _context(trace: int, span: int) -> Any:
 
 
 def open_traces(settings: TraceSettings, service: str) -> Traces:
-    """Traces that are sent to a receiver.  Raises Invalid: the extra `traces` is not installed."""
+    """Return traces that are sent to a receiver.  Raises Invalid when the extra `traces` is not installed."""
     exporter = OTLPSpanExporter(endpoint=f"{settings.address}/v1/traces", timeout=TRACE_CLOSE_SECONDS)
     traces = Traces(OtlpSpans(BatchSpanProcessor(exporter), service), settings.ratio)
     # Whoever makes an environment for a process ends with it; a client has no later moment of its own.

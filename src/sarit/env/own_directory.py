@@ -1,4 +1,4 @@
-"""Whether a directory that an operator named may be written to: a wrong path must not fill somebody else's.
+"""The check that a directory named by an operator is Sarit's: a wrong path must not write into somebody else's.
 
 A directory is Sarit's when it is new, empty, or holds what Sarit makes there before anything else.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Files
 
-# What file systems put into the top folder of a volume.
+# Directories that file systems put into the top folder of a volume.
 _OF_FILE_SYSTEMS: Final = frozenset({"lost+found", ".snapshot"})
 _NAMED: Final = 80  # characters of a name that an error repeats
 

@@ -1,7 +1,8 @@
 """Sockets that the service manager (systemd) listens on, and passes to this process: sd_listen_fds(3).
 
-It holds a port while the process restarts.  Who connects meanwhile waits for the next process, and is not refused.
-A socket is used in place of one that would be bound to the same address.  Without LISTEN_FDS there is none.
+The service manager holds a port while the process restarts: a client that connects meanwhile waits for the next process
+and is not refused.  A passed socket is used in place of one that would be bound to the same address.  Without the
+variable LISTEN_FDS there is none.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ async def listen(
 
 
 def passed_socket(address: str | None, port: int) -> socket.socket | None:
-    """Return the passed socket of an address; a new descriptor of it, which the caller closes.  Raises OSError."""
+    """Return a new descriptor of the socket passed for an address, which the caller closes.  Raises OSError."""
     for found in _passed():
         if found.getsockname()[:2] == (address, port):
             return found
@@ -52,7 +53,7 @@ def passed_socket(address: str | None, port: int) -> socket.socket | None:
 
 
 def check_passed_sockets(used: Collection[tuple[str, int]]) -> None:
-    """Raises Invalid: a socket is passed that no listener of this process uses, OSError."""
+    """Check that a listener of this process uses each passed socket.  Raises Invalid and OSError."""
     for found in _passed():
         with found:
             name = found.getsockname()
@@ -64,7 +65,7 @@ def check_passed_sockets(used: Collection[tuple[str, int]]) -> None:
 
 
 def _passed() -> Iterator[socket.socket]:
-    # Programs that this process starts inherit the variables, but not the sockets.
+    # Checks the process: programs that this process starts inherit the variables, but not the sockets.
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return
     for descriptor in range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + int(os.environ.get("LISTEN_FDS", "0"))):

@@ -24,17 +24,17 @@ class Clock(Protocol):
     """Two clocks: `monotonic` for leases and timeouts, `wall_ms` for records and people."""
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary moment; never falls."""
+        """Return the seconds since an arbitrary moment; they never fall."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970; may jump either way."""
+        """Return the milliseconds since 1970; they may jump either way."""
 
 
 class Random(Protocol):
     """The only source of randomness."""
 
     def bytes(self, count: int) -> bytes:
-        """`count` random bytes."""
+        """Return `count` random bytes."""
 
     def random(self) -> float:
         """Return a float in [0, 1)."""
@@ -47,33 +47,33 @@ class File(Protocol):
     """
 
     def pread(self, length: int, offset: int) -> bytes:
-        """At most `length` bytes from `offset`; shorter at the end of the file only."""
+        """Return `length` bytes from `offset`, or fewer where the file ends."""
 
     def scan(self, length: int, offset: int) -> Buffer:
         """Read as `pread` does from a file opened with "scan", into memory that only the result refers to."""
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
-        """Write all parts one after the other from `offset`; returns their total length."""
+        """Write all parts one after the other from `offset`.  Returns their total length."""
 
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write as `pwrite` does; the data and the length up to its end are durable when this returns.
 
-        One system call where there is one.  Earlier writes that were not synced may not be durable."""
+        Uses one system call where the system has one.  Earlier writes that were not synced may still not be durable."""
 
     def datasync(self) -> None:
-        """fdatasync: data and length are on the disk when this returns."""
+        """Make the data and the length of the file durable (fdatasync)."""
 
     def forget(self, offset: int, length: int) -> None:
-        """Synced data there is not read soon: the system may drop it from the page cache."""
+        """Let the system drop a range of synced data from the page cache, because it is not read soon."""
 
     def allocate(self, length: int) -> None:
         """Give the file `length` bytes of real, zeroed blocks."""
 
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
 
     def truncate(self, length: int) -> None:
-        """Cut or extend to `length` bytes."""
+        """Cut or extend the file to `length` bytes."""
 
     def lock(self) -> bool:
         """Take an exclusive advisory lock for the life of this file; False when another holds it."""
@@ -118,10 +118,10 @@ class Files(Protocol):
         """Make creations, renames and removals in the directory durable."""
 
     def free_bytes(self, path: str) -> int:
-        """Bytes that may still be written to the file system that holds `path`."""
+        """Return how many bytes may still be written to the file system that holds `path`."""
 
     def volume_bytes(self, path: str) -> int:
-        """Size of the file system that holds `path`."""
+        """Return the size of the file system that holds `path`, in bytes."""
 
 
 class Worker(Protocol):
@@ -163,12 +163,12 @@ class Network(Protocol):
 class Env:
     """The ports together.
 
-    `plain_network`: to what has no TLS of ours, as bookies; None is `network`."""
+    `plain_network`: for connections without our TLS, such as those to bookies; None: `network` makes them, too."""
 
     clock: Clock
     random: Random
     files: Files
     threads: Threads
     network: Network
-    traces: Traces | None = None  # None: nobody asked for any
+    traces: Traces | None = None  # None: nothing is traced
     plain_network: Network | None = None

@@ -17,11 +17,11 @@ _WITH_THREADS: Final = ("obstore", "slatedb", "hdfs_native")
 
 
 def end_process(code: int) -> NoReturn:
-    """End this process, after what asked to be called then; what was printed and logged is written first."""
+    """End this process after the functions registered with `atexit`; output and log lines are written first."""
     if any(name in sys.modules for name in _WITH_THREADS):
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # nobody reads it
+            with suppress(OSError, ValueError):  # the reader of the output has closed it
                 if stream is not None:
                     stream.flush()
         os._exit(code)

@@ -61,15 +61,15 @@ _KEEP_ALIVE: Final = {
 class RealClock:
     """The machine's clocks."""
 
-    # Seconds since an arbitrary moment.  The builtin itself: each read of a connection asks for the time.
+    # The seconds since an arbitrary moment.  The builtin itself, since each read of a connection asks for the time.
     monotonic = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def thread_seconds(self) -> float:
-        """Seconds of processor time that the calling thread has used."""
+        """Return the seconds of processor time that the calling thread has used."""
         return time.thread_time()
 
 
@@ -80,7 +80,7 @@ class RealRandom:
         self._random = random.SystemRandom()
 
     def bytes(self, count: int) -> bytes:
-        """`count` random bytes."""
+        """Return `count` random bytes."""
         return os.urandom(count)
 
     def random(self) -> float:
@@ -102,8 +102,9 @@ class RealWorker:
         self._closed = False
         self._lost = False
         self._ended = asyncio.Event()
-        self._begun = threading.Lock()  # of the thread, or of who gives it up: it runs no job after that
-        # A daemon: the interpreter does not wait for it at exit.
+        # Taken by the thread when it begins, or by `_check_begun`, after which the thread runs no job.
+        self._begun = threading.Lock()
+        # A daemon thread, so that the interpreter does not wait for it at exit.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         _thread.start_new_thread(self._thread.start, ())
         self._loop.call_later(WORKER_START_SECONDS, self._check_begun)
@@ -120,11 +121,11 @@ class RealWorker:
             self._loop.call_soon(self._fail_jobs)
 
     def run(self, call: Callable[[], T]) -> Awaitable[T]:
-        """Run `call` on the thread; the result is awaited."""
+        """Run `call` on the thread and await its result."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def done(result: T | None, error: BaseException | None) -> None:
-            # The caller was cancelled.  The call ran to its end all the same.
+            # Drops the result when the caller was cancelled: the call has run to its end all the same.
             if future.done():
                 return
             if error is not None:
@@ -140,7 +141,7 @@ class RealWorker:
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
-        # Set by `_deliver` as the last result: every callback has run by then.
+        # `_deliver` sets `_ended` as the last result, when every callback has run.
         await self._ended.wait()
         if not self._lost:
             self._thread.join()
@@ -151,7 +152,7 @@ class RealWorker:
             self._lose()
 
     def _lose(self) -> None:
-        """Fail what was submitted and what will be: there is no thread."""
+        """Fail the calls that were submitted and those that will be, since there is no thread."""
         self._lost = True
         self._fail_jobs()
         self._ended.set()
@@ -188,14 +189,14 @@ class RealWorker:
     def _hand_over(
         self, done: Callable[[Any, BaseException | None], None], result: object, error: BaseException | None
     ) -> bool:
-        """Queue a result for the loop, once there is memory for it; False when the loop is closed."""
+        """Queue a result for the loop, as soon as there is memory for it.  Returns False when the loop is closed."""
         queued = False
         while True:
             try:
                 if not queued:
                     self._results.append((done, result, error))
                     queued = True
-                # Read after the append, and reset by `_deliver` before it drains: so no result is missed.
+                # Reads the flag after the append; `_deliver` resets it before it drains.  So no result is missed.
                 if not self._wake_scheduled:
                     self._wake_scheduled = True
                     self._loop.call_soon_threadsafe(self._deliver)
@@ -219,7 +220,7 @@ class RealWorker:
                     {"message": f"a callback of worker {self._thread.name} failed", "exception": bug}
                 )
             if self._results and time.monotonic() >= end:
-                # Others first.  The rest keeps its order: results that come meanwhile queue behind it.
+                # Lets the loop do other work first.  The order is kept: new results queue behind the rest.
                 self._wake_scheduled = True
                 self._loop.call_soon(self._deliver)
                 return
@@ -248,7 +249,7 @@ class RealNetwork:
         Accepted sockets inherit the options of the listening one, and the window scale is agreed
         at the handshake: so the options are set there, before `listen`."""
         loop = asyncio.get_running_loop()
-        # IPv4 where the name has both.
+        # Prefers IPv4 where the name has addresses of both kinds.
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         passed = passed_socket(str(address[0]), port)
@@ -274,9 +275,9 @@ class RealNetwork:
         """Open a connection."""
         loop = asyncio.get_running_loop()
         context = self._client_tls() if self._client_tls is not None else None
-        with outside_requests():  # its callbacks run in the context of now, also for later requests
+        with outside_requests():  # the connection's callbacks run in this context, also for later requests
             transport, protocol = await loop.create_connection(factory, host, port, ssl=context)
-        # After the handshake, so the buffers do not raise the window scale, unlike in `serve`.
+        # Set after the handshake, so these buffers do not raise the window scale, unlike in `serve`.
         sock = transport.get_extra_info("socket")
         if sock is not None:
             _tune(sock)
@@ -284,7 +285,7 @@ class RealNetwork:
 
 
 def _tune(sock: socket.socket) -> None:
-    """No Nagle delay; keep-alive finds lost peers; large buffers where the system allows them."""
+    """Set the options of a socket: no Nagle delay, keep-alive to find lost peers, large buffers where allowed."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
@@ -296,13 +297,13 @@ def _tune(sock: socket.socket) -> None:
 
 @functools.cache
 def _big_buffers_allowed() -> bool:
-    """Return whether the kernel grants the size asked for.
+    """Return whether the kernel grants buffers of SOCKET_BUFFER_BYTES.
 
-    A size above net.core.rmem_max is cut to it, often far below what the kernel's own tuning would reach, and setting
-    a size disables that tuning: then it is better not to set one."""
+    The kernel cuts a size above net.core.rmem_max to it, often far below what its own tuning would reach, and setting
+    a size disables that tuning.  So no size is set where it would be cut."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            # Each direction has a maximum of its own (rmem_max, wmem_max).
+            # Checks both directions, which have maximums of their own (rmem_max, wmem_max).
             probe.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
             if probe.getsockopt(socket.SOL_SOCKET, option) < SOCKET_BUFFER_BYTES:
                 return False
@@ -313,9 +314,9 @@ def real_env(
     server_tls: ServerTls | None = None, client_tls: Callable[[], SSLContext] | None = None,
     traces: TraceSettings | None = None, service: str = "sarit",
 ) -> Env:  # fmt: skip
-    """Return the ports of this machine; `server_tls`, `client_tls`: of the connections that are accepted, and made.
+    """Return the ports of this machine; `server_tls`: for accepted connections, `client_tls`: for those it opens.
 
-    `traces`: where they go, under the name of `service`.  Raises Invalid: the extra `traces` is not installed."""
+    `traces`: where to send traces, as those of `service`.  Raises Invalid when the extra `traces` is not installed."""
     opened = None
     if traces is not None:
         require("traces", "--traces")
@@ -328,7 +329,7 @@ def real_env(
 
 
 def _files() -> Files:
-    """Return the files of this machine.  Clients use none, and run where there is no such module
+    """Return the files of this machine.  Clients use no files and may run where `real_files` cannot be imported
     (docs/decisions/0801)."""
     try:
         from sarit.env.real_files import RealFiles

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
-# What is made here has events of users in it: no others of this machine read it, whatever the umask.
+# Files made here hold users' events, so other users of this machine cannot read them, whatever the umask.
 _ONLY_OWNER: Final = 0o600
 _ONLY_OWNER_ENTERS: Final = 0o700
 _MAX_PARTS_PER_WRITE: Final = 1024  # IOV_MAX on Linux
@@ -55,7 +55,7 @@ class RealFile:
         self._fd = os.open(path, _FLAGS[mode], _ONLY_OWNER)
         if mode == "scan":
             with suppress(OSError):
-                # Refused by file systems without O_DIRECT: the reads go through the page cache then.
+                # File systems without O_DIRECT refuse it: the reads then go through the page cache.
                 self._set_direct_io(True)
             if not self._direct_io:
                 self._read_ahead()
@@ -64,9 +64,9 @@ class RealFile:
         return f"<RealFile {self.path}>"
 
     def pread(self, length: int, offset: int) -> bytes:
-        """At most `length` bytes from `offset`; shorter at the end of the file only."""
+        """Return `length` bytes from `offset`, or fewer where the file ends."""
         data = os.pread(self._fd, length, offset)
-        # The common case: one call, no join.
+        # Returns the first piece at once if it is all, the common case: no join.
         if len(data) == length or not data:
             return data
         pieces = [data]
@@ -83,7 +83,7 @@ class RealFile:
         """Read as `pread` does from a file opened with "scan", into memory that only the result refers to."""
         if length <= 0:
             return b""
-        # Widened to whole blocks on both sides, as O_DIRECT requires; the result is a view of what was asked for.
+        # Reads whole blocks, as O_DIRECT requires; the result is a view of the part that was asked for.
         before = offset % DISK_BLOCK_BYTES
         size = before + length + -(before + length) % DISK_BLOCK_BYTES
         memory = _memory.take(size)
@@ -91,7 +91,7 @@ class RealFile:
         return memory[before : min(got, before + length)]
 
     def _fill(self, memory: memoryview, offset: int) -> int:
-        """Read whole blocks; the bytes read, fewer at the end of the file only."""
+        """Fill `memory` with whole blocks.  Returns the bytes read, which are fewer where the file ends."""
         got = 0
         while got < len(memory):
             try:
@@ -106,19 +106,19 @@ class RealFile:
             if not count:
                 break
             if self._direct_io and count % DISK_BLOCK_BYTES:
-                # A read that ends within a block, at the end of the file: complete.
+                # A direct read that ends within a block has reached the end of the file.
                 if offset + got >= self.size():
                     break
-                self._set_direct_io(False)  # a short read within a block: the rest cannot be read directly
+                self._set_direct_io(False)  # or was cut short: the rest does not begin at a block
                 self._read_ahead()
         return got
 
     def _read_ahead(self) -> None:
-        # Measured: without this a cold read takes ten times the processor time and reaches a fifth of the speed.
+        # Without this a cold read was measured to take ten times the processor time at a fifth of the speed.
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
-        """Write all parts one after the other; short writes go on where they stopped."""
+        """Write all parts one after the other; after a short write, continue where it stopped."""
         return self._write(parts, offset, self._checked_size(parts, offset), DIRECT_BACKGROUND_WRITE_BYTES)
 
     def _write(self, parts: Sequence[Buffer], offset: int, size: int, direct_bytes: int) -> int:
@@ -126,16 +126,16 @@ class RealFile:
             if size >= direct_bytes and not self._direct_io_refused and self._write_blocks(parts, offset, size):
                 return size
             self._set_direct_io(False)
-        # Through the page cache: memory and lengths of the parts need no alignment.
+        # Writes through the page cache, so memory and lengths of the parts need no alignment.
         total = 0
         for at in range(0, len(parts), _MAX_PARTS_PER_WRITE):
             total += self._write_group(parts[at : at + _MAX_PARTS_PER_WRITE], offset + total, 0)
         return total
 
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
-        """`pwrite` and `datasync`, as one system call if they are not large or many (docs/internals/tuning.md)."""
+        """Write and sync, by one system call if the parts are neither large nor many (docs/internals/tuning.md)."""
         size = self._checked_size(parts, offset)
-        # More parts would take several calls, and each would sync.
+        # Limits the number of parts: more would take several calls, each with a sync.
         if self._syncs_writes and size < DIRECT_WRITE_BYTES and len(parts) <= _MAX_PARTS_PER_WRITE:
             self._set_direct_io(False)
             try:
@@ -143,7 +143,7 @@ class RealFile:
             except OSError as error:
                 if error.errno not in _UNKNOWN_FLAG:
                     raise
-                self._syncs_writes = False  # refused before anything was written
+                self._syncs_writes = False  # the system refused the flag before it wrote anything
         self._write(parts, offset, size, DIRECT_WRITE_BYTES)
         self.datasync()
         return size
@@ -166,8 +166,8 @@ class RealFile:
         return written
 
     def _write_blocks(self, parts: Sequence[Buffer], offset: int, size: int) -> bool:
-        """Write with O_DIRECT from aligned memory.  False, with nothing written, where that is not supported."""
-        # O_DIRECT needs aligned memory, which the parts are not: copy them piece by piece.
+        """Write with O_DIRECT from aligned memory.  Returns False, with nothing written, where it is not supported."""
+        # Copies the parts piece by piece into aligned memory, which O_DIRECT needs.
         staging = _staging()
         total = filled = 0
         try:
@@ -185,7 +185,7 @@ class RealFile:
                         filled = 0
             self._write_staged(staging, filled, offset + total)
         except OSError as error:
-            # EINVAL after a piece was written is a real error, not a missing feature.
+            # EINVAL means a missing feature only before the first piece was written.
             if error.errno != errno.EINVAL or total:
                 raise
             self._direct_io_refused = True  # direct writes are not supported here; nothing was written
@@ -212,24 +212,24 @@ class RealFile:
             self._direct_io = wanted
 
     def datasync(self) -> None:
-        """fdatasync."""
+        """Make the data and the length of the file durable (fdatasync)."""
         os.fdatasync(self._fd)
 
     def forget(self, offset: int, length: int) -> None:
-        """Drop whole synced pages of that range from the page cache."""
-        with suppress(OSError):  # advice only: a sandbox may refuse it
+        """Drop the whole synced pages of a range from the page cache."""
+        with suppress(OSError):  # a sandbox may refuse the call, which is only advice to the system
             os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_DONTNEED)
 
     def allocate(self, length: int) -> None:
-        """Give the file real blocks."""
+        """Give the file real, zeroed blocks up to a length."""
         os.posix_fallocate(self._fd, 0, length)
 
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
         return os.fstat(self._fd).st_size
 
     def truncate(self, length: int) -> None:
-        """Cut or extend."""
+        """Cut or extend the file to a length."""
         os.ftruncate(self._fd, length)
 
     def lock(self) -> bool:
@@ -243,7 +243,7 @@ class RealFile:
 
     def close(self) -> None:
         """Release the descriptor; closing twice is harmless."""
-        # First: by a second `close` the number may belong to another file.
+        # Forgets the number first: at a second `close` it may belong to another file.
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -289,11 +289,11 @@ class RealFiles:
         return RealFile(path, mode)
 
     def exists(self, path: str) -> bool:
-        """Return whether the name exists."""
+        """Return whether a file or directory of that name exists."""
         return os.path.exists(path)
 
     def list(self, directory: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return sorted(os.listdir(directory))
 
     def make_dirs(self, path: str) -> None:
@@ -303,15 +303,15 @@ class RealFiles:
         """
         unknown = []
         at = os.path.abspath(path)
-        # Known directories are checked, too: an operator may have removed one.
+        # Checks also the directories known to be durable: an operator may have removed one.
         while at != "/" and not (at in self._durable and os.path.isdir(at)):
             unknown.append(at)
             at = os.path.dirname(at)
-        # From the top down: each is synced in its parent before anything is made in it.
+        # Goes from the top down: each directory is synced in its parent before anything is made in it.
         for directory in reversed(unknown):
             try:
                 os.mkdir(directory, _ONLY_OWNER_ENTERS)
-            except OSError:  # it exists, the file system is read-only, or permission is denied
+            except OSError:  # the directory exists, the file system is read-only, or permission is denied
                 if not os.path.isdir(directory):
                     raise
                 # A parent above the data directory may not be readable; it was there before.
@@ -325,13 +325,13 @@ class RealFiles:
             self._durable.add(directory)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; durable after `sync_dir`."""
+        """Rename atomically; durable after `sync_dir`."""
         os.rename(source, target)
 
     def rename_new(self, source: str, target: str) -> None:
-        """By a hard link, which fails when the target exists; durable after `sync_dir`.
+        """Rename by a hard link, which fails when the target exists; durable after `sync_dir`.
 
-        A crash in between leaves both names."""
+        A crash between link and unlink leaves both names."""
         try:
             os.link(source, target)
         except OSError as error:
@@ -344,11 +344,11 @@ class RealFiles:
             os.unlink(source)
 
     def remove(self, path: str) -> None:
-        """Unlink; durable after `sync_dir`."""
+        """Unlink a file; durable after `sync_dir`."""
         os.unlink(path)
 
     def sync_dir(self, path: str) -> None:
-        """fsync a directory."""
+        """Make creations, renames and removals in a directory durable (fsync)."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -356,11 +356,11 @@ class RealFiles:
             os.close(fd)
 
     def free_bytes(self, path: str) -> int:
-        """Bytes left to unprivileged writers."""
+        """Return the bytes that unprivileged writers may still write."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
     def volume_bytes(self, path: str) -> int:
-        """Size of the file system."""
+        """Return the size of the file system in bytes."""
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize

@@ -8,12 +8,12 @@ import resource
 from pathlib import Path
 from typing import Final
 
-# Requested where the system sets no limit.
+# The limit that is requested where the system sets none.
 _PLENTY: Final = 1 << 16
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the limit on open files as far as allowed; the limit then.
+    """Raise the limit on open files as far as allowed.  Returns the limit.
 
     Shells commonly start with 1,024, far below what the system allows on request."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -26,12 +26,12 @@ def raise_descriptor_limit() -> int:
 
 
 def resident_memory() -> int:
-    """Bytes of this process that are in memory."""
+    """Return how many bytes of this process are in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def machine_memory() -> int:
-    """Bytes of memory that this process may use: of the machine, or of its control group if that allows less."""
+    """Return the bytes of memory that this process may use: the machine's, or what its control group allows if less."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         groups = Path("/proc/self/cgroup").read_text()
@@ -62,4 +62,4 @@ def _number(path: Path) -> int | None:
         text = path.read_text().strip()
     except OSError:
         return None
-    return int(text) if text.isdigit() else None  # `max`: no limit
+    return int(text) if text.isdigit() else None  # the text `max` means no limit

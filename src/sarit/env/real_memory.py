@@ -1,4 +1,4 @@
-"""Memory for large reads, reused when the last reference to the bytes is gone.
+"""Pooled memory for large reads, reused when the last reference to the bytes is gone.
 
 Faulting in new pages and returning them costs more processor time than a direct read into them
 (docs/decisions/0305)."""
@@ -12,7 +12,7 @@ from typing import Final
 
 from sarit.env.limits import READ_BLOCK_BYTES
 
-# Pieces retained when readers end.  While readers run, a piece is reused at once.
+# The most free pieces that the pool retains.  While readers run, a piece is reused at once.
 _MAX_SPARES: Final = 8
 
 _Exporter = ctypes.c_ubyte * READ_BLOCK_BYTES
@@ -29,18 +29,18 @@ class ReadMemory:
 
     @property
     def spares(self) -> int:
-        """Pieces in the pool."""
+        """The number of free pieces in the pool."""
         return len(self._spares)
 
     def take(self, size: int) -> memoryview:
-        """`size` bytes, aligned to pages, exclusive until the last view of them is gone.
+        """Return `size` bytes, aligned to pages, that nobody else uses until the last view of them is gone.
 
         They may contain earlier data."""
-        # A smaller read would leave most of a piece unused; a larger one does not fit.
+        # Uses the pool only for sizes near a piece's: a smaller read would waste most of it, a larger does not fit.
         if not READ_BLOCK_BYTES // 2 < size <= READ_BLOCK_BYTES:
             return memoryview(_new(size))
         try:
-            # Without a test first: another thread could take the last one in between.
+            # Does not test first whether there is one: another thread could take the last one in between.
             memory = self._spares.pop()
         except IndexError:
             memory = _new(READ_BLOCK_BYTES)

@@ -1,8 +1,8 @@
-"""A file of lines that stays bounded: when it is full it becomes FILE.1, the one of before FILE.2, and so on.
+"""A log file of bounded size: when it is full it is renamed to FILE.1, the earlier FILE.1 to FILE.2, and so on.
 
-Several processes may append to one file, and a tool may rename it: each write begins with a look whether the name still
-means the file that is open.  The one process that gets the lock of a full file renames it; the others open the new one.
-What is not a regular file, as /dev/stdout, is only written to.
+Several processes may append to one file, and a tool may rename it: each write first checks whether the name still means
+the open file.  The process that gets the lock of a full file renames it; the others then open the new one.  A file that
+is not regular, such as /dev/stdout, is never renamed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ONLY_OWNER: Final = 0o600
 
 
 class RotatingFile:
-    """The end of the file `path`, of at most `limit` bytes, with at most `kept` older ones.
+    """Appends to the file `path`, which may have `limit` bytes; at most `kept` older files are retained.
 
-    Calls block, except of the constructor: make them on a `Worker`.  All raise OSError."""
+    Calls other than the constructor block: make them on a `Worker`.  All raise OSError."""
 
     def __init__(self, path: str, limit: int, kept: int) -> None:
         self.path = path
@@ -34,7 +34,7 @@ class RotatingFile:
         return f"<RotatingFile {self.path}>"
 
     def append(self, lines: bytes) -> None:
-        """Write whole lines at the end; after an error some of them may be there."""
+        """Append whole lines; after an error the file may hold some of them."""
         if self._moved():
             self._reopen()
         found = os.fstat(self._fd)
@@ -58,13 +58,13 @@ class RotatingFile:
         return os.open(self.path, _FLAGS, _ONLY_OWNER)
 
     def _reopen(self) -> None:
-        fd = self._open()  # first: after an error the old one stays
+        fd = self._open()  # opened before the old one is closed, which stays in use after an error
         self.close()
         self._fd = fd
         self._torn = False
 
     def _moved(self) -> bool:
-        """Return whether the name means another file by now, or none."""
+        """Return whether the name now means another file than the open one, or none."""
         try:
             there, ours = os.stat(self.path), os.fstat(self._fd)
         except FileNotFoundError:
@@ -72,8 +72,8 @@ class RotatingFile:
         return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
 
     def _rotate(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_EX)  # until the descriptor is closed
-        if not self._moved():  # else another process was faster
+        fcntl.flock(self._fd, fcntl.LOCK_EX)  # held until `_reopen` closes the descriptor
+        if not self._moved():  # otherwise another process has renamed it already
             for number in range(self._kept, 0, -1):
                 with suppress(FileNotFoundError):
                     os.rename(self.path if number == 1 else f"{self.path}.{number - 1}", f"{self.path}.{number}")

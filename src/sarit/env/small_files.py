@@ -15,8 +15,8 @@ _WRITTEN_BY_OTHERS: Final = 0o022
 
 
 def read_small_file(path: str, named_by: str) -> bytes:
-    """Return a whole file.  Raises Invalid, which says what named it, an option or a variable: unreadable, or too
-    long."""
+    """Return a whole file.  Raises Invalid when it cannot be read or is too long; the error names `named_by`, the
+    option or variable that has its path."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_SMALL_FILE_BYTES + 1)
@@ -28,8 +28,8 @@ def read_small_file(path: str, named_by: str) -> bytes:
 
 
 def read_unwritten(path: str, named_by: str, danger: str) -> bytes:
-    """Return a file that decides who comes in.  Raises Invalid, with the danger: it cannot be read, or others may write
-    it."""
+    """Return a file that decides who gets access.  Raises Invalid when it cannot be read, or when others may write it;
+    the error then names the `danger`."""
     data = read_small_file(path, named_by)
     if os.stat(path).st_mode & _WRITTEN_BY_OTHERS:
         raise Invalid(f"{named_by}: {path} can be written by others, {danger}: chmod go-w {path}")
@@ -37,8 +37,8 @@ def read_unwritten(path: str, named_by: str, danger: str) -> bytes:
 
 
 def read_secret(path: str, named_by: str, danger: str) -> bytes:
-    """Return a file with secrets.  Raises Invalid, with the danger: it cannot be read, or others may read or write
-    it."""
+    """Return a file with secrets.  Raises Invalid when it cannot be read, or when others may read or write it; the
+    error then names the `danger`."""
     data = read_unwritten(path, named_by, danger)
     found = os.stat(path)
     if found.st_mode & (_OF_OTHERS_THAN_ROOT if found.st_uid == 0 else _OF_OTHERS):

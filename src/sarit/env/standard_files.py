@@ -2,7 +2,7 @@
 
 A shell closes them by `<&-` and `>&-`, and some starters of daemons close all three.  Then the next files that are
 opened get the descriptors 0 to 2: the event loop, a socket, a file of data.  A library's message on standard error
-would be written into that file, and the interpreter closes it at its end, below whoever still uses it.
+would be written into that file, and the interpreter closes the descriptor when it ends, while it may still be in use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def open_standard_files() -> None:
             os.fstat(number)
         except OSError:
             opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:  # a lower one was opened and closed meanwhile
+            if opened != number:  # a lower descriptor was free
                 os.dup2(opened, number)
                 os.close(opened)
             os.set_inheritable(number, True)

@@ -1,4 +1,4 @@
-"""TLS: contexts from files, and what is wrong with these."""
+"""TLS contexts made from files, and errors that say what is wrong with the files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _HTTP1: Final = "http/1.1"
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: our certificate (with what leads to its CA) and its key, and the CAs that peers must have theirs from.
+    """PEM files: our certificate (with those between it and its CA), its key, and the CAs that must have signed the
+    certificates of peers.
 
-    `ca`: None is what the system trusts, for a client; for a server that it asks for no certificate."""
+    `ca`: None: a client uses the CAs of the system, a server asks clients for no certificate."""
 
     certificate: str | None = None
     key: str | None = None
@@ -29,10 +30,10 @@ class TlsFiles:
 
 
 class ServerTls:
-    """The contexts of all listeners of a process: each new connection uses those of now.
+    """The TLS contexts of all listeners of a process; a new connection uses the newest ones.
 
-    `signed_by`: a file with the CA that must have signed the certificate.  Raises Invalid: a file is missing, damaged,
-    or does not fit."""
+    `signed_by`: a file with the CA that must have signed our certificate.  Raises Invalid when a file is missing or
+    damaged, or does not belong to the others."""
 
     def __init__(self, files: TlsFiles, signed_by: str | None = None) -> None:
         self._files = files
@@ -44,9 +45,9 @@ class ServerTls:
         return f"<ServerTls of {self._files.certificate}>"
 
     def reload(self) -> bool:
-        """Use the files again if they have changed; connections that are open keep what they have.
+        """Read the files again if they have changed; open connections keep their certificates.
 
-        Whether they were read.  Raises Invalid, and then the old ones stay in force."""
+        Returns whether they were read.  Raises Invalid; the old contexts stay in force then."""
         seen = self._times()
         if seen == self._seen:
             return False
@@ -56,7 +57,7 @@ class ServerTls:
 
     def _contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         made = _server_context(self._files)
-        # No HTTP/2 on the port of REST, console and metrics: clients would choose it.
+        # Does not offer HTTP/2 on the port of REST, console and metrics: clients would choose it.
         http = _server_context(self._files, [_HTTP1])
         _check_certificate(self._files, self._signed_by)
         return made, http
@@ -83,7 +84,7 @@ def _server_context(files: TlsFiles, protocols: Sequence[str] = (_HTTP2, _HTTP1)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    # Forward secrecy and authenticated encryption only; TLS 1.3 has nothing else.
+    # Allows only ciphers with forward secrecy and authenticated encryption; TLS 1.3 has no others.
     context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
     context.set_alpn_protocols(protocols)
     _load(context, files)
@@ -94,7 +95,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
     if files.certificate is None:
         raise Invalid("TLS needs a certificate and its key: make some for trials with `sarit tls dev-ca`")
     try:
-        # An encrypted key would ask for its password on the terminal.
+        # Without this function OpenSSL would ask for the password of an encrypted key on the terminal.
         context.load_cert_chain(files.certificate, files.key, password=lambda: b"")
     except FileNotFoundError as error:
         raise Invalid(f"{error.filename or files.certificate} does not exist (certificate or key of TLS)") from None
@@ -109,9 +110,9 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def _check_certificate(files: TlsFiles, signed_by: str | None) -> None:
-    """Raises Invalid for a certificate that others would refuse: expired, not valid yet, signed by another.
+    """Check that peers will accept our certificate: valid now, and signed by the CA.  Raises Invalid.
 
-    Python's `ssl` does not show a certificate of our own: handshakes with ourselves, in memory, do."""
+    Python's `ssl` does not show our own certificate, so this makes handshakes with ourselves, in memory."""
     assert files.certificate is not None
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ours.load_cert_chain(files.certificate, files.key, password=lambda: b"")
@@ -145,7 +146,7 @@ def _check_certificate(files: TlsFiles, signed_by: str | None) -> None:
 
 
 def _meet(theirs: ssl.SSLContext, ours: ssl.SSLContext) -> None:
-    """A handshake of a client and a server in memory.  Raises SSLCertVerificationError."""
+    """Make a handshake of a client and a server in memory.  Raises SSLCertVerificationError."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     client, server = theirs.wrap_bio(down, up), ours.wrap_bio(up, down, server_side=True)
     for side in (client, server, client, server):

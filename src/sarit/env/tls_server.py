@@ -8,7 +8,7 @@ is hardly one of a client that means to finish it.  It may come back at once: wh
 rests between a few and the next few, so that the loop has time for those who are known.
 
 asyncio's own server would report nothing about a handshake that fails, and use one context for ever.  This one accepts
-by itself, and each connection gets the context of now.
+connections itself, and gives each the newest context.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def serve_tls(
 
 
 class TlsServer(asyncio.AbstractServer):
-    """Accepts at bound sockets; `factory` makes the protocol of each connection that has got TLS."""
+    """Accepts connections at bound sockets; `factory` makes the protocol of each when its TLS handshake is done."""
 
     def __init__(
         self, factory: Callable[[], asyncio.BaseProtocol], handshakes: Handshakes, sockets: Sequence[socket.socket],
@@ -98,7 +98,7 @@ class TlsServer(asyncio.AbstractServer):
         return bool(self.sockets)
 
     def close(self) -> None:
-        """Accept no more, and close what has no TLS yet; other connections stay."""
+        """Accept no more connections, and close those without TLS yet; the others stay open."""
         self._closed.set()
         self._handshakes.drop_waiting()
         sockets, self.sockets = self.sockets, ()
@@ -110,11 +110,11 @@ class TlsServer(asyncio.AbstractServer):
         """Do nothing: the server serves from its creation on."""
 
     async def serve_forever(self) -> None:
-        """Wait until it is closed."""
+        """Wait until the server is closed."""
         await self._closed.wait()
 
     async def wait_closed(self) -> None:
-        """Wait until it is closed."""
+        """Wait until the server is closed."""
         await self._closed.wait()
 
     def _resume(self, listener: socket.socket) -> None:
@@ -160,8 +160,8 @@ class Handshakes:
         self._seconds = seconds
         self._http = http
         self._waiting: PlacesByHost[_Accepted] = PlacesByHost()
-        self._spoken: PlacesByHost[_Accepted] = PlacesByHost()  # those of them who want a handshake
-        self._deadlines: dict[_Accepted, float] = {}  # of those that wait, in order of arrival
+        self._spoken: PlacesByHost[_Accepted] = PlacesByHost()  # waiting clients that have sent their first byte
+        self._deadlines: dict[_Accepted, float] = {}  # of the waiting connections, in order of arrival
         self._timer: asyncio.TimerHandle | None = None
         self._under_way: PlacesByHost[asyncio.Task[None]] = PlacesByHost()
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
@@ -224,7 +224,7 @@ class Handshakes:
                                      "which has most, give way")  # fmt: skip
 
     def _hear(self, accepted: _Accepted) -> None:
-        """Begin the handshake of a client that has said something, or let it wait for those of its host."""
+        """Begin the handshake of a client that has sent its first byte, or let it wait for a place of its host."""
         if accepted.has_ended():
             self._close(accepted)
             return
@@ -236,13 +236,13 @@ class Handshakes:
         self._repeated.warning(host, f"a connection from {host} was refused: TLS handshake: {reason}")
 
     def _begin_next(self, host: str) -> None:
-        """Begin the oldest handshake of a host that waits, if the host has a place."""
+        """Begin the oldest waiting handshake of a host, if the host has a place."""
         if self._under_way.count(host) >= self._of_host or (accepted := self._spoken.pop_oldest_of(host)) is None:
             return
         self._forget(accepted)
         if len(self._under_way) >= self._most and (oldest := self._under_way.pop_oldest()) is not None:
             self._report_full(oldest[0])
-            # Later, when it has begun: a task that is cancelled before leaves its socket open.
+            # Cancelled only after it has begun: a task that is cancelled before leaves its socket open.
             asyncio.get_running_loop().call_soon(oldest[1].cancel)
         task = asyncio.get_running_loop().create_task(self._establish(accepted))
         self._under_way.enter(accepted.host, task)
@@ -254,7 +254,7 @@ class Handshakes:
 
     async def _establish(self, accepted: _Accepted) -> None:
         reason: Any = None
-        with suppress(OSError):  # it has closed: a probe of the port
+        with suppress(OSError):  # the client has closed the connection, as a probe of the port does
             try:
                 await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: _Handshake(accepted.factory), accepted.connection,
@@ -288,7 +288,7 @@ class _Accepted:
 
 
 class _Handshake(asyncio.Protocol):
-    """A connection whose client has not proved that it speaks TLS."""
+    """The protocol of a connection until its TLS handshake is done; then `factory` makes another."""
 
     __slots__ = ("_factory",)
 

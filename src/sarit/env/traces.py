@@ -59,7 +59,7 @@ class TraceSettings:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One that has ended; `began` and `ended` by the monotonic clock, in seconds."""
+    """A span that has ended; `began` and `ended` are seconds of the monotonic clock."""
 
     name: str
     trace: int
@@ -74,14 +74,14 @@ class SpanSink(Protocol):
     """Where spans go."""
 
     def take(self, span: Span) -> None:
-        """Take a span; never waits and never raises."""
+        """Take a span, without waiting or raising an error."""
 
     def close(self) -> None:
-        """Send the spans that are left; blocks for a few seconds at most."""
+        """Send the spans not sent yet.  Blocks for a few seconds at most."""
 
 
 def parse_traces(text: str, ratio: float) -> TraceSettings:
-    """`otlp=http://HOST:PORT`, the base of a receiver of OTLP over HTTP.  Raises Invalid."""
+    """Return the settings in `otlp=http://HOST:PORT`, the base URL of an OTLP/HTTP receiver.  Raises Invalid."""
     kind, _, address = text.partition("=")
     try:
         parts = urlsplit(address)
@@ -134,7 +134,7 @@ class Traces:
         return self._sampled(b"read", numbers + segment.encode())
 
     def of_call(self, request_id: str) -> int | None:
-        """Return the trace of a call of the controller; None: it is not sampled, or nobody has given it an id."""
+        """Return the trace of a call of the controller; None: it is not sampled, or its client gave it no id."""
         return self._sampled(b"call", request_id.encode()) if request_id else None
 
     def _sampled(self, kind: bytes, key: bytes) -> int | None:
@@ -144,22 +144,22 @@ class Traces:
     # -- spans ----------------------------------------------------------------------------------
 
     def record(self, trace: int, name: str, parent: str | None, began: float, ended: float, **values: Value) -> None:
-        """A span has ended; `parent`: its name, None for the root of the trace."""
+        """Record a span that has ended; `parent`: the name of its parent, None for the root of the trace."""
         above = span_number(trace, parent) if parent is not None else None
         self._sink.take(Span(name, trace, span_number(trace, name), above, began, ended, values))
 
     def append_arrived(self, writer: bytes, event_number: int, now: float) -> None:
-        """A store has read an append."""
+        """Note the time at which a store has read an append."""
         trace = self.of_append(writer, event_number)
         if trace is not None:
             self.appends[trace] = TracedAppend(now)
-            if len(self.appends) > MAX_TRACED_APPENDS:  # of connections that ended before the acknowledgement
+            if len(self.appends) > MAX_TRACED_APPENDS:  # some connections ended before the acknowledgement
                 self.appends.popitem(last=False)
 
     def append_acknowledged(
         self, writer: bytes, event_number: int, now: float, segment: str, length: int, events: int
     ) -> None:
-        """A store has sent the acknowledgement of an append."""
+        """Record the spans of an append whose acknowledgement a store has sent."""
         trace = self.of_append(writer, event_number)
         append = self.appends.pop(trace, None) if trace is not None else None
         if trace is None or append is None:
@@ -171,7 +171,7 @@ class Traces:
         )
 
     def append_durable(self, writer: bytes, event_number: int, frame: int, sent: float, now: float) -> None:
-        """The frame of an append is durable; it was `sent` to the log."""
+        """Record the spans of an append's frame, which is durable now; `sent`: when the store handed it to the log."""
         trace = self.of_append(writer, event_number)
         append = self.appends.get(trace) if trace is not None else None
         if trace is None or append is None:
@@ -183,7 +183,7 @@ class Traces:
             self.record(trace, LOG_SYNC, FRAME, *self.synced)
 
     def close(self) -> None:
-        """Send the spans that are left."""
+        """Send the spans not sent yet."""
         self._sink.close()
 
 

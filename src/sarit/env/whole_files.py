@@ -18,11 +18,11 @@ def read_whole(files: Files, path: str) -> bytes:
 
 
 def replace_whole(files: Files, path: str, data: bytes) -> None:
-    """Replace a file atomically, or make it; durable when this returns.  Blocks.  Raises OSError.
+    """Replace a file atomically, or create it; durable when this returns.  Blocks.  Raises OSError.
 
     A temporary file of an earlier attempt is removed, not reused: its sync may have failed."""
     temporary = path + ".new"
-    # Left by a crash or an error.
+    # A crash or an error may have left the temporary file.
     if files.exists(temporary):
         files.remove(temporary)
     file = files.open(temporary, "create")
@@ -31,6 +31,6 @@ def replace_whole(files: Files, path: str, data: bytes) -> None:
         file.datasync()
     finally:
         file.close()
-    # Content first, then the name, then the directory: a reader finds the old file or the whole new one.
+    # Syncs the content before the rename, and the directory after it: a reader finds the old file or the new one.
     files.rename(temporary, path)
     files.sync_dir(path.rpartition("/")[0])
