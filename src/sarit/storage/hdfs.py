@@ -180,7 +180,7 @@ class HdfsChunks:
         try:
             found = await self._run(call, f"list chunks of {self._place}")
         except NotFound:
-            # Only the root must exist, since `start` has made it.
+            # A missing folder below the root has no chunks.  A missing root is an error, since `start` has made it.
             if not prefix:
                 raise Unavailable(f"list chunks of {self._place}: the folder is gone") from None
             return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def reference(chunk: str, checksums: ChunkChecksums | None) -> str:
-    """Return the reference of a chunk, or of a piece of a pack, which is garbage when no extent names it."""
+    """Return the name of what becomes garbage as a whole: a chunk, or one piece of a pack."""
     if not is_pack(chunk):
         return chunk
     assert checksums is not None, chunk

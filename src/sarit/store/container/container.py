@@ -83,7 +83,7 @@ class Leaving(Protocol):
     """The departure of a container for another store (`Departure`, whose module imports this one)."""
 
     def moved(self) -> Moved:
-        """Return the error that refuses every later request."""
+        """Return the error with which every later request is refused."""
 
     async def complete_pending(self) -> None:
         """Wait until operations in flight are durable, then refuse everything else."""

@@ -243,7 +243,7 @@ class GroupCommit:
         self._in_flight.clear()
         self._full_batches.clear()
         self._batch = FrameBatch()
-        # Call `on_failure` before an operation is answered, so that the container has failed and the store hides it.
+        # Call `on_failure` before an operation is answered: clients that retry must not find this container open.
         bug = answer_each([self._on_failure], error)
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:

@@ -299,7 +299,7 @@ class Segment:
     @property
     def idle(self) -> bool:
         """Whether the segment may leave memory, since the index can restore all of it."""
-        # Each condition is of state that only memory has, or of a user of this very object.
+        # Any of these conditions keeps the segment in memory: the index lacks some state, or a task uses this object.
         return not (
             not self.saved or self.in_flight or self.pins or self.tail or self.waiters or self.dirty_attributes
             or self.flushing_attributes or not self.committed or self.assigned_deleted

@@ -315,13 +315,13 @@ class Tables:
 
 
 def _newest(table: TableState, key: bytes) -> Entry | None:
-    """Return the assigned entry, which conditions are checked against; None when it is in the index or absent."""
+    """Return the assigned entry, which conditions are checked against; None when memory has no change of the key."""
     # `or` does not skip a removal, which is an entry with value None.
     return table.pending.get(key) or _applied(table, key)
 
 
 def _applied(table: TableState, key: bytes) -> Entry | None:
-    """Return the applied entry, which reads are served from; None when it is in the index or absent."""
+    """Return the applied entry, which reads are served from; None when memory has no applied change of the key."""
     found: Entry | None = table.dirty.get(key) or table.flushing.get(key)
     return found
 

@@ -302,6 +302,6 @@ class BatchBuilder:
 
 
 def _ends_below(key: bytes, starts: list[int], offset: int) -> bool:
-    """Return whether an unreadable extent ends at or below `offset`: its end is the next of the others' `starts`."""
+    """Return whether an unreadable extent ends at or below `offset`.  It ends where the next extent starts."""
     at = bisect_right(starts, int.from_bytes(key[-8:], "big"))
     return at < len(starts) and starts[at] <= offset

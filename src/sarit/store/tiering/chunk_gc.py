@@ -61,7 +61,7 @@ def deletion_groups(names: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class DeletionHold:
-    """A hold that prevents the deletion of chunks until it ends, for good."""
+    """A hold, which prevents the deletion of chunks until it ends.  An ended hold never becomes active again."""
 
     def __init__(self) -> None:
         self.ended = ""
