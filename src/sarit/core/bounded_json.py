@@ -1,4 +1,4 @@
-"""JSON of others, parsed within bounds of depth and of memory.
+"""JSON from untrusted sources, parsed within bounds of depth and of memory.
 
 `json.loads` raises RecursionError for many levels, which few callers expect, and makes 70 bytes of each `{},` of a
 document: 64 MiB of them take more than a gigabyte.  Pure.

@@ -21,7 +21,7 @@ class Bucket:
         return f"<Bucket, {self._left:.0f} of {self.burst:.0f} left at {self._at:.3f}>"
 
     def use(self, amount: float, now: float) -> bool:
-        """Use up an amount, or give it back if it is negative; whether there was as much."""
+        """Use up an amount, or give it back if it is negative.  Returns whether as much was available."""
         left = min(self.burst, self._left + (now - self._at) * self.rate) - amount
         self._left = max(left, -(self.burst if self._most_owed is None else self._most_owed))
         self._at = now

@@ -47,7 +47,7 @@ class StreamCut:
     positions: Mapping[SegmentId, int]
 
     def __post_init__(self) -> None:
-        """Raises Invalid for no segment, or a negative offset."""
+        """Check that there is a segment and that no offset is negative.  Raises Invalid."""
         if not self.positions:
             raise Invalid(f"a cut of {self.stream} without a segment")
         if min(self.positions.values()) < 0:
@@ -66,7 +66,7 @@ class StreamCut:
 
 
 def to_bytes(cut: StreamCut | None) -> bytes:
-    """Java's serialized form; empty for an unbounded cut.  Raises Invalid for numbers the format cannot hold."""
+    """Return Java's serialized form; empty for an unbounded cut.  Raises Invalid for numbers it cannot hold."""
     if cut is None:
         return b""
     pairs = (pack_long(segment.packed) + pack_signed(offset) for segment, offset in cut.positions.items())

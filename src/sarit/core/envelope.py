@@ -1,8 +1,8 @@
 """The envelope: key, event time and headers of an event, inside the event.
 
-The protocol stores bare bytes.  Who wants more back writes an `Envelope`; docs/formats/envelope.md has its bytes.  They
-begin with a byte that no UTF-8 text has, so plain events and envelopes may share a stream.  One event at a time here;
-`envelope_columns.py` does whole columns.
+The protocol stores bare bytes.  A writer that wants these fields to come back writes an `Envelope`, whose bytes
+docs/formats/envelope.md defines.  They begin with a byte that no UTF-8 text has, so plain events and envelopes may
+share a stream.  This module handles one event at a time, `envelope_columns.py` whole columns.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Envelope:
 
     @classmethod
     def parse(cls, event: bytes) -> Envelope:
-        """Return the envelope of an event.  Raises Invalid (a plain event, a newer version), Corrupt with the place."""
+        """Return the envelope of an event.  Raises Invalid for a plain event or a newer version; Corrupt for a damaged
+        one, with the place."""
         key_size, header_count, headers_size, flags, time = _head(event)
         at = HEAD.size + key_size
         made = object.__new__(cls)
@@ -95,7 +96,7 @@ class Envelope:
 
     @staticmethod
     def encode_many(payloads: Any, *, keys: Any = None, event_times: Any = None, headers: Any = None) -> pa.Array:
-        """Whole columns to events, as an Arrow array for `write_many`: each argument is a list or an Arrow array.
+        """Make events of columns, as an Arrow array for `write_many`.  Each argument is a list or an Arrow array.
 
         `payloads`: binary or string; `keys`: string; `event_times`: int64 (microseconds) or timestamp; `headers`: lists
         of structs of a name and bytes.  All but payloads may have nulls.  Raises Invalid."""
@@ -109,7 +110,7 @@ class Envelope:
 
     @staticmethod
     def parse_many(events: Any) -> pa.RecordBatch:
-        """Events (an Arrow array, or a list) to columns `key`, `event_time`, `headers` and `payload`.
+        """Return the columns `key`, `event_time`, `headers` and `payload` of events (an Arrow array, or a list).
 
         Raises Invalid and Corrupt as `parse` does, for the first event that is no envelope."""
         require("arrow", "Envelope.parse_many")
@@ -118,7 +119,7 @@ class Envelope:
         found = decode(events)
         bad = first_of(events, found.bad)
         if bad is not None:
-            Envelope.parse(bad)  # says what is wrong
+            Envelope.parse(bad)  # raises the error that says what is wrong
             raise AssertionError("the two decoders of the envelope differ")
         return found.batch()
 
@@ -144,7 +145,7 @@ def _microseconds(time: Any) -> int | None:
     if hasattr(time, "utcoffset") and hasattr(time, "timestamp"):
         if time.utcoffset() is None:
             raise Invalid(f"event_time {time} has no time zone: give one, as datetime.now(timezone.utc) does")
-        # Exact: a float of whole seconds loses nothing.
+        # This is exact: a float of whole seconds loses nothing.
         return int(time.replace(microsecond=0).timestamp()) * 1_000_000 + int(time.microsecond)
     if isinstance(time, bool) or not isinstance(time, int):
         raise Invalid(f"event_time={time!r}: give microseconds since 1970 as an int, or a datetime with a time zone")
@@ -180,7 +181,7 @@ def damaged(at: int, why: str) -> Corrupt:
 
 
 def _head(event: bytes) -> tuple[int, int, int, int, int]:
-    """(bytes of the key, headers, their bytes, flags, time), checked against the event's length."""
+    """Return (bytes of the key, headers, their bytes, flags, time), checked against the event's length."""
     if not Envelope.is_envelope(event):
         raise Invalid(f"the event has no envelope: it begins with {bytes(event[:8])!r}; it was written as plain bytes")
     if len(event) > AT_VERSION and event[AT_VERSION] != VERSION:

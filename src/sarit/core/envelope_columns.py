@@ -45,13 +45,13 @@ _LARGE: Final = pa.large_binary()
 
 
 def _no_separator() -> pa.Scalar:
-    # Not at import: pyarrow imports pandas to make a scalar, and Spark starts a Python process for each call.
+    # Made on use, not at import: to make a scalar pyarrow imports pandas, and Spark starts a Python process per call.
     return pa.scalar(b"", _LARGE)
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The columns that were wanted, by name; `bad[i]`: event i is no sound envelope, and its row is null."""
+    """The wanted columns, by name; `bad[i]`: event i is no sound envelope, so its row is null."""
 
     columns: dict[str, pa.Array]
     bad: Any  # numpy bool
@@ -65,7 +65,7 @@ class Decoded:
 
 
 def encode(payloads: Any, keys: Any = None, times: Any = None, headers: Any = None) -> pa.Array:
-    """Events as a large-binary array, null where a payload is; see `Envelope.encode_many`.  Raises Invalid."""
+    """Return events as a large-binary array, with nulls of payloads; see `Envelope.encode_many`.  Raises Invalid."""
     payload = _binary(payloads)
     count = len(payload)
     key = _column("keys", keys, pa.string(), count)
@@ -143,7 +143,7 @@ def _headers_as(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     # Arrow's own cast would match the fields by their names.
     parts = [pair.cast(wanted.value_type.field(at).type) for at, pair in enumerate(pairs)]
     named = pa.StructArray.from_arrays(parts, fields=list(wanted.value_type), mask=missing)
-    # Copied: a slice of offsets takes no mask.
+    # Copies the offsets: a slice of them takes no mask.
     offsets = pa.array(array.offsets.to_numpy())
     return pa.ListArray.from_arrays(offsets, named, mask=pc.is_null(array) if array.null_count else None)
 
@@ -209,7 +209,7 @@ def first_of(events: Any, bad: Any) -> bytes | None:
 
 
 def _heads(array: pa.Array) -> tuple[Any, Any]:
-    """Return the heads, and which are wrong."""
+    """Return the heads, and for each whether it is wrong."""
     lengths = np.diff(_offsets(array))
     short = lengths < HEAD.size
     cut = pc.binary_slice(array, 0, HEAD.size)
@@ -258,7 +258,7 @@ def _decoded_headers(regions: pa.Array, counts: Any, bad: Any) -> pa.Array:
 
 
 def _header_sizes(regions: pa.Array, counts: Any) -> Any:
-    """(bytes of the name, of the value) of every header, in order."""
+    """Return (bytes of the name, bytes of the value) of every header, in order."""
     begins = np.repeat(_offsets(regions)[:-1], counts)
     number = np.arange(len(begins)) - np.repeat(np.cumsum(counts) - counts, counts)
     data = np.frombuffer(regions.buffers()[2], np.uint8)
@@ -333,7 +333,7 @@ def _is_valid(array: pa.Array) -> Any:
 
 
 def _slices(data: Any, offsets: Any) -> pa.Array:
-    """Binary values: `data` (numpy bytes) cut at `offsets`."""
+    """Return `data` (numpy bytes) cut at `offsets`, as binary values."""
     return pa.LargeBinaryArray.from_buffers(
         _LARGE, len(offsets) - 1, [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     )

@@ -3,7 +3,7 @@
 Wire replies and gRPC statuses map to these kinds in one table each
 (`store/server/replies.py`, `rpc/answers.py`).  A bug is an AssertionError instead.
 
-Kinds for which Python has an error of its own are that error, too: who knows Python alone catches them.
+A kind for which Python has an error of its own is a subclass of that, too, so code that knows only Python catches it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Moved(SaritError):
 class Unavailable(SaritError):
     """Not now: retry later.  A call of the client raises it when it has retried for the client's `retry_timeout`."""
 
-    final = False  # whether the retry timeout has passed: a caller that retries, too, does not begin again
+    final = False  # whether the retry timeout has passed: callers that retry themselves then must not retry again
 
 
 @public

@@ -46,7 +46,7 @@ def _is_installed(extra: str) -> bool:
 def _is_found(module: str) -> bool:
     try:
         return sys.modules.get(module) is not None or find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent is missing
+    except ModuleNotFoundError:  # the package that contains the module is missing
         return False
 
 
@@ -57,7 +57,7 @@ def install_command(extra: str) -> str:
     try:
         origin = json.loads(distribution("sarit").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
-        origin = {}  # a copy without metadata, as of Spark's --py-files
+        origin = {}  # this copy of Sarit has no metadata, as one of Spark's --py-files
     url = origin.get("url")
     if url is not None and "vcs_info" in origin:
         url = f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"

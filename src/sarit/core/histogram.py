@@ -1,7 +1,7 @@
 """Counts of values by size, in fixed buckets: what a percentile is computed from.
 
-Hot paths count with it, so an observation is one search in a short tuple and two additions.  Nothing is ever removed:
-who reads it twice takes the difference.
+Hot paths count with it, so an observation is one search in a short tuple and two additions.  Counts never fall: for
+the values of a period, subtract the counts at its begin.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZES: Final = tuple(1024 << shift for shift in range(0, 15, 2))
 
 
 class Histogram:
-    """`counts[i]` values were at most `bounds[i]` and above the bound before; the last count is of those above all."""
+    """`counts[i]` values were at most `bounds[i]` and above the bound before it; the last count: above all bounds."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -38,7 +38,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values were observed."""
+        """The number of observed values."""
         return sum(self.counts)
 
     def observe(self, value: float, times: int = 1) -> None:
@@ -47,7 +47,7 @@ class Histogram:
         self.total += value * times
 
     def copy(self) -> Histogram:
-        """Return the same counts, which do not change any more."""
+        """Return a copy of the counts, which does not change any more."""
         other = Histogram(self.bounds)
         other.counts, other.total = self.counts.copy(), self.total
         return other

@@ -1,4 +1,4 @@
-"""The answer to HTTP/1 or TLS on a port that speaks something else: of a probe, a browser, a client that asks for TLS.
+"""The answer to HTTP/1 or TLS on a port of another protocol, from a probe, a browser, or a client that wants TLS.
 
 Pure."""
 
@@ -23,10 +23,10 @@ def http_answer(spoken: str) -> bytes:
 
 
 def other_protocol(first: int | None, http: bytes) -> tuple[bytes, str] | None:
-    """Return the answer to a client whose first four bytes are of another protocol, and what it did; None: they are of
-    none.
+    """Return the answer to a client whose first four bytes are HTTP or TLS, and what the client did; None: they are
+    neither.
 
-    `http`: what `http_answer` made."""
+    `http`: the result of `http_answer`."""
     if first is None:
         return None
     if first >> 16 == TLS_HANDSHAKE:

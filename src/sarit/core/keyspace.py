@@ -66,7 +66,7 @@ class KeyRange:
         return self.low < other.high and other.low < self.high
 
     def split_evenly(self, count: int) -> list[KeyRange]:
-        """`count` ranges of about equal width that tile this one.
+        """Return `count` ranges of about equal width that tile this one.
 
         Raises Invalid when count < 1, or when the range is too narrow to be cut so often.
         """
@@ -117,7 +117,7 @@ def snapped(asked: Iterable[tuple[float, float]], bounds: Iterable[float]) -> li
         near = min(BOUND_TOLERANCE, (high - low) / 4)
         out.append(KeyRange(_nearest(known, low, near), _nearest(known, high, near)))
         for bound in (out[-1].low, out[-1].high):
-            if known[bisect_left(known, bound)] != bound:  # 1.0 is there, so there is a next one
+            if known[bisect_left(known, bound)] != bound:  # `known` has 1.0, so the index is within it
                 insort(known, bound)
     return out
 
@@ -142,7 +142,7 @@ class RangeMap(Generic[V]):
     __slots__ = ("_highs", "_values", "ranges")
 
     def __init__(self, owners: Iterable[tuple[KeyRange, V]]) -> None:
-        """Raises Invalid when the ranges do not tile the key space."""
+        """Raise Invalid when the ranges do not tile the key space."""
         ordered = sorted(owners, key=lambda owner: owner[0])
         self.ranges = [owned for owned, _ in ordered]
         if not tiles(self.ranges):
@@ -163,5 +163,5 @@ class RangeMap(Generic[V]):
         return self.at(hash_key(key))
 
     def overlapping(self, part: KeyRange) -> list[V]:
-        """Owners of anything in `part`, in ascending order: the predecessors or successors of that range."""
+        """Return the owners of anything in `part`, ascending: the predecessors or successors of that range."""
         return [value for owned, value in zip(self.ranges, self._values, strict=True) if owned.overlaps(part)]

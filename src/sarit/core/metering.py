@@ -44,7 +44,7 @@ class ScalingTimes:
     mute: float = 600.0
 
     def check(self) -> None:
-        """Raises Invalid."""
+        """Check that the times are possible.  Raises Invalid."""
         if not 0 < self.interval <= self.windows[0] or list(self.windows) != sorted(self.windows):
             raise Invalid("--scaling-windows: the windows of scaling by rate are four times in seconds, shortest first")
         if self.cool_down < 0 or self.mute < 0:
@@ -67,7 +67,7 @@ class Rates:
     age: float
 
     def by(self, scale_type: ScaleType) -> tuple[float, float, float, float]:
-        """In the unit of a policy's target rate."""
+        """Return the rates in the unit of a policy's target rate."""
         if scale_type is ScaleType.EVENTS_PER_SECOND:
             return self.events
         two, five, ten, twenty = (rate / BYTES_PER_KILOBYTE for rate in self.bytes)

@@ -54,7 +54,7 @@ class SegmentId:
 
     @property
     def packed(self) -> int:
-        """The int64 the protocols carry."""
+        """The id as the int64 that the protocols carry."""
         return self.epoch << 32 | self.number
 
     @staticmethod
@@ -78,7 +78,7 @@ class StreamName:
 
     @staticmethod
     def parse(text: str) -> StreamName:
-        """Read `scope/stream`.  Raises Invalid with the reason."""
+        """Return the name in the text `scope/stream`.  Raises Invalid with the reason."""
         scope, slash, stream = text.partition("/")
         if not slash or not is_internal_name(scope) or not is_internal_name(stream):
             raise Invalid(
@@ -99,7 +99,7 @@ def segment_name(scope: str, stream: str, segment: SegmentId) -> str:
 
 
 def parse_segment_name(name: str) -> tuple[StreamName, SegmentId]:
-    """Stream and id of a stream segment's full name; derived suffixes are dropped.
+    """Return the stream and the id in a stream segment's full name; suffixes of derived segments are dropped.
 
     A last token without `.#epoch.` means epoch 0.  Raises Invalid.
     """

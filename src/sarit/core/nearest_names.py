@@ -1,4 +1,4 @@
-"""Which names there are, in an error about one that is not there.  Pure."""
+"""The part of an error about an unknown name that says which names there are.  Pure."""
 
 from __future__ import annotations
 

@@ -15,14 +15,14 @@ _HOST_BITS: Final = 64  # an access provider gives a whole /64 to one customer, 
 def network_of(host: str) -> str:
     """Return an IPv4 address itself, also one written as IPv6; the /64 of an IPv6 address; another text, cut."""
     try:
-        # Without brackets, and without the interface of a link-local address.
+        # Drops brackets, and the interface of a link-local address.
         address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         return host[:MAX_NETWORK_CHARACTERS]
     if isinstance(address, IPv4Address):
         return str(address)
     if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)  # on a socket of both
+        return str(address.ipv4_mapped)  # a socket for both kinds shows IPv4 addresses so
     return str(IPv6Network((int(address) >> _HOST_BITS << _HOST_BITS, 128 - _HOST_BITS)))
 
 

@@ -23,12 +23,12 @@ class PlacesByHost(Generic[C]):
         return self._size
 
     def enter(self, host: str, holder: C) -> None:
-        """Count one that has come from a host; once each."""
+        """Add a holder that has come from a host; call it once for each."""
         self._hosts.setdefault(network_of(host), {})[holder] = None
         self._size += 1
 
     def leave(self, host: str, holder: C) -> None:
-        """Count one connection no more; nothing happens if it left before."""
+        """Remove a holder; nothing happens if it left before."""
         network = network_of(host)
         holders = self._hosts.get(network)
         if holders is not None and holder in holders:
@@ -42,16 +42,16 @@ class PlacesByHost(Generic[C]):
         return len(self._hosts.get(network_of(host), ()))
 
     def pop_oldest_of(self, host: str) -> C | None:
-        """Return the oldest holder of a host's network, who counts no more; None: it has none."""
+        """Remove and return the oldest holder of a host's network; None: it has none."""
         holder = next(iter(self._hosts.get(network_of(host), ())), None)
         if holder is not None:
             self.leave(host, holder)
         return holder
 
     def pop_oldest(self) -> tuple[str, C] | None:
-        """Return the network that has most, and its oldest holder, who counts no more; None: there is nobody.
+        """Remove the oldest holder of the network that has most; return both.  None: there is no holder.
 
-        Its time grows with the number of hosts: ask only when there is no place left."""
+        Its time grows with the number of hosts: call it only when there is no place left."""
         if not self._hosts:
             return None
         network = max(self._hosts, key=lambda each: len(self._hosts[each]))

@@ -13,7 +13,7 @@ MAX_SEGMENTS_PER_STREAM = 10_000
 
 
 def require_whole(what: str, **fields: object) -> None:
-    """Raises Invalid unless each field is an integer: text that is one passes no further than this."""
+    """Check that each field is an integer; a bool or a text of digits is none.  Raises Invalid."""
     for name, value in fields.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise Invalid(f"{what}({name}={value!r}): give an int")
@@ -48,7 +48,7 @@ class ScalingPolicy:
     min_segments: int = 1
 
     def check(self) -> None:
-        """Raises Invalid."""
+        """Check the values of the policy.  Raises Invalid."""
         require_whole("ScalingPolicy", target_rate=self.target_rate, scale_factor=self.scale_factor)
         require_whole("ScalingPolicy", type=self.type, min_segments=self.min_segments)
         if not 1 <= self.min_segments <= MAX_SEGMENTS_PER_STREAM:
@@ -67,7 +67,7 @@ class RetentionPolicy:
     maximum: int = 0
 
     def check(self) -> None:
-        """Raises Invalid."""
+        """Check the values of the policy.  Raises Invalid."""
         require_whole("RetentionPolicy", type=self.type, limit=self.limit, maximum=self.maximum)
         if self.limit < 0 or self.maximum < 0:
             raise Invalid("a retention policy has no negative limits")

@@ -36,7 +36,7 @@ _MOST_TIME: Final = 10**14
 
 
 def check_change(changes: Mapping[str, str]) -> None:
-    """Raises Invalid for a name or value that no stream may have.  An empty value takes the property away."""
+    """Check that a stream may have these names and values.  An empty value removes the property.  Raises Invalid."""
     for name, value in changes.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise Invalid("properties are texts by name")
@@ -65,7 +65,7 @@ def changed(present: Mapping[str, str], changes: Mapping[str, str]) -> dict[str,
 
 
 def require_milliseconds(properties: Mapping[str, str], noted: int, stream: object) -> None:
-    """Raises Invalid unless writers of a stream note milliseconds since 1970; `noted`: one of their times."""
+    """Check that writers of a stream note milliseconds since 1970; `noted`: one of their times.  Raises Invalid."""
     unit = properties.get(TIME_UNIT)
     if unit == MILLISECONDS or (unit is None and _LEAST_TIME <= noted < _MOST_TIME):
         return

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class RepeatedLog:
-    """Lines by key: one key is one condition, whose text may change.
+    """Writes log lines by key: a key stands for a condition, whose text may change.
 
-    `now` returns seconds.  `counted`: lines say how often it occurred; not for what is only polled."""
+    `now` returns seconds.  `counted`: lines say how often the condition occurred; False for what is only polled."""
 
     def __init__(self, logger: logging.Logger, now: Callable[[], float], *, counted: bool = True) -> None:
         self._logger = logger
@@ -23,7 +23,7 @@ class RepeatedLog:
         self._last: dict[Hashable, tuple[float, int]] = {}  # -> when it was logged, how often it occurred since
 
     def info(self, key: Hashable, text: str) -> None:
-        """A line at level INFO, unless this key was logged within REPEATED_LOG_SECONDS."""
+        """Log a line at level INFO, unless this key was logged within REPEATED_LOG_SECONDS."""
         self._report(logging.INFO, key, text)
 
     def warning(self, key: Hashable, text: str) -> None:
@@ -39,7 +39,7 @@ class RepeatedLog:
         self._report(logging.CRITICAL, key, text)
 
     def ended(self, key: Hashable) -> None:
-        """The condition has ended: the next time is logged at once."""
+        """Forget a condition that has ended, so that its next occurrence is logged at once."""
         self._last.pop(key, None)
 
     def _report(self, level: int, key: Hashable, text: str) -> None:

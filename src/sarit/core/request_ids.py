@@ -20,7 +20,7 @@ current_request_id: Final[ContextVar[str]] = ContextVar("request_id", default=""
 
 @contextmanager
 def outside_requests() -> Iterator[None]:
-    """Let what begins in this block belong to no request: it outlives the one that needed it first."""
+    """Let tasks that begin in this block belong to no request, since they outlive the request that starts them."""
     token = current_request_id.set("")
     try:
         yield
@@ -29,5 +29,5 @@ def outside_requests() -> Iterator[None]:
 
 
 def clean_request_id(text: str) -> str:
-    """Return an id that a client chose, as it may stand in a line: printable, and not long."""
+    """Return an id that a client chose in a form fit for a log line: its printable characters, cut to a length."""
     return "".join(char for char in text[:MAX_REQUEST_ID_CHARACTERS] if char.isascii() and char.isprintable())

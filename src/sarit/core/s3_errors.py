@@ -38,7 +38,7 @@ _MISSING: Final = frozenset(("", "NoSuchKey", "NoSuchVersion", "NotFound"))
 
 
 def code_of(text: str) -> str:
-    """S3's error code in the text of an error; "" when there is none."""
+    """Return S3's error code in the text of an error; "" when there is none."""
     found = _CODE.search(text)
     return found[1] if found else ""
 

@@ -22,9 +22,9 @@ _ISO: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _EPOCH_MS: Final = re.compile(r"\d{1,20}", re.ASCII)
-# As milliseconds these are in the months after 1970; as seconds, in this century and the next ones.
+# Numbers that as milliseconds are in the months after 1970, but as seconds in this century or the next ones.
 _LIKELY_SECONDS: Final = range(10**9, 10**10)
-# Any other number is meant as something else: an offset, a count, microseconds.  0 is "from the beginning".
+# Numbers outside are meant as something else: an offset, a count, microseconds.  0 is "from the beginning".
 _LIKELY_MS: Final = range(10**11, 10**14)  # 1973 to 5138
 _DAYS_OF_MONTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _FORMS: Final = 'give "now", a time before now ("-10 minutes"), ISO 8601 ("2026-01-31T12:00:00Z") or ms since 1970'
@@ -93,7 +93,7 @@ def _days_of_month(year: int, month: int) -> int:
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:
-    """Days from 1 January 1970 to a day of the Gregorian calendar."""
+    """Return the days from 1 January 1970 to a day of the Gregorian calendar."""
     before = year - 1
     leap_days = before // 4 - before // 100 + before // 400 - (1969 // 4 - 1969 // 100 + 1969 // 400)
     months = sum(_days_of_month(year, earlier) for earlier in range(1, month))

@@ -41,7 +41,7 @@ def pack_single(version: int, revisions: Mapping[int, bytes]) -> bytes:
 
 
 def pack_text(text: str) -> bytes:
-    """uint16 length and modified UTF-8.  Raises Invalid when it is too long."""
+    """Return a text as its uint16 length and modified UTF-8.  Raises Invalid when it is too long."""
     raw = encode_java(text)
     if len(raw) > MAX_JAVA_TEXT_BYTES:
         raise Invalid(f"a string of {len(raw)} bytes; the most is {MAX_JAVA_TEXT_BYTES}")
@@ -97,7 +97,7 @@ class Cursor:
         return taken
 
     def take_rest(self) -> bytes:
-        """Take all bytes that are left."""
+        """Return all bytes that are left."""
         return self.take(len(self._data) - self._at)
 
     def number(self, width: int) -> int:
@@ -152,8 +152,8 @@ class Cursor:
 
 
 def encode_java(text: str) -> bytes:
-    """Text as modified UTF-8, without a length.  Raises Invalid for half a surrogate pair."""
-    if text.isascii():  # nearly all are
+    """Return a text as modified UTF-8, without a length.  Raises Invalid for half a surrogate pair."""
+    if text.isascii():  # nearly all texts are
         return text.encode().replace(b"\0", b"\xc0\x80")
     try:
         raw = text.encode()
@@ -167,7 +167,7 @@ def encode_java(text: str) -> bytes:
 
 
 def decode_java(raw: bytes) -> str:
-    """Return the inverse; accepts plain UTF-8, too.  Raises Invalid."""
+    """Return the inverse of `encode_java`; accepts plain UTF-8, too.  Raises Invalid."""
     try:
         if raw.isascii():
             return raw.decode("ascii")

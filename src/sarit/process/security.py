@@ -250,7 +250,7 @@ class Security:
         else:
             self._repeated.ended("files")
             if changed:
-                _log.info("read again: %s", ", ".join(changed))
+                _log.info("security files have changed and were loaded again: %s", ", ".join(changed))
 
     async def _follow(self) -> None:
         while True:
@@ -276,8 +276,8 @@ def _context_for_processes(config: SecurityConfig) -> ssl.SSLContext:
     from sarit.env.tls import TlsFiles, client_context
 
     context = client_context(TlsFiles(config.certificate, config.key, config.ca))
-    # They are reached at addresses that no certificate may have; who they are, the CA and the secret of the
-    # installation say.
+    # Processes of an installation are reached at addresses that their certificates need not name; the CA and the
+    # installation's secret prove who they are.
     context.check_hostname = False
     return context
 

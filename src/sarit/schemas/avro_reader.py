@@ -1,6 +1,6 @@
 """Avro payloads to columns: each is one datum of a record schema, as Spark's `from_avro` takes it.
 
-A read that wants fewer fields passes over the others.
+A read that wants fewer fields skips the others.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class AvroReader:
             return {}, "there is no payload"
         if self._parsed is None:
             self._parsed = self._parse()
-        # With a byte more: fastavro does not notice that it passes over more than there is.
+        # Adds a byte to find payloads that are too short: fastavro does not notice that it skips beyond the end.
         data = io.BytesIO(payload + b"\0")
         try:
             found: dict[str, Any] = fastavro().schemaless_reader(data, *self._parsed)
             row = {name: _read_value(found[name], kind) for name, kind in self._types.items()}
-        except Exception as error:  # fastavro has several kinds, of damaged lengths MemoryError and OverflowError too
+        except Exception as error:  # fastavro raises several kinds, for damaged lengths even MemoryError
             return {}, f"it is no datum of the Avro schema: {error!r}"[:_SHOWN]
         if data.tell() > len(payload):
             return {}, "it ends within the datum of the Avro schema"
@@ -75,13 +75,13 @@ class AvroReader:
         return row, None
 
     def _parse(self) -> tuple[Any, Any]:
-        """Return the schema of the data, and of what is wanted of it."""
+        """Return the schema of the data, and that of the wanted fields."""
         parse = fastavro().parse_schema
         whole = parse(copy.deepcopy(self._schema))
         fields = [one for one in self._schema["fields"] if one["name"] in self._types]
         try:
             return whole, parse(copy.deepcopy(self._schema | {"fields": fields}))
-        except Exception:  # a field names a type that one which is not wanted defines
+        except Exception:  # a wanted field names a type that an unwanted field defines
             return whole, whole
 
 

@@ -48,7 +48,7 @@ def fastavro() -> Any:
 
 
 def parse_avro_schema(text: str, what: str = "the schema") -> dict[str, Any]:
-    """Return the schema of a record.  `what` it is, for errors.  Raises Invalid."""
+    """Return the record schema in a text.  `what`: its name in errors.  Raises Invalid."""
     try:
         schema: Any = parse_json(text)
     except ValueError as error:
@@ -56,7 +56,7 @@ def parse_avro_schema(text: str, what: str = "the schema") -> dict[str, Any]:
     package = fastavro()
     try:
         package.parse_schema(copy.deepcopy(schema))
-    except Exception as error:  # fastavro has several kinds
+    except Exception as error:  # fastavro raises several kinds
         raise Invalid(f"{what} is no Avro schema: {error!r}"[:_SHOWN]) from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise Invalid(f"{what} is not of a record: only a record has fields that can be columns")
@@ -69,8 +69,8 @@ def avro_columns(schema: dict[str, Any]) -> pa.Schema:
 
 
 def resolved(schema: dict[str, Any]) -> Any:
-    """Return the schema with the definition of each type where it is named, and every type as an object or a union."""
-    # By fastavro, which makes each name full: a name without a namespace is in that of the record around it.
+    """Return the schema with each type's definition in place of its name, and every type as an object or a union."""
+    # fastavro makes each name full: a name without a namespace is in that of the record around it.
     return _expanded(fastavro().parse_schema(copy.deepcopy(schema)), {}, schema.get("name", "record"))
 
 
@@ -129,7 +129,7 @@ def nullable(schema: Any) -> bool:
 
 
 def branch(schema: Any, path: str = "") -> Any:
-    """Return the one type of a union beside null.  Raises Invalid for a union that no column can hold."""
+    """Return the one type of a union other than null.  Raises Invalid for a union that no column can hold."""
     if not isinstance(schema, list):
         return schema
     others = [one for one in schema if one != {"type": "null"}]
@@ -145,12 +145,12 @@ def branch(schema: Any, path: str = "") -> Any:
 
 
 def fits(schema: dict[str, Any]) -> bool:
-    """Return whether columns hold a decimal of so many digits; one of more is read as its bytes."""
+    """Return whether columns can hold a decimal of that precision; one of more digits is read as its bytes."""
     return int(schema.get("precision", 0)) <= _MAX_DIGITS
 
 
 def without_logical(schema: Any) -> Any:
-    """Return the schema with those logical types alone that fastavro converts: decimals that columns can hold."""
+    """Return the schema without logical types, except those that fastavro converts: decimals that columns can hold."""
     if isinstance(schema, list):
         return [without_logical(one) for one in schema]
     if not isinstance(schema, dict):
@@ -162,7 +162,7 @@ def without_logical(schema: Any) -> Any:
 
 
 def compare(wanted: pa.Schema, known: pa.Schema) -> None:
-    """Raises Invalid for columns that are not fields of the schema."""
+    """Check that the wanted columns are fields of the schema.  Raises Invalid."""
     kinds = {field.name: sql_name(field.type) for field in known}
     for field in wanted:
         kind = sql_name(field.type)

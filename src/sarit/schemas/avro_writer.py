@@ -25,7 +25,7 @@ from sarit.schemas.column_types import check_columns, sql_name
 
 
 def avro_schema_of(columns: pa.Schema, name: str = "topLevelRecord") -> dict[str, Any]:
-    """Return the record schema that data of these columns is written with when none is given.  Raises Invalid."""
+    """Return the record schema with which these columns are written when no schema is given.  Raises Invalid."""
     check_columns(columns)
     made = _avro_type(pa.struct(list(columns)), name)
     assert isinstance(made, dict)
@@ -65,7 +65,7 @@ class AvroWriter:
     """An encoder of rows as data of a record schema."""
 
     def __init__(self, columns: pa.Schema, schema: dict[str, Any] | None) -> None:
-        """`schema` None: that of the columns.  Raises Invalid for columns that do not fit it."""
+        """`schema`: None: the one made of the columns.  Raises Invalid for columns that do not fit it."""
         used = schema or avro_schema_of(columns)
         self._schema = without_logical(used)
         self._types = {one["name"]: one["type"] for one in resolved(used)["fields"]}
@@ -92,14 +92,14 @@ class AvroWriter:
             data = io.BytesIO()
             try:
                 encode(data, self._parsed, row)
-            except Exception as error:  # fastavro has several kinds
+            except Exception as error:  # fastavro raises several kinds
                 raise Invalid(f"row {at} of a batch does not fit the Avro schema: {error!r}"[:400]) from None
             payloads.append(data.getvalue())
         return pa.array(payloads, pa.large_binary()), keys
 
 
 def _integers(values: pa.Array) -> pa.Array:
-    """Dates and times as integers, which Python's own types could not always hold."""
+    """Return dates and times as integers, since Python's own types cannot hold all of them."""
     raw = _raw_type(values.type)
     return values if raw == values.type else values.cast(raw)
 

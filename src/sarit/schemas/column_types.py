@@ -28,7 +28,7 @@ _NAMES: Final[dict[pa.DataType, str]] = {
 
 
 def sql_name(kind: pa.DataType) -> str:
-    """Return the name of a type in SQL; that of Arrow for a type that no payload has."""
+    """Return the name of a type in SQL, or Arrow's name for a type that no payload has."""
     types = pa.types
     if types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"
@@ -42,7 +42,7 @@ def sql_name(kind: pa.DataType) -> str:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Raises Invalid naming the first column of a type that no payload has."""
+    """Check the types of columns.  Raises Invalid, with the name of the first column of a type that no payload has."""
     for field in schema:
         _check(field.type, field.name)
 

@@ -31,7 +31,7 @@ _MEMBER: Final = r"^\{[ \t\r\n]*\""
 _EMPTY: Final = r"^\{[ \t\r\n]*\}"
 _END: Final = r"\}[ \t\r\n]*$"
 _SPACE: Final = " \t\r\n"
-# What Arrow and Spark read alike; other texts are left to the exact way.
+# The texts of times that Arrow and Spark read alike; other texts are left to the exact way.
 _DATE: Final = r"^\d{4}-\d{2}-\d{2}$"
 _TIME: Final = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?"
 _ZONE: Final = r"(Z|[+-](0\d|1[0-7]):[0-5]\d|[+-]18:00)"
@@ -100,7 +100,7 @@ class JsonReader:
         return Rows(columns, bad)
 
     def _read_fast(self, payloads: pa.Array) -> Rows | None:
-        """Return the rows, or None: not all payloads are exactly what Arrow takes."""
+        """Return the rows; None: Arrow cannot read all payloads exactly."""
         if self._fast is None or not len(payloads) or payloads.null_count:
             return None
         try:
@@ -129,7 +129,7 @@ class JsonReader:
         kind = pa.large_string()
         numbers = pa.array(np.arange(len(texts))).cast(kind)
         commas = pc.if_else(members, pa.scalar(",", kind), pa.scalar("", kind))
-        longest = pc.max(pc.binary_length(texts)).as_py()  # without an end, Arrow fails
+        longest = pc.max(pc.binary_length(texts)).as_py()  # an end for the slice below: Arrow fails without one
         rest = pc.binary_slice(texts.cast(pa.large_binary()), 1, longest).cast(kind)
         begin, end = pa.scalar(f'{{"{self._number}":', kind), pa.scalar("\n", kind)
         lines = pc.binary_join_element_wise(begin, numbers, commas, rest, end, pa.scalar("", kind))
@@ -137,7 +137,7 @@ class JsonReader:
         data = lines.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
         return arrow_json.read_json(
             pa.BufferReader(data),
-            # One block: where a block ends, Arrow would split a payload at a newline.
+            # Uses one block: where a block ends, Arrow would split a payload at a newline.
             arrow_json.ReadOptions(use_threads=False, block_size=data.size + 1),
             arrow_json.ParseOptions(explicit_schema=self._fast, unexpected_field_behavior="ignore"),
         )
@@ -183,12 +183,12 @@ def _finished(found: pa.Array, kind: pa.DataType, *, utc: bool) -> pa.Array:
         _check(found, _DATE)
         return found.cast(kind)
     if types.is_timestamp(kind):
-        # Without a zone, or with one: not both in one column.
+        # Requires that the times of a column all have a zone, or all have none.
         zoned = kind.tz is not None and not (utc and pc.all(pc.match_substring_regex(found, f"{_TIME}$")).as_py())
         _check(found, f"{_TIME}{_ZONE if zoned else ''}$")
         return found.cast(pa.timestamp("us", tz="UTC" if zoned else None)).cast(kind)
     if types.is_decimal(kind):
-        # Arrow checks the digits as they are written, not those of the scale.
+        # Checks the precision: Arrow has counted the written digits, not those that the scale adds.
         found.validate(full=True)
     return found if found.type == kind else found.cast(kind)
 

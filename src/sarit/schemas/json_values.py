@@ -51,7 +51,7 @@ class _Number(str):
 
 
 class _Wrong(Exception):
-    """A value that is not of its type; `partial`: what it has nevertheless."""
+    """A value that is not of its type; `partial`: the part of it that could be read."""
 
     def __init__(self, why: str, partial: Any = None) -> None:
         super().__init__(why)
@@ -62,7 +62,7 @@ class JsonValues:
     """Decodes documents into the values of the fields of a schema."""
 
     def __init__(self, schema: pa.Schema, time_zone: str) -> None:
-        """Raises Invalid for a field of a type that JSON does not have, and for an unknown zone."""
+        """Raise Invalid for a field of a type that JSON does not have, and for an unknown zone."""
         zone_of(time_zone)
         check_columns(schema)
         self._schema = schema
@@ -199,7 +199,7 @@ def _each(values: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
         try:
             found.append(None if value is None else convert(value))
         except _Wrong as wrong:
-            if wrong.partial is None:  # as Spark has it: only an object keeps its place
+            if wrong.partial is None:  # as in Spark, only an object keeps its place
                 raise
             found.append(wrong.partial)
             problem = problem or str(wrong)
@@ -251,7 +251,7 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
 
 
 def _text(value: Any) -> str:
-    """Return a text as it is; of anything else its JSON, without spaces."""
+    """Return a text unchanged; for any other value its JSON, without spaces."""
     text = value if isinstance(value, str) else _json(value)
     # An escape may name half a character, which UTF-8 cannot hold.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
@@ -279,7 +279,7 @@ def _binary(value: Any) -> bytes:
 
 
 def _date(value: Any) -> int:
-    """Days since 1970."""
+    """Return a date as days since 1970."""
     found = _DATE.fullmatch(value) if type(value) is str else None
     if found is None:
         raise ValueError
@@ -289,9 +289,9 @@ def _date(value: Any) -> int:
 
 
 def _timestamp(value: Any, zone: datetime.tzinfo | None) -> int:
-    """Microseconds since 1970; `zone` is of texts that name none, None: they may not name one."""
+    """Return a time as microseconds since 1970.  `zone`: that of texts that name none; None: no text may name one."""
     if type(value) is _Number and zone is not None:
-        # As Spark has it: seconds.
+        # As in Spark, a number means seconds.
         seconds = _integer(value, 1 << 63)
         if abs(seconds) >= (1 << 63) // 1_000_000:
             raise OverflowError

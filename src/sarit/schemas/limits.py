@@ -7,4 +7,4 @@ from typing import Final
 from sarit.core.limits import MIB
 
 # -- command line and Spark --------------------------------------------------------------------
-MAX_JSON_BATCH_BYTES: Final = 256 * MIB  # of payloads, decoded at once
+MAX_JSON_BATCH_BYTES: Final = 256 * MIB  # the most bytes of payloads that are decoded at once

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Decoded payloads: `columns`, one per field.  `bad` (numpy bool): rows of payloads that could not be decoded.
+    """Decoded payloads: `columns`, one per field.  `bad` (numpy bool): rows whose payloads could not be decoded.
 
-    `event_of` (numpy int64): the payload that each row is of; None: one row per payload, in order."""
+    `event_of` (numpy int64): the index of each row's payload; None: one row per payload, in order."""
 
     columns: list[pa.Array]
     bad: Any
@@ -21,17 +21,17 @@ class Rows:
 
 
 class PayloadReader(Protocol):
-    """Payloads to columns; pickled to tasks."""
+    """Decodes payloads to columns; pickled to tasks."""
 
     def read(self, payloads: pa.Array) -> Rows:
-        """Decode binary payloads; a null one is bad."""
+        """Decode binary payloads; a null payload is bad."""
 
     def problem(self, payload: bytes) -> str:
         """Return what is wrong with a bad payload."""
 
 
 class PayloadWriter(Protocol):
-    """Columns to payloads; pickled to tasks."""
+    """Encodes columns as payloads; pickled to tasks."""
 
     def write(self, rows: pa.RecordBatch, keys: pa.Array | None) -> tuple[pa.Array, pa.Array | None]:
-        """Encode rows; the payloads, and the routing key of each (None: there are none).  Raises Invalid."""
+        """Encode rows.  Returns the payloads and the routing key of each (None: no keys).  Raises Invalid."""

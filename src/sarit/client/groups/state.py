@@ -73,7 +73,7 @@ class GroupState:
 
     @property
     def at_end(self) -> bool:
-        """Return whether all bytes were decoded."""
+        """Whether the group has read all its segments to their end."""
         # A reader that has read its last segment still owns it until it completes it.
         return not self.future and not self.unassigned and not any(self.assigned.values())
 
