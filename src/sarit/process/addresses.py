@@ -65,7 +65,7 @@ def advertised_address(config: Addressed) -> str:
     host = config.advertised.host if config.advertised is not None else config.host
     if host in EVERY_ADDRESS:
         host = "127.0.0.1"
-    address = bound_address(host)  # it must resolve in either case
+    address = bound_address(host)  # called in either case, since the host must resolve
     return host if config.security.certificate is not None else address
 
 

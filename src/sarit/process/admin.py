@@ -104,7 +104,7 @@ class Admin:
         of that, for texts.  `view`: for the console."""
         if self._server is not None and calls is not None:
             self._serve_api(self._server, controller, calls, view)
-        # Last: whoever learns of it may ask for everything.
+        # Reports readiness last: whoever learns of it may ask for everything.
         self.health.ready()
         if self._server is not None:
             self._server.complete = True

@@ -70,7 +70,7 @@ class BackupSource:
             )  # fmt: skip
             return
         try:
-            # It replaces what an earlier node left; the data directory is locked.
+            # Replaces the socket that an earlier node left: no other node runs, since the data directory is locked.
             self._server = await asyncio.start_unix_server(self._accept, self._path, limit=MAX_BACKUP_LINE_BYTES)
             os.chmod(self._path, _ONLY_OWNER)
         except OSError as error:

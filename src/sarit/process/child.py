@@ -87,12 +87,12 @@ class ChildSpec:
         return owned_by(self.number, self.processes, self.config.containers) if self.number is not None else frozenset()
 
     def encode(self) -> bytes:
-        """One line."""
+        """Return the arguments as one line."""
         return base64.b64encode(pickle.dumps(self)) + b"\n"
 
 
 def owned_by(number: int, processes: int, containers: int) -> frozenset[int]:
-    """The containers of one store of several."""
+    """Return the containers of the store with a number, among stores that run in several processes."""
     return frozenset(range(number, containers, processes))
 
 
@@ -106,7 +106,7 @@ class Part(Protocol):
         """Listen, and return the port.  Raises SaritError, OSError."""
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings."""
+        """Apply `live` settings without a restart."""
 
     def skip_flush(self) -> None:
         """Let `stop` end its flush."""
@@ -156,7 +156,7 @@ class StorePart:
         return port
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, once it is open."""
+        """Apply `live` settings without a restart, if the store is open."""
         if self._role is not None:
             self._role.take_over(live)
 
@@ -224,7 +224,7 @@ class ControllerPart:
         return PlacedView(parts, self._admin.health)
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings."""
+        """Apply `live` settings without a restart."""
         self._role.take_over(live)
 
     def skip_flush(self) -> None:
@@ -307,9 +307,9 @@ class Parent:
 
 
 def read_line(descriptor: int) -> bytes:
-    """The next line of a pipe without its end; empty at the end of the pipe.
+    """Return the next line of a pipe without its newline; empty at the end of the pipe.
 
-    Byte by byte: nothing of the next line may be taken, and no buffer may be locked when the process ends."""
+    Reads byte by byte: it must take nothing of the next line, and hold no locked buffer when the process ends."""
     line = bytearray()
     while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
         line += byte
@@ -317,7 +317,7 @@ def read_line(descriptor: int) -> bytes:
 
 
 def read_lines(descriptor: int) -> Iterator[bytes]:
-    """The lines of a pipe without their ends, until its end.  No buffer is locked when the process ends."""
+    """Yield the lines of a pipe without their newlines.  No buffer is locked when the process ends."""
     rest = b""
     while data := os.read(descriptor, 64 * KIB):
         *lines, rest = (rest + data).split(b"\n")

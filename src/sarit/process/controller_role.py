@@ -142,7 +142,7 @@ class ControllerRole:
         return advertised_address(self._settings.addressed), advertised_port(self._settings.addressed, self.port)
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings."""
+        """Apply `live` settings without a restart."""
         self.controller.change_times(live.times)
 
     def skip_flush(self) -> None:

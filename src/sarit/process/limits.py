@@ -48,7 +48,7 @@ PACKED_SEGMENTS: Final = 1024  # whose small extents one compaction joins, for o
 GC_INTERVAL_SECONDS: Final = 0.05
 # A collection of the young visits so many objects at most: about 4 ms.
 MAX_YOUNG_GC_OBJECTS: Final = 5_000
-# It is followed by a pause of that many times its duration, in which young objects are set aside unvisited.
+# A collection is followed by a pause of that many times its duration, in which young objects are set aside unvisited.
 GC_INTERVAL_FACTOR: Final = 50
 FULL_GC_OBJECTS: Final = 2_000_000
 # A full collection waits for a quiet moment: for so long no tick found the event loop using more than this share of a

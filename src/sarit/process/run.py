@@ -44,7 +44,7 @@ class Process(Protocol):
         """Serve when this returns; call `end` later when there is a failure.  Raises SaritError, OSError."""
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, and with the files of security as they are now."""
+        """Apply `live` settings and changed security files without a restart."""
 
     def skip_flush(self) -> None:
         """Let `stop` wait for nothing."""
@@ -53,7 +53,7 @@ class Process(Protocol):
         """Stop serving and close everything."""
 
     def release(self) -> None:
-        """Let another process start in its place; the last that is called."""
+        """Let another process start in this one's place.  Called last."""
 
 
 class Configured(Protocol):

@@ -84,9 +84,9 @@ class ServiceManager:
         try:
             self._socket.sendto(text.encode(), self._address)
             return True
-        except BlockingIOError:  # it has not taken what came before
+        except BlockingIOError:  # the service manager has not taken the earlier messages
             return False
-        except OSError as error:  # it is away: the process serves all the same
+        except OSError as error:  # the service manager is away: the process serves all the same
             self._repeated.warning("", f"the service manager at {self._address} is not notified: {error}")
             return False
 

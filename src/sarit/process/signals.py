@@ -26,7 +26,7 @@ class Stops(Protocol):
     again: asyncio.Event
 
     def noticed(self, *, ready: bool) -> None:
-        """The node stops because of `first`; `ready`: it had served."""
+        """Say that the node stops because of `first`; `ready`: whether it had served."""
 
 
 class Stoppable(Protocol):

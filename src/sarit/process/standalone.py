@@ -107,7 +107,7 @@ class Node:
         return self.controller_port if self.config.one_port else self.store_role.port
 
     def addresses(self) -> str:
-        """Where the node listens, as text."""
+        """Return the addresses at which the node listens, as text."""
         host = self.config.host
         return f"controller {host}:{self.controller_port}, store {host}:{self.store_port}"
 
@@ -140,7 +140,7 @@ class Node:
         self.store_role.skip_flush()
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, and with the files of security as they are now."""
+        """Apply `live` settings and changed security files without a restart."""
         self.security.follow()
         self.store_role.take_over(live)
         self.controller_role.take_over(live)
@@ -203,7 +203,7 @@ class StandaloneProcess:
         say_where(config, node.controller_port, admin.console())
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, once it has started."""
+        """Apply `live` settings without a restart, if the node has started."""
         if self._node is not None:
             self._node.take_over(live)
 

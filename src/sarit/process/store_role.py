@@ -129,7 +129,7 @@ class StoreRole:
         return self.port
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings."""
+        """Apply `live` settings without a restart."""
         if live.scrub_bytes_per_second is not None:
             self.store.change_scrub(live.scrub_bytes_per_second)
         self.meters.change_times(live.times.scaling)

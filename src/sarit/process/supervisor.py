@@ -86,12 +86,12 @@ class Spare:
             self._starting = False
 
     async def take(self) -> asyncio.subprocess.Process:
-        """The spare process, or a new one."""
+        """Return the spare process, or a new one if there is none."""
         process, self._process = self._process, None
         return await _spawn() if process is None or process.returncode is not None else process
 
     async def stop(self) -> None:
-        """End it: it ends with its input."""
+        """End the spare process by closing its input."""
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             process.stdin.close()
@@ -175,7 +175,7 @@ class Child:
         self.tell(b"stop")
         if self._running is None:
             return
-        with suppress(SaritError, TimeoutError):  # it ended, or stands still: `stop` is next
+        with suppress(SaritError, TimeoutError):  # the process has ended or stands still: `stop` deals with it next
             await asyncio.wait_for(self.wait(self._stopped), CHILD_STOP_SECONDS)
 
     async def stop(self) -> None:
@@ -194,11 +194,11 @@ class Child:
         self._running.result()
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings; a process that starts again begins with them (`make`)."""
+        """Send `live` settings to the process; when it is started again, `make` gives it the newest ones."""
         self.tell(LIVE_COMMAND + live.encode())
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 self.process.kill()
@@ -372,7 +372,7 @@ class ProcessNode:
             self.controller.tell(STORES_COMMAND + report)
 
     def addresses(self) -> str:
-        """Where the node listens, as text."""
+        """Return the addresses at which the node listens, as text."""
         host = self._config.host
         stores = ", ".join(f"{host}:{store.port}" for store in self.stores)
         http = "" if self.controller.http_port is None else f", HTTP {host}:{self.controller.http_port}"
@@ -415,7 +415,7 @@ class ProcessNode:
             await asyncio.gather(all_done, ended, return_exceptions=True)
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, in all processes and in those that start later."""
+        """Apply `live` settings without a restart in all processes, also those that start later."""
         self._live = live
         each = (
             live
@@ -432,7 +432,7 @@ class ProcessNode:
 
 
 def http_port_of(port: int | None, number: int) -> int | None:
-    """The HTTP port of a store of several; `port`: that of the node."""
+    """Return the HTTP port of the store with a number; `port`: the node's; None or 0: unchanged."""
     return port + 1 + number if port else port
 
 
@@ -486,7 +486,7 @@ class SupervisorProcess:
         say_where(config, node.controller.port, "" if http is None else console_url(config, http))
 
     def take_over(self, live: LiveSettings) -> None:
-        """Go on with other settings, in all processes."""
+        """Apply `live` settings without a restart in all processes."""
         self._node.take_over(live)
 
     def skip_flush(self) -> None:

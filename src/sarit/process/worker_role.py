@@ -97,7 +97,7 @@ class WorkerRole:
             self._background.spawn(self._hand_over(key, self._works.pop(key)))
         for key, entry in mine.items():
             known = self._works.get(key)
-            # One that has ended is begun again if it was entered since: it was created again, or its creation ended.
+            # A job whose work has ended begins again only with a new entry: created again, or its creation completed.
             if known is not None and not known.task.done():
                 known.entry = entry
             elif known is None or known.entry != entry:

@@ -73,7 +73,7 @@ class GroupLag:
         for name in names:
             try:
                 found[name] = await self._of(client, name)
-            except SaritError as error:  # it was deleted, or its creator has not completed it
+            except SaritError as error:  # the group was deleted, or its creator has not completed it
                 self._groups.pop(name, None)
                 _log.debug("the lag of %s is not known: %s", name, error)
         self.lags, self.not_measured = found, not_measured

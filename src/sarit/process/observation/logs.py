@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
-# It logs a line for each connection that ends.
+# The logger of the client, which writes a line for each connection that ends.
 _TALKATIVE: Final = "sarit.client"
-# At level debug it logs each header of each call.
+# Loggers that at level DEBUG write each header of each call.
 _NOISE: Final = ("hpack",)
 
 
@@ -190,7 +190,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:  # of `logging`
-        """Nobody reads standard error any more, or it cannot be written: the node goes on."""
+        """Do nothing when standard error cannot be written or is not read any more: the node continues."""
 
 
 class FloodFilter:

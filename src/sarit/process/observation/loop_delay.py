@@ -37,7 +37,7 @@ class LoopDelay:
         return max(self._longest, self._longest_before)
 
     def tick(self) -> None:
-        """The timer has run."""
+        """Record how late the timer has run, and set it again."""
         now = self._now()
         delay = max(0.0, now - self._due)
         self.delays.observe(delay)

@@ -82,7 +82,7 @@ class Metrics:
         self._loop_delay.start()
 
     def serve(self, client: Client) -> None:
-        """The controller of this process serves; `client`: of it, for as long as this runs."""
+        """Begin to measure the lag of groups, since the controller of this process serves; `client`: one of it."""
         from sarit.process.observation.group_lag import GroupLag
 
         if self.controller is not None:

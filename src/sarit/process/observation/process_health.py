@@ -56,11 +56,11 @@ class ProcessHealth:
         self._away, self._silent_seconds = why, 0.0
 
     def silent(self, seconds: float) -> None:
-        """How long it has sent no heartbeat."""
+        """Note for how long the process has sent no heartbeat."""
         self._silent_seconds = seconds
 
     def said(self, rows: Iterable[Sequence[Any]]) -> None:
-        """A heartbeat with its reasons."""
+        """Take a heartbeat of the process, with the reasons it gives."""
         self._away, self._silent_seconds = "", 0.0
         self._said = decode_reasons(rows)
 
@@ -92,14 +92,14 @@ class StoresReport:
         return json.dumps({"ports": list(ports), "reasons": [astuple(reason) for reason in reasons]}).encode()
 
     def take(self, line: bytes) -> None:
-        """A report arrived."""
+        """Take a report that has arrived."""
         report = json.loads(line)
         self._reasons = decode_reasons(report["reasons"])
         if report["ports"] and not self._ports.done():
             self._ports.set_result(report["ports"])
 
     async def ports(self) -> list[int]:
-        """Wait until all stores serve; their ports, which stay."""
+        """Wait until all stores serve.  Returns their ports, which do not change."""
         return await shielded(self._ports)
 
     def reasons(self) -> list[Reason]:

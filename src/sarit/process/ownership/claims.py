@@ -239,7 +239,7 @@ async def claim_long_term_storage(config: NodeConfig, env: Env, storage: ChunkSt
             # After the owner chunk is durable, never before: with this file a missing owner chunk is refused.
             files.open(path, "create").close()
             files.sync_dir(config.data_dir)
-        # Last: only a place that is known to be this node's gets a token.
+        # Writes the token last: only a place that is known to be this node's gets one.
         await _claim_start(files, config.data_dir, storage, token, accept_loss=accept)
     except Unavailable as error:
         if not written:

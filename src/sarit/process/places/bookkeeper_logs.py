@@ -79,10 +79,10 @@ def parse_log_url(url: str) -> BookKeeperPlace:
 async def open_bookkeeper_logs(
     url: str, env: Env, node: str, statistics: LogStatistics | None = None
 ) -> AsyncIterator[ConfirmableLogs]:
-    """The durable logs of the node with this id in a place, for the length of the block.
+    """Open the durable logs of the node with this id in a place, for the length of the block.
 
-    Raises Invalid (no BookKeeper there; sarit[cluster] is not installed), Unavailable (no answer; too few bookies, also
-    after BOOKIES_WAIT_SECONDS)."""
+    Raises Invalid when there is no BookKeeper or sarit[cluster] is not installed; Unavailable when nothing answers, or
+    when there are still too few bookies after BOOKIES_WAIT_SECONDS."""
     from sarit.coordination.zookeeper import ZooKeeper
     from sarit.coordination.zookeeper_ports import ZooKeeperRegisters
     from sarit.log.bookkeeper.bookies import NetworkBookies
