@@ -66,10 +66,10 @@ STORES_COMMAND: Final = b"stores "
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """What one process does.
+    """The work and the settings of one process.
 
-    `number`: of the store; None: the controller.  `damaged`: as for `StartPolicy`.  `version`: of the parent's
-    program.  `node`: its id, for logs on BookKeeper."""
+    `number`: the store's number; None: it runs the controller.  `damaged`: as in `StartPolicy`.  `version`: the version
+    of the parent's program.  `node`: the node's id, for logs on BookKeeper."""
 
     name: str
     number: int | None
@@ -87,7 +87,7 @@ class ChildSpec:
         return owned_by(self.number, self.processes, self.config.containers) if self.number is not None else frozenset()
 
     def encode(self) -> bytes:
-        """Return the arguments as one line."""
+        """Return the spec as one line."""
         return base64.b64encode(pickle.dumps(self)) + b"\n"
 
 
@@ -97,7 +97,7 @@ def owned_by(number: int, processes: int, containers: int) -> frozenset[int]:
 
 
 class Part(Protocol):
-    """What a child runs: a role of the node."""
+    """A role of the node, run by a child process."""
 
     async def open(self) -> None:
         """Recover.  Raises SaritError, OSError."""
@@ -346,7 +346,7 @@ async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
 
 
 async def _run(spec: ChildSpec, reports: int) -> int:
-    """Its exit code."""
+    """Run the part of a spec.  Returns the exit code of the process."""
     from sarit.env.real import real_env
 
     parent = Parent(sys.stdin.fileno(), reports)
