@@ -36,7 +36,7 @@ async def write_map(registers: Registers, changed: ContainerMap, expected: int |
 
 
 async def change_map(registers: Registers, change: Callable[[ContainerMap], ContainerMap]) -> ContainerMap | None:
-    """Apply a pure function to the newest map; it returns its argument if there is nothing to change.
+    """Apply a pure function to the newest map; the function returns its argument to change nothing.
 
     Returns the map then; None: there is no map.  Raises Unavailable: the outcome is unknown, repeat the call."""
     while (found := await read_map(registers)) is not None:

@@ -14,13 +14,13 @@ MIB: Final = 1024 * KIB
 # -- wire --------------------------------------------------------------------------------------
 EVENT_HEADER_BYTES: Final = 8
 
-# Networks of clients (`core/networks.py`): kept at once, and of a text that is no address.
+# Networks of clients (`core/networks.py`): how many are cached, and the most characters of one that is no address.
 MAX_CACHED_NETWORKS: Final = 4096
 MAX_NETWORK_CHARACTERS: Final = 64
 
 # -- serialized forms ---------------------------------------------------------------------------
 MAX_JAVA_TEXT_BYTES: Final = 0xFFFF
-# Of the text in a compressed stream cut: a small hostile one cannot fill memory.
+# The most bytes of text in a compressed stream cut, so that a small hostile one cannot fill memory.
 MAX_CUT_TEXT_BYTES: Final = 16 * MIB
 
 # -- tables ----------------------------------------------------------------------------------
@@ -34,11 +34,11 @@ NOT_EXISTS: Final = -1
 # -- log lines ---------------------------------------------------------------------------------
 REPEATED_LOG_SECONDS: Final = 60.0  # between two log lines on one lasting condition
 MAX_REPEATED_LOG_KEYS: Final = 1000
-MAX_REQUEST_ID_CHARACTERS: Final = 64  # of a client's id of a call, in log lines
+MAX_REQUEST_ID_CHARACTERS: Final = 64  # the most characters of a client's request id in log lines
 
 # -- log, storage -----------------------------------------------------------------------------
 LOG_IDENTITY_BYTES: Final = 16  # random, created with the log: the index knows it, and so do all files of the log
-# Where appends began, of flushed bytes: one is known at least that often (storage/starts.py).
+# The most flushed bytes between two known offsets at which appends began (storage/starts.py).
 BOUNDARY_STEP_BYTES: Final = 256 * KIB
 
 # -- controller --------------------------------------------------------------------------------

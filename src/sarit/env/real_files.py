@@ -99,17 +99,17 @@ class RealFile:
             except OSError as error:
                 if error.errno != errno.EINVAL or not self._direct_io:
                     raise
-                self._set_direct_io(False)  # direct reads are not supported here, or not of such blocks
+                self._set_direct_io(False)  # the file system has no direct reads, or none of such blocks
                 self._read_ahead()
                 continue
             got += count
             if not count:
                 break
             if self._direct_io and count % DISK_BLOCK_BYTES:
-                # A direct read that ends within a block has reached the end of the file.
+                # A direct read ends within a block at the end of the file, or when it was cut short.
                 if offset + got >= self.size():
                     break
-                self._set_direct_io(False)  # or was cut short: the rest does not begin at a block
+                self._set_direct_io(False)  # the rest does not begin at a block, so it cannot be read directly
                 self._read_ahead()
         return got
 

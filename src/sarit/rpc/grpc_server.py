@@ -215,7 +215,7 @@ class _GrpcConnection(asyncio.Protocol):
                 self._http, self._transport, self._peer, self._handlers, MAX_CALLS_PER_CONNECTION, self.become_known
             )
         self._frames.add(data)
-        # Take only one turn in each turn of the event loop, however often the transport reads in it.
+        # Process frames only once in each turn of the event loop, however often the transport reads in it.
         if self._turn_timer is None:
             self._turn()
         else:

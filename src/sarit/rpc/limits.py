@@ -36,7 +36,8 @@ HEADER_BYTES_PER_TURN: Final = 8 * KIB
 # How much unread input a connection holds; the rest waits in the socket.
 MAX_UNREAD_BYTES: Final = 64 * KIB
 
-# Budgets (rpc/frame_budget.py).  Control frames: at once, per second, and credit for each call.
+# The budget of control frames of a connection (rpc/frame_budget.py): frames at once, frames per second, and the frames
+# that each call adds; UNKNOWN: before the client has logged in.
 CONTROL_BURST: Final = 8_000
 CONTROL_PER_SECOND: Final = 1_000
 UNKNOWN_CONTROL_BURST: Final = 200
@@ -60,8 +61,8 @@ CLIENT_WINDOW_BYTES: Final = 4 * MIB
 MAX_API_REPLY_BYTES: Final = 64 * MIB
 
 # -- the controller's API ----------------------------------------------------------------------
-MAX_CALLS: Final = 5_000  # in progress; each takes about 40 kB
-MAX_CALLS_PER_CONNECTION: Final = 1_000  # of those; Java programs have one connection for all their threads
+MAX_CALLS: Final = 5_000  # the most calls in progress; each takes about 40 kB
+MAX_CALLS_PER_CONNECTION: Final = 1_000  # the most of one connection; Java programs have one for all their threads
 
 # -- node, gRPC --------------------------------------------------------------------------------
 # How long a client may take no replies before it is disconnected.

@@ -62,7 +62,8 @@ class RetentionTimes:
 
 @dataclass(frozen=True, slots=True)
 class StreamTime:
-    """The offset of a stream's time from its controller's clock, and until when it may be negative; in ms."""
+    """`ahead`: the offset of a stream's time from its controller's clock, in ms.  `behind_until`: the time on that
+    clock at which a negative offset ends."""
 
     ahead: int = 0
     behind_until: int = 0

@@ -318,7 +318,7 @@ def _rule(formats: FormatOptions) -> str:
 
 
 def _noted(offsets: pa.Array, times: Sequence[tuple[int, int]]) -> pa.Array:
-    """Return for each event's offset the last noted time that holds from there or before; null: none holds yet."""
+    """Return for each event's offset the last time that was noted at or before it; null: none was noted yet."""
     if not times:
         return pa.nulls(len(offsets), TIME_TYPE)
     begins, millis = np.array(times, np.int64).T

@@ -69,7 +69,7 @@ class SourceAccess(Protocol):
     """The streams of one query, for its driver.  Calls block; they raise errors of `core.errors`."""
 
     def stream(self, name: StreamName) -> StreamAccess:
-        """Return access to a stream, without any request.  `close` releases it, too."""
+        """Return access to a stream, without any request to the server.  `close` of this object releases it."""
 
     def list_streams(self, scope: str) -> Iterable[StreamName]:
         """Return the streams of a scope."""

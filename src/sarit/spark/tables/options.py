@@ -61,8 +61,8 @@ OPTIONS: Final = (*_METADATA_OPTIONS, *_TABLE_OPTIONS, *_TABLE_WRITE_OPTIONS)
 
 @dataclass(frozen=True, slots=True)
 class MetadataOptions:
-    """The options of a read of metadata.  `scope`, `stream`: None: all.  `sample_seconds`: the time between the two
-    observations of `heat`."""
+    """The options of a read of metadata.  A `scope` or `stream` of None means all of them.  `sample_seconds`: the time
+    between the two observations of `heat`."""
 
     target: Target
     kind: str
