@@ -93,8 +93,11 @@ trace: setup  ## how many modules a write, a read and a scale go through, and le
 cluster: setup  ## a whole cluster: the flights pipeline with Spark, a store is killed, nothing is missing (3 minutes; needs Java, Maven)
 	@$(BIN)/python -m tests.cluster
 
-wheel: setup  ## build dist/*.whl
-	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
+# With the packages of `make setup` where they are; otherwise pip fetches what builds it, and no more.
+wheel:  ## build dist/*.whl; needs no set-up
+	@if [ -x $(BIN)/uv ]; then $(BIN)/uv build --quiet --wheel --no-build-isolation --out-dir dist; \
+	else python3 -m pip wheel --quiet --no-deps --wheel-dir dist .; fi
+	@ls dist/*.whl
 
 ##@ The simulation
 

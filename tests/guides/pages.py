@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
+from codeop import compile_command
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,9 +36,29 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(found[2].strip(), page.count("\n", 0, found.start(3)) + 1, found[3])
 
 
+def statements(block: Block) -> Iterator[tuple[int, str]]:
+    """The statements of a block as Python's own prompt takes them, with the line number of each in the page: a compound
+    one ends at a blank line.  Raises AssertionError where the prompt refuses a line."""
+    taken: list[str] = []
+    for number, line in enumerate([*block.text.splitlines(), ""], block.line):
+        if not taken and line.lstrip().partition("#")[0] == "":
+            continue
+        taken.append(line)
+        try:
+            ended = compile_command("\n".join(taken), symbol="single") is not None
+        except SyntaxError as error:
+            raise AssertionError(f"Python's prompt refuses line {number} (a blank line before it?): {error}") from None
+        if ended:
+            yield number + 1 - len(taken), "\n".join(taken)
+            taken.clear()
+    assert not taken, f"the block at line {block.line} ends within a statement"
+
+
 def run_python(block: Block, path: Path, names: dict[str, Any]) -> None:
-    """Run a block; a traceback shows the page and its line."""
-    exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True), names)
+    """Run a block as if it were pasted at Python's prompt; a traceback shows the page and its line."""
+    for line, text in statements(block):
+        tree = ast.increment_lineno(ast.parse(text, str(path), "single"), line - 1)
+        exec(compile(tree, str(path), "single", dont_inherit=True), names)
 
 
 def run_shell(block: Block, address: str, directory: Path, **variables: str) -> str:

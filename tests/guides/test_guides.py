@@ -1,38 +1,58 @@
-"""Every page of docs/guides is run, so that what it shows is true.
+"""README, docs/getting-started.md and every page of docs/guides are run, so that what they show is true.
 
-The ```python blocks of a page run in order, in one namespace, exactly as shown, against a fresh node, which
-SARIT_CONTROLLER names.  The ```sh blocks run between them, in the order of the page.  Both run in an empty directory.
-Any other block (```text, ```console) is shown and not run.
+They run in order on one node, which SARIT_CONTROLLER names, and then once more: a page may be pasted again.  The
+```python blocks of a page run in one namespace, as at Python's own prompt; those with Spark run in tests/spark.  The
+```sh blocks run between them.  Both run in one directory.  Any other block (```text, ```console, and ```bash, which
+tests/newcomer.py pastes) is not run.  Each line of a ```text block of getting-started.md is printed by the block that
+stands before it.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.guides.pages import Block, blocks, run_python, run_shell
-from tests.nodes import RunningNode
+from tests.examples.fast_node import fast_node
+from tests.guides.pages import Block, blocks, run_python, run_shell, statements
 
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
-PAGES = sorted(GUIDES.glob("*.md"))
+ROOT = Path(__file__).parents[2]
+STARTED = ROOT / "docs" / "getting-started.md"
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+PAGES = [ROOT / "README.md", STARTED, *GUIDES]
+FASTER = 20  # watermarks are made every 10 seconds otherwise
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_code_of_guide_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = list(blocks(path.read_text()))
-    assert any(block.kind == "python" for block in shown), "a guide without code that runs"
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    with RunningNode(tmp_path / "node") as node:
-        monkeypatch.setenv("SARIT_CONTROLLER", node.controller)
-        names = {"__name__": f"guide_{path.stem}"}
-        for block in shown:
-            if block.kind == "python":
-                run_python(block, path, names)
-            elif block.kind == "sh":
-                run_shell(block, node.controller, here)
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("guides")
+    with fast_node(directory / "sarit-data", FASTER) as address:
+        yield address, directory
+
+
+@pytest.mark.parametrize(("turn", "path"), [*product((1, 2), PAGES)], ids=lambda value: getattr(value, "stem", None))
+def test_page_runs_and_runs_again(turn, path, node, monkeypatch, capsys) -> None:
+    address, directory = node
+    monkeypatch.chdir(directory)
+    monkeypatch.setenv("SARIT_CONTROLLER", address)
+    names = {"__name__": f"page_{turn}_{path.stem}"}
+    printed = None
+    for block in blocks(path.read_text()):
+        if block.kind == "python" and "sarit.spark" not in block.text:
+            run_python(block, path, names)
+            printed = capsys.readouterr().out
+        elif block.kind == "sh":
+            printed = run_shell(block, address, directory)
+        elif block.kind == "text" and path == STARTED and printed is not None:
+            assert set(block.text.splitlines()) <= set(printed.splitlines()), f"line {block.line}"
+        else:
+            printed = None
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_guide_shows_code(path) -> None:
+    assert any(block.kind == "python" for block in blocks(path.read_text()))
 
 
 def test_blocks_are_found_in_order_with_line_numbers() -> None:
@@ -42,6 +62,21 @@ def test_blocks_are_found_in_order_with_line_numbers() -> None:
         Block("sh", 10, "true\n"),
         Block("text", 14, "```python\nno\n```\n"),
     ]
+
+
+def test_statements_end_where_the_prompt_ends_them() -> None:
+    block = Block("python", 10, "x = 1\nif x:\n    y = (2,\n         3)\n\nfor n in y:\n    pass\n")
+    assert [line for line, _ in statements(block)] == [10, 11, 15]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["if 1:\n    x = 1\nprint(x)\n", "def f():\n    x = 1\n\n    return x\n", "x = (1,\n"],
+    ids=["no blank line after a block", "a blank line within a block", "open at the end"],
+)
+def test_what_the_prompt_refuses_is_refused(text) -> None:
+    with pytest.raises(AssertionError, match="line 9|line 10|line 7"):
+        list(statements(Block("python", 7, text)))
 
 
 def test_failed_block_names_page_and_line(tmp_path: Path) -> None:

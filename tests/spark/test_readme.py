@@ -1,9 +1,8 @@
-"""README's PySpark example, as pasted by somebody who has activated no environment."""
+"""The PySpark examples of README and getting-started.md, as pasted by somebody who has activated no environment."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sarit
+from tests.guides.pages import blocks
 from tests.nodes import RunningNode
 from tests.spark.slow import SPARK_MAY_BE_SLOW
 
@@ -25,20 +25,17 @@ def java():
         pytest.skip("Spark needs Java: install a JRE of version 17 or newer")
 
 
-def spark_example() -> str:
+def spark_example(page: str) -> str:
     (example,) = [
-        block
-        for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-        if "spark" in block
+        block.text for block in blocks((ROOT / page).read_text()) if block.kind == "python" and "spark" in block.text
     ]
     return example
 
 
-def test_readme_spark_example_runs_outside_an_activated_environment(tmp_path):
+def test_spark_examples_run_outside_an_activated_environment(tmp_path):
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
         client.create_scope("shop")
         client.create_stream("shop/orders")
-        client.create_stream("shop/copies")
         with client.writer("shop/orders") as writer:
             writer.write_many([b"one", b"two"])
         environment = {
@@ -48,9 +45,10 @@ def test_readme_spark_example_runs_outside_an_activated_environment(tmp_path):
         environment |= {"PATH": os.pathsep.join(folders), "SARIT_CONTROLLER": node.controller}
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1"}
         done = subprocess.run(
-            [sys.executable, "-c", spark_example()],
+            [sys.executable, "-c", spark_example("README.md") + spark_example("docs/getting-started.md")],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-4000:]
         assert "event: binary" in done.stdout
+        assert {"|  one|         0|     0|", "|  two|         0|    11|"} <= set(done.stdout.splitlines()), done.stdout
         assert list(client.reader("shop/copies", end="tail")) == [b"one", b"two"]
