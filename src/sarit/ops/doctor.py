@@ -126,7 +126,7 @@ async def examine(plan: Plan, env: Env) -> AsyncIterator[Finding]:
 
 
 def check_descriptors(config: NodeConfig, allowed: int) -> Finding:
-    """`allowed`: files that the process may open."""
+    """Check the limit on open files.  `allowed`: how many the process may open."""
     try:
         within = config.within(allowed)
     except Invalid as error:
@@ -138,7 +138,7 @@ def check_descriptors(config: NodeConfig, allowed: int) -> Finding:
 
 
 def check_memory(config: NodeConfig, machine_bytes: int) -> Finding:
-    """`machine_bytes`: that this process may use."""
+    """Check the memory.  `machine_bytes`: the bytes that this process may use."""
     try:
         if config.processes > 1:
             found = config.divided(machine_bytes, 1 << 20)[0].memory_bytes
@@ -150,7 +150,7 @@ def check_memory(config: NodeConfig, machine_bytes: int) -> Finding:
 
 
 def check_directory(directory: str, config: NodeConfig, env: Env) -> list[Finding]:
-    """Return the volume of a data directory: space, and how long a sync takes."""
+    """Check the volume of a data directory: its space, and how long a sync takes."""
     files, there = env.files, directory
     try:
         if directory == config.data_dir:  # that of a cluster's log is marked, and examined with the cluster
@@ -213,7 +213,7 @@ def _check_sync(directory: str, env: Env) -> Finding:
 
 
 def check_port(host: str, port: Port, tls: tuple[str, str] | None = None) -> Finding:
-    """Return whether it is free, or who has it."""
+    """Check whether a port is free, and who has it if not."""
     check = f"port {port.number}"
     try:
         address = bound_address(host)
@@ -243,7 +243,7 @@ def check_port(host: str, port: Port, tls: tuple[str, str] | None = None) -> Fin
 
 
 def _ask(host: str, port: Port, tls: tuple[str, str] | None) -> str:
-    """Return which part of Sarit answers at an address; empty: none.  Raises TimeoutError: nothing is said."""
+    """Return which part of Sarit answers at an address; empty: none.  Raises TimeoutError when nothing answers."""
     try:
         context = None if tls is None else _of_any_server(*tls)
         if port.protocol == HTTP:
@@ -256,7 +256,7 @@ def _ask(host: str, port: Port, tls: tuple[str, str] | None) -> str:
 
 
 def _ask_binary(host: str, port: Port, context: ssl.SSLContext | None) -> str:
-    """Raises OSError, TimeoutError."""
+    """Return which part of Sarit answers a first message; empty: none.  Raises OSError, TimeoutError."""
     hello = _HELLO if port.protocol == WIRE else _HTTP2
     with ExitStack() as stack:
         connection = stack.enter_context(socket.create_connection((host, port.number), DOCTOR_SECONDS))
@@ -273,7 +273,7 @@ def _ask_binary(host: str, port: Port, context: ssl.SSLContext | None) -> str:
 
 
 def _ask_http(host: str, port: int, context: ssl.SSLContext | None) -> str:
-    """Raises OSError, HTTPException, ValueError: it is no HTTP port of Sarit."""
+    """Return what an HTTP port of Sarit says of its process.  Raises OSError, HTTPException, ValueError for others."""
     http = (
         HTTPConnection(host, port, timeout=DOCTOR_SECONDS)
         if context is None
@@ -283,7 +283,7 @@ def _ask_http(host: str, port: int, context: ssl.SSLContext | None) -> str:
         http.request("GET", "/healthz")
         answer = http.getresponse()
         found = json.loads(answer.read())
-        if answer.status == UNAUTHORIZED:  # with users; whether it is ready everybody may know
+        if answer.status == UNAUTHORIZED:  # the process has users, but anybody may ask whether it is ready
             http.request("GET", "/readyz")
             return f"a process with users, {json.loads(http.getresponse().read())['status']}"
         return f"{found['name']}, version {found['version']}, {found['state']}"
@@ -294,9 +294,9 @@ def _ask_http(host: str, port: int, context: ssl.SSLContext | None) -> str:
 
 
 def _of_any_server(certificate: str, key: str) -> ssl.SSLContext:
-    """To see who has a port of this machine: nothing secret is sent, so the server's certificate is not verified.
+    """Return a TLS context that verifies no server, for asking who has a port: nothing secret is sent.
 
-    Raises OSError: a file cannot be used."""
+    Raises OSError when a file cannot be used."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.load_cert_chain(certificate, key)
@@ -304,7 +304,7 @@ def _of_any_server(certificate: str, key: str) -> ssl.SSLContext:
 
 
 def check_advertised(host: str, advertised: str | None) -> Finding:
-    """Return whether clients can use the address that they get."""
+    """Check whether clients can use the address that they get."""
     check = "advertised address"
     if host in EVERY_ADDRESS and not advertised:
         text = f"--host {host or '*'} without --advertise: clients get 127.0.0.1"
@@ -331,7 +331,7 @@ def check_advertised(host: str, advertised: str | None) -> Finding:
 
 
 def check_log_ins(config: NodeConfig) -> Finding:
-    """Return whether clients log in, and whether others can read along."""
+    """Check whether clients must log in, and whether others can read what they send."""
     check, security = "log-ins", config.security
     try:
         here = is_loopback(config.host)
@@ -384,7 +384,7 @@ async def check_storage(check: str, url: str, env: Env) -> Finding:
 
 
 async def check_bookkeeper(url: str, env: Env) -> list[Finding]:
-    """Return whether enough bookies are registered."""
+    """Check whether enough bookies are registered."""
     from sarit.coordination.zookeeper import ZooKeeper
     from sarit.log.bookkeeper.bookies import NetworkBookies
     from sarit.log.bookkeeper.ledger_store import ZooKeeperLedgers

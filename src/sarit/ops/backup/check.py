@@ -33,8 +33,7 @@ class Pruned:
 
 
 async def read_manifests(place: Place) -> list[Manifest]:
-    """Read the manifests of all backups, oldest first.  Raises Corrupt, Invalid (it is no backup place),
-    Unavailable."""
+    """Return the manifests of all backups, oldest first.  Raises Corrupt, Invalid (no backup place), Unavailable."""
     await place.require()
     return [await place.manifest(number) for number in await place.numbers()]
 
@@ -76,7 +75,7 @@ async def prune(place: Place, keep: int, *, force: bool) -> Pruned:
         numbers = await place.numbers()
         dropped, kept = numbers[:-keep], numbers[-keep:]
         needed = {piece for number in kept for piece in (await place.manifest(number)).pieces()}
-        # The manifests first: a backup whose objects are being deleted must not look whole.
+        # Deletes the manifests before the objects: a backup whose objects are being deleted must not look whole.
         for number in dropped:
             await place.delete_manifest(number)
         count = size = 0

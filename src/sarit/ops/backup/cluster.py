@@ -101,7 +101,7 @@ class ClusterSource:
             found = (await view.status()).map
         connections: list[RemoteStore] = []
         try:
-            # One after the other, in one order: of two backups the one that has the first store goes on.
+            # Connects to the stores in a fixed order: of two backups, the one that gets the first store continues.
             for address in addresses_of(found, self.containers):
                 stores = StoreConnections(
                     self._env, FixedRouter(self.containers, [address]), bytes.fromhex(self._meta.secret)

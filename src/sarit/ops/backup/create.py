@@ -132,7 +132,8 @@ class _Backup:
             await _close(snapshots)
 
     async def _open(self) -> tuple[Place, Indexes, _Copier]:
-        """Once, by the first attempt whose stores answer: a place is not made in vain."""
+        """Open the place and the indexes.  Called once, by the first attempt whose stores answer, so that no place is
+        made in vain."""
         env, source, closing = self._env, self._source, self._closing
         place = await open_place(env, self._place_name, create=True)
         closing.push_async_callback(place.close)
@@ -160,7 +161,7 @@ async def _locked(place: Place, copying: Coroutine[Any, Any, Manifest]) -> Manif
 
 
 async def _snapshots(containers: int, stores: Stores, indexes: Indexes) -> dict[int, tuple[int, Snapshot]]:
-    """Snapshots of all indexes, with the frames that they show.  Raises Unavailable, TryAgain."""
+    """Return snapshots of all indexes, with the frames that they show.  Raises Unavailable, TryAgain."""
     found: dict[int, tuple[int, Snapshot]] = {}
 
     async def take(number: int) -> None:
@@ -204,7 +205,7 @@ class _Copier:
         """Copy everything; the manifest is written when this returns."""
         files, worker = self._env.files, self._worker
         await worker.run(lambda: files.make_dirs(self._work))
-        # All of them first: the WAL of the node grows while it is read.
+        # Copies all indexes before the chunks: the WAL of the node grows while its index is read.
         for number, (_, snapshot) in snapshots.items():
             await snapshot.copy(path_of_copy(self._work, number), self._progress)
         for piece in await self._place.pieces():
@@ -268,6 +269,6 @@ class _Copier:
 
 
 def _checked_digest(name: str, extents: list[Extent], data: memoryview) -> str:
-    """Raises DamagedChunk.  Blocking."""
+    """Return the digest of a chunk, after checking its extents.  Raises DamagedChunk.  Blocking."""
     check_chunk(name, extents, data)
     return digest_of(data)

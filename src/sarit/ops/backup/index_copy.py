@@ -48,7 +48,7 @@ class IndexSnapshot:
             raise Unavailable(f"index {path} shows frame {found}, not {frame} of the checkpoint: try again")
 
     def copy(self, files: Files, target: str, progress: Callable[[int], None]) -> None:
-        """Copy it to a new file, and end the transaction.  Raises Unavailable, OSError."""
+        """Copy the index to a new file, and end the transaction.  Raises Unavailable, OSError."""
         for name in (target, f"{target}-journal"):
             with suppress(FileNotFoundError):
                 files.remove(name)
@@ -70,7 +70,7 @@ class IndexSnapshot:
             raise Unavailable(f"index {self._path} cannot be copied: {error}") from error
 
     def stop(self) -> None:
-        """End a copy after its step.  Of any thread."""
+        """End a copy after its current step.  Any thread may call it."""
         self._stopped = True
 
     def close(self) -> None:

@@ -32,17 +32,17 @@ class Snapshot(Protocol):
     """The index of one container at one moment."""
 
     async def copy(self, target: str, progress: Progress) -> None:
-        """Write it to a new SQLite file, and end the snapshot.  Raises Unavailable, Corrupt, OSError."""
+        """Write the index to a new SQLite file, and end the snapshot.  Raises Unavailable, Corrupt, OSError."""
 
     async def close(self) -> None:
-        """End it, with or without a copy; again: nothing."""
+        """End the snapshot, whether or not it was copied; closing twice is harmless."""
 
 
 class Indexes(Protocol):
     """The indexes of an installation."""
 
     async def snapshot(self, number: int, frame: int) -> Snapshot:
-        """Raises Unavailable: it does not show the checkpoint of `frame`."""
+        """Return a snapshot of an index.  Raises Unavailable when it does not show the checkpoint of `frame`."""
 
 
 class SqliteIndexes:
@@ -74,7 +74,7 @@ class _SqliteSnapshot:
         await self._worker.run(partial(self._snapshot.copy, self._files, target, progress.add))
 
     async def close(self) -> None:
-        """End the read transaction.  A copy that is being made ends: nobody waits for it any more."""
+        """End the read transaction, and a copy that is being made, since nobody waits for it any more."""
         self._snapshot.stop()
         await self._worker.run(self._snapshot.close)
 
@@ -96,7 +96,7 @@ class SlateIndexes:
 
     async def snapshot(self, number: int, frame: int) -> Snapshot:
         """Take a checkpoint of SlateDB, which keeps the objects that it names."""
-        # It needs a library that only an index on an object store needs.
+        # Imported here: only an index on an object store needs this library.
         from sarit.index.slate_snapshot import take_snapshot
 
         found = await take_snapshot(self._provider, number)
@@ -121,7 +121,7 @@ class _SlateCopy:
     async def copy(self, target: str, progress: Progress) -> None:
         """Copy the index record by record, each of which is checked."""
         progress.begin(f"index {self._number}", None)
-        # A folder of its own: the provider names the file.
+        # Copies into a new folder, since the index provider chooses the name of the file.
         folder = f"{target.rpartition('/')[0]}/{_UNFINISHED}"
         await self._worker.run(partial(clear_folder, self._env.files, folder))
         index = await SqliteIndexProvider(self._env, folder).open(self._number)
@@ -157,7 +157,7 @@ def remove_copies(files: Files, work: str, containers: int) -> None:
 
 
 def clear_folder(files: Files, folder: str) -> None:
-    """Make it, or remove the files in it.  Blocking."""
+    """Create a folder, or remove the files in it.  Blocking."""
     files.make_dirs(folder)
     for name in files.list(folder):
         files.remove(f"{folder}/{name}")

@@ -52,13 +52,13 @@ class Piece:
 
     @property
     def object_name(self) -> str:
-        """Its name in the place.  `name` is that of a chunk, or "" for a part of an index."""
+        """The object's name in the place.  `name` is the chunk's name, or "" for a part of an index."""
         folder = f"{CHUNKS}/{self.name}" if self.name else INDEX
         return f"{folder}/{self.digest}-{self.length}"
 
 
 def piece_of(object_name: str) -> Piece | None:
-    """`object_name` inverted; None for a name of another kind."""
+    """Return the inverse of `object_name`; None for a name of another kind."""
     folder, _, last = object_name.rpartition("/")
     found = _OBJECT.fullmatch(last)
     if found is None:
@@ -109,7 +109,7 @@ def manifest_name(number: int) -> str:
 
 
 def manifest_number(name: str) -> int | None:
-    """`manifest_name` inverted; None for another name."""
+    """Return the inverse of `manifest_name`; None for another name."""
     found = _MANIFEST.fullmatch(name)
     return int(found[1]) if found else None
 
@@ -121,7 +121,7 @@ def encode(content: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes, name: str) -> dict[str, Any]:
-    """`encode` inverted.  Raises Corrupt, Invalid (a newer version)."""
+    """Return the inverse of `encode`.  Raises Corrupt, Invalid (a newer version)."""
     try:
         found = parse_json(data)
         version, check, content = found["version"], found["check"], found["content"]
@@ -144,7 +144,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes, number: int) -> Manifest:
-    """`encode_manifest` inverted.  Raises Corrupt, Invalid."""
+    """Return the inverse of `encode_manifest`.  Raises Corrupt, Invalid."""
     name = manifest_name(number)
     content = decode(data, name)
     try:

@@ -39,7 +39,7 @@ class StoreConnection(Protocol):
 
 
 def check_whole(parts: Iterable[frozenset[int]], containers: int) -> None:
-    """Each container is in exactly one store.  Raises TryAgain."""
+    """Check that each container is in exactly one store.  Raises TryAgain."""
     found = sorted(number for part in parts for number in part)
     twice = sorted({one for one, other in pairwise(found) if one == other})
     missing = sorted(set(range(containers)) - set(found))
@@ -74,12 +74,12 @@ class Stores:
         return max(float(answer["held_ms"]) for answer in released)
 
     async def committed(self, number: int) -> int:
-        """Wait until the index of a container shows its snapshot; the frame.  Raises TryAgain, Unavailable."""
+        """Wait until the index of a container shows its snapshot; return its frame.  Raises TryAgain, Unavailable."""
         answer = await self._owner[number].ask(BACKUP_COMMIT_SECONDS + BACKUP_IDLE_SECONDS, commit=number)
         return int(answer["frame"])
 
     async def read(self, number: int) -> None:
-        """The index of a container was read, or its moment is kept otherwise."""
+        """Say that the index of a container was read, or that its moment is kept by other means."""
         await self._owner[number].ask(BACKUP_IDLE_SECONDS, read=number)
 
     async def completed(self) -> None:
@@ -107,7 +107,7 @@ class Stores:
             await asyncio.gather(task, *keeping, return_exceptions=True)
 
     async def close(self) -> None:
-        """Every store goes on."""
+        """Close the connections, after which every store deletes garbage again."""
         for each in self._connections:
             with suppress(OSError):
                 await each.close()

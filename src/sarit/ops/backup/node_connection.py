@@ -69,7 +69,7 @@ class NodeConnection:
         return found
 
     async def close(self) -> None:
-        """The store deletes what is garbage from here on."""
+        """Close the connection, after which the store deletes garbage again."""
         self._writer.close()
 
 
@@ -80,13 +80,13 @@ async def connect(files: Files, data_dir: str) -> list[NodeConnection]:
     numbers = [found[1] for name in files.list(data_dir) if (found := _SOCKETS.fullmatch(name))]
     connections: list[NodeConnection] = []
     try:
-        # One after the other, in order of number: of two backups the one that has the first store goes on.
+        # Connects to the stores in order of number: of two backups, the one that gets the first store continues.
         for number in sorted(numbers, key=lambda each: int(each or 0)):
             path = f"{data_dir}/{socket_name(None if number is None else int(number))}"
             try:
                 connections.append(await NodeConnection.open(path))
             except (FileNotFoundError, ConnectionRefusedError):
-                continue  # of a store that has ended; whether one is missing is seen by its containers
+                continue  # this store has ended; `check_whole` finds a missing store by its containers
             except PermissionError:
                 raise Invalid(f"{data_dir} belongs to another user: back it up as the user of the node") from None
             except OSError as error:

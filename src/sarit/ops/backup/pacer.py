@@ -19,14 +19,14 @@ class Progress(Protocol):
     """Shows how far a copy or a check is."""
 
     def begin(self, label: str, length: int | None) -> None:
-        """A part begins, of `length` bytes; None: nobody knows how many."""
+        """Begin to show a part of `length` bytes; None: the length is not known."""
 
     def add(self, length: int) -> None:
-        """So many bytes of it are done."""
+        """Add bytes of the part that are done."""
 
 
 class Pacer:
-    """Lets so many bytes pass in a second, evenly; all of them with 0."""
+    """Lets a number of bytes pass in a second, evenly; 0: no limit."""
 
     def __init__(self, clock: Clock, bytes_per_second: int) -> None:
         self._clock = clock

@@ -79,7 +79,7 @@ class Place:
     # -- whose it is --------------------------------------------------------------------------
 
     async def claim(self, node: str) -> None:
-        """Make it the place of a node, or check that it is.  Raises Invalid, Unavailable."""
+        """Make this the place of a node, or check that it is.  Raises Invalid, Unavailable."""
         try:
             owner = await self.owner()
         except NotFound:
@@ -99,16 +99,16 @@ class Place:
         return str(decode(await self._content(PLACE), PLACE)["node"])
 
     async def require(self) -> None:
-        """Raises Invalid when it is no backup place."""
+        """Check that this is a backup place.  Raises Invalid."""
         try:
             await self.owner()
         except NotFound:
             raise Invalid(f"there is no backup at {self.name}") from None
 
     async def lock(self, what: str, *, force: bool = False) -> None:
-        """Become who changes the place.  `what`: backup or prune.
+        """Reserve the place for changes by this process.  `what`: backup or prune.
 
-        Raises Refused: somebody else does.  `force`: it is known to be dead."""
+        Raises Refused when another process has reserved it.  `force`: that process is known to be dead."""
         try:
             await self._storage.write(RUNNING, [encode({"what": what})])
         except Exists:
@@ -133,18 +133,18 @@ class Place:
         return sorted(number for number in found if number is not None)
 
     async def manifest(self, number: int) -> Manifest:
-        """Raises Corrupt, Invalid (there is none, or of a newer format), Unavailable."""
+        """Return the manifest of a backup.  Raises Corrupt, Invalid (no such backup, a newer format), Unavailable."""
         try:
             return decode_manifest(await self._content(manifest_name(number)), number)
         except NotFound:
             raise Invalid(f"there is no backup {number} at {self.name}: `sarit backup list` shows them") from None
 
     async def write_manifest(self, manifest: Manifest) -> None:
-        """A backup exists from here on."""
+        """Write a manifest; from then on the backup exists."""
         await self._storage.write(manifest_name(manifest.number), [encode_manifest(manifest)])
 
     async def delete_manifest(self, number: int) -> None:
-        """A backup does not exist from here on; its objects stay."""
+        """Delete a manifest; from then on the backup does not exist, though its objects stay."""
         await self._storage.delete(manifest_name(number))
 
     # -- objects ------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Place:
         return found
 
     async def write(self, piece: Piece, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
-        """Store an object; nothing when it is there.  Raises Unavailable (no space, for example)."""
+        """Store an object, unless the place has it already.  Raises Unavailable (no space, for example)."""
         try:
             await self._storage.write(piece.object_name, parts, limiter)
         except Exists:
@@ -183,7 +183,7 @@ class Place:
         await self._storage.delete(piece.object_name)
 
     async def _content(self, name: str) -> bytes:
-        """Raises NotFound, Corrupt, Unavailable."""
+        """Return the content of a document.  Raises NotFound, Corrupt, Unavailable."""
         folder = name.rpartition("/")[0]
         async for found, length in self._storage.list(folder):
             if found == name:

@@ -56,10 +56,10 @@ async def restore(
     env: Env, place: Place, manifest: Manifest, directory: str, storage_url: str | None, pacer: Pacer,
     progress: Progress,
 ) -> str:  # fmt: skip
-    """Make `directory` the data directory of a new node; its id.
+    """Make `directory` the data directory of a new node.  Returns the node's id.
 
-    Raises Invalid (the directory or the storage is not empty), Corrupt (a piece of the backup is damaged: its name; no
-    node starts on what is there), Unavailable, OSError."""
+    Raises Invalid (the directory or the storage is not empty), Corrupt (with the name of the damaged piece of the
+    backup; no node starts on what was restored), Unavailable, OSError."""
     worker = env.threads.worker("restore")
     try:
         lock, node = await worker.run(lambda: _claim_directory(env, manifest, directory, storage_url))
@@ -72,7 +72,7 @@ async def restore(
                 claim = DirectoryClaim(lock, node, SQLITE, complete=False)
                 try:
                     await claim_long_term_storage(config, env, storage, claim)
-                except Invalid:  # it is another node's, or holds chunks of nobody: another may be named next
+                except Invalid:  # the storage is another node's, or has unknown chunks: the next try may name another
                     await worker.run(lambda: _forget(env, directory))
                     raise
                 await _Restorer(env, place, storage, config, worker, pacer, progress).run(manifest)
@@ -177,7 +177,7 @@ class _Restorer:
         """Restore all files but `meta`."""
         for number, container in enumerate(manifest.containers):
             await restore_chunks(self._place, self._storage, number, container, self._pacer, self._progress)
-        # Again from the beginning each time: an index and its log belong together.
+        # Makes indexes and logs again at each attempt: an index and its log belong together.
         await self._worker.run(self._remove_indexes_and_logs)
         for number, container in enumerate(manifest.containers):
             await self._restore_index(number, container)
@@ -201,7 +201,7 @@ class _Restorer:
         await restore_index(self._place, container, number, files, path, self._worker, self._progress)
 
     async def _make_log(self, number: int) -> None:
-        """A new log that continues after the checkpoint; the index learns of it."""
+        """Create a new log that continues after the checkpoint, and note it in the index."""
         logs = LocalLogProvider(self._env, f"{self._directory}/{LOG_FOLDER}", self._log_file_bytes)
         indexes = SqliteIndexProvider(self._env, f"{self._directory}/{INDEX_FOLDER}")
         index = await indexes.open(number)
@@ -217,7 +217,7 @@ class _Restorer:
 
 
 def _forget(env: Env, directory: str) -> None:
-    """Nothing was restored yet: the directory is as good as empty."""
+    """Remove the mark of a restore from a directory where nothing was restored yet."""
     if not env.files.exists(f"{directory}/{INDEX_FOLDER}"):
         env.files.remove(f"{directory}/{RESTORING}")
         env.files.sync_dir(directory)

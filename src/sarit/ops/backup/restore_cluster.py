@@ -49,10 +49,10 @@ async def restore_cluster(
     env: Env, place: Place, manifest: Manifest, address: ClusterAddress, machine: str, work: str, pacer: Pacer,
     progress: Progress,
 ) -> str:  # fmt: skip
-    """Fill a new cluster with a backup; its id.  `machine`: this one.  `work`: a folder for copies of indexes.
+    """Fill a new cluster with a backup; return its id.  `machine`: this one.  `work`: a folder for copies of indexes.
 
-    Raises Invalid (the cluster is not new, or has another number of containers), Corrupt (a piece of the backup is
-    damaged: its name; the cluster stays closed), Unavailable, OSError."""
+    Raises Invalid (the cluster is not new, or has another number of containers), Corrupt (with the name of the damaged
+    piece of the backup; the cluster stays closed), Unavailable, OSError."""
     async with AsyncExitStack() as closing:
         view = await closing.enter_async_context(view_cluster(address, env))
         meta = await _begin(view.registers, address, manifest)
@@ -64,7 +64,7 @@ async def restore_cluster(
         worker = env.threads.worker("restore")
         closing.push_async_callback(worker.close)
         indexes = open_indexes(meta, env, COPY_CACHE_BYTES)
-        # Both kinds of logs of a cluster can do it.
+        # Both kinds of logs of a cluster are `NewLogs`.
         new_logs = cast("NewLogs", logs)
         parts = _Parts(env, place, indexes, new_logs, worker, f"{work}/restored", progress)
         for number, container in enumerate(manifest.containers):
@@ -76,7 +76,7 @@ async def restore_cluster(
 
 
 async def _begin(registers: Registers, address: ClusterAddress, manifest: Manifest) -> ClusterMeta:
-    """Mark the cluster.  Raises Invalid."""
+    """Mark the cluster as being restored.  Raises Invalid."""
     wanted = f"backup {manifest.number} of {manifest.node}"
     meta, version = await read_meta_and_version(registers, address, restoring=wanted)
     if meta.containers != len(manifest.containers):
@@ -117,7 +117,7 @@ class _Parts:
         self._progress = progress
 
     async def restore_container(self, number: int, container: ContainerBackup, meta: ClusterMeta) -> None:
-        """Its index, and a new log that continues after it; again if a restore that was killed made them."""
+        """Restore a container's index, and create a log that continues after it, even if a killed restore made them."""
         if meta.log_directory is not None:
             await self._worker.run(partial(_clear_log, self._env.files, f"{meta.log_directory}/{number}"))
         index = await self._indexes.open(number)

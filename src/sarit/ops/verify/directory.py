@@ -248,7 +248,7 @@ async def _check_storage(
 async def _check_owner(
     directory: Directory, tokens: list[OwnershipToken], storage: ChunkStorage, report: Report
 ) -> None:
-    """Whether the node would take long-term storage for its own.  The advice is in the message."""
+    """Check that the node would take long-term storage for its own.  The finding's text has the advice."""
     try:
         await check_ownership(storage, directory.description.node, tokens)
     except Invalid as error:
