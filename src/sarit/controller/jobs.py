@@ -168,7 +168,7 @@ class JobTable:
             if len(await self._catalog.stream_records(key.stream, keys.JOBS)) >= MAX_JOBS_OF_STREAM:
                 raise Invalid(f"stream {key.stream} has {MAX_JOBS_OF_STREAM} jobs, which is the limit: delete some")
             updates = [
-                TableUpdate(stream_key, stream.value, stream.version),  # makes this conflict with deletions
+                TableUpdate(stream_key, stream.value, stream.version),  # unchanged, to conflict with a deletion
                 TableUpdate(rows[0], _FORMAT + settings, NOT_EXISTS),
                 TableUpdate(rows[1], _encode_progress(Job(key)), NOT_EXISTS),
             ]

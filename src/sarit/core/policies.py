@@ -13,7 +13,7 @@ MAX_SEGMENTS_PER_STREAM = 10_000
 
 
 def require_whole(what: str, **fields: object) -> None:
-    """Check that each field is an integer; a bool or a text of digits is none.  Raises Invalid."""
+    """Check that each field is an integer.  A bool, or a text of digits, is refused.  Raises Invalid."""
     for name, value in fields.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise Invalid(f"{what}({name}={value!r}): give an int")

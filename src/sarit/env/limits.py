@@ -18,8 +18,8 @@ ACCEPT_RETRY_SECONDS: Final = 1.0  # the pause when the process has no descripto
 MAX_SMALL_FILE_BYTES: Final = 16 * MIB  # the most of a file of users, keys or passwords
 
 # -- threads ------------------------------------------------------------------------------
-WORKER_START_SECONDS: Final = 30.0  # after which a thread that has not run yet is given up
-HAND_OVER_RETRY_SECONDS: Final = 0.02  # between attempts to hand over a result without memory for it
+WORKER_START_SECONDS: Final = 30.0  # the time after which a thread that has not run yet is given up
+HAND_OVER_RETRY_SECONDS: Final = 0.02  # the pause before a result is handed over again when memory for it lacks
 
 # -- traces -------------------------------------------------------------------------------
 MAX_TRACED_APPENDS: Final = 10_000  # sampled appends not acknowledged yet; beyond it the oldest are forgotten

@@ -156,7 +156,7 @@ class RealFile:
 
     def _write_group(self, group: Sequence[Buffer], offset: int, flags: int) -> int:
         size = sum(map(len, group))
-        # May write less than asked for, on a full disk for example; the next call then gets the error.
+        # The system may write less, on a full disk for example; the next call then gets the error.
         written = os.pwritev(self._fd, group, offset, flags)
         while written < size:
             count = os.pwritev(self._fd, _after(group, written), offset + written, flags)

@@ -58,7 +58,7 @@ class FrameBudget:
         self._control.use(0, now)
         self._control.burst, self._control.rate = CONTROL_BURST, CONTROL_PER_SECOND
         self._work = None
-        # Many clients of one host may begin at once, as the tasks of a cluster do.
+        # Give back what was charged to the host: many of its clients may begin at once, as tasks of a cluster do.
         self._host.use(-self._spent, now)
 
     def charge(self, frames: Frames, begun: int, now: float) -> bool:

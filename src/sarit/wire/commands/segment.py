@@ -42,7 +42,7 @@ class ReadSegment(Command):
 
 @command(_SEGMENT_READ)
 class SegmentRead(Command):
-    """Answer to ReadSegment: bytes of a segment from `offset`, the offset of the request, on."""
+    """Answer to ReadSegment: the bytes of a segment that begin at `offset`, which is the offset of the request."""
 
     segment: Text
     offset: Long
