@@ -70,6 +70,12 @@ RULES = (
         "name the subject, or what is done before what",
         {"admin": 3, "cli": 3, "client": 17},
     ),
+    Rule(
+        "docstring",
+        re.compile(r"^Note that\b"),
+        "Record that ...: \"Note that\" is what a text says to its reader",
+        {},
+    ),
 )  # fmt: skip
 
 

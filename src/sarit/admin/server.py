@@ -164,7 +164,7 @@ class AdminServer:
         return True
 
     def waits(self, connection: _Connection) -> None:
-        """Note that a connection has no request under way."""
+        """Record that a connection has no request under way."""
         self._waiting.enter(connection.host, connection)
 
     def closed(self, connection: _Connection) -> None:
@@ -174,7 +174,7 @@ class AdminServer:
         self._waiting.leave(connection.host, connection)
 
     def _begin(self, scope: Scope) -> _Connection | None:
-        """Note that a request begins; its connection."""
+        """Record that a request begins; its connection."""
         connection = self._connections.get(scope["client"])
         if connection is not None:
             connection.requests += 1
@@ -255,7 +255,7 @@ class _Connection(asyncio.Protocol):
         self._inner.shutdown()
 
     def wait_for_request(self) -> None:
-        """Note that the response under way has ended."""
+        """Record that the response under way has ended."""
         if not self._ended and not self._transport.is_closing():
             self._server.waits(self)
 
@@ -356,7 +356,7 @@ class _Bounded:
             error = {"error": f"{MAX_HTTP_CONNECTIONS} connections have a request under way, which is the limit"}
             return JSONResponse(error, 503, {"Retry-After": "1"})
         host = Headers(scope=scope).get("host")
-        # HTTP/1.0 has none; browsers do not speak it.
+        # Serve requests without `Host` (HTTP/1.0): only browsers can be misled (DNS rebinding), and they send it.
         if self._names is None or host is None or (wrong := host_refusal(host, self._names)) is None:
             return None
         return JSONResponse({"error": wrong}, 421)

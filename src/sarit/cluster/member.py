@@ -185,7 +185,7 @@ class Member:
         return membership.valid_until - self._env.clock.monotonic()
 
     def fenced(self, number: int, map_version: int) -> None:
-        """Note that another store has opened a container that this store had opened under `map_version`."""
+        """Record that another store has opened a container that this store had opened under `map_version`."""
         self.fences += 1
         self._fenced[number] = max(map_version, self._fenced.get(number, map_version))
         self._wake.set()
@@ -195,7 +195,7 @@ class Member:
         self._address_changed.set()
 
     def released(self, number: int) -> asyncio.Event | None:
-        """Note that a container is closed here, and report it to the map.
+        """Record that a container is closed here, and report it to the map.
 
         Returns an event that is set when the map has changed, so that controllers send clients to the next owner; None:
         the map does not have the container here."""

@@ -8,8 +8,8 @@ append, the writer's id and the number of its last event; of a read, segment, of
 request id.  A span's number is derived from that of its trace and its name, so a store can name the client's span as
 the parent of its own without having seen it (docs/decisions/0930).
 
-*Sampling* is a function of the number of the trace, the one of OpenTelemetry's ratio sampler: client and store take the
-same traces when their ratios are the same, and of two ratios the lower one takes a part of the other's.
+*Sampling* is decided by the trace's number alone, by the rule of OpenTelemetry's ratio sampler.  Client and store with
+the same ratio sample the same traces; of two ratios, the lower one samples a subset of the traces of the higher one.
 
 An append is traced as a block, which may hold thousands of events: nothing is done for each event.
 """

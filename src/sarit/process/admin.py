@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Admin:
-    """The HTTP port of one process; without a port it does nothing."""
+    """The HTTP server of one process (health, metrics, REST, console); without an HTTP port it does nothing."""
 
     def __init__(self, health: Health, addressed: Addressed, port: int | None, security: Security, env: Env) -> None:
         """`port`: 0 picks a free one; None: no HTTP."""

@@ -54,9 +54,10 @@ _OF_OTHERS: Final = 0o007
 
 
 class Node:
-    """A store, a controller that calls it, and the jobs that it knows.
+    """A node in one process: a store, the controller that calls it, and a worker for background jobs.
 
-    `secret`, `quotas`: see `Ownership` and `ControllerSettings`.  `jobs`: what runs background jobs, by their kinds."""
+    `secret`, `quotas`: see `Ownership` and `ControllerSettings`.  `jobs`: for each kind of job, the function that runs
+    it; without any there is no worker."""
 
     def __init__(
         self, config: NodeConfig, env: Env, parts: StoreParts, damaged: Mapping[int, str] | None = None,

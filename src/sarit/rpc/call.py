@@ -42,7 +42,7 @@ class Call(Protocol):
         """Send the reply.  Returns what ends when the client has taken it; None: nothing of it waits."""
 
     def client_is_known(self) -> None:
-        """Note that the client is known: it has logged in, or need not."""
+        """Record that the client is known: it has logged in, or need not."""
 
     def abort(self) -> bool:
         """End the connection of a client that does not take its reply.  Returns whether it was open."""

@@ -67,7 +67,7 @@ class NetworkCall:
         self._wake()
 
     def end(self) -> None:
-        """Note that the whole request has arrived."""
+        """Record that the whole request has arrived."""
         self.ended = True
         self._wake()
 

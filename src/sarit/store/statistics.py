@@ -141,12 +141,12 @@ class StoreStatistics:
         return f"<StoreStatistics, {self.appends} appends of {self.append_bytes} bytes>"
 
     def throttle(self, now: float) -> None:
-        """Note that appends wait from now on."""
+        """Record that appends wait from now on."""
         if self.throttled_at is None:
             self.throttled_at = now
 
     def release(self, now: float) -> None:
-        """Note that appends do not wait any more."""
+        """Record that appends do not wait any more."""
         self.throttled_seconds, self.throttled_at = self.seconds_throttled(now), None
 
     def seconds_throttled(self, now: float) -> float:

@@ -152,7 +152,7 @@ class Sampler:
         except NotFound:
             pass  # the history was truncated meanwhile
         except SaritError as error:
-            _log.info("the heat of %s begins now: %s", self._stream, error)
+            _log.info("the heat map of %s begins now: its recorded cuts could not be read: %s", self._stream, error)
         samples.reverse()
         pairs = itertools.pairwise(samples)
         made = [column(*await self._with_sealed(*pair), CONSOLE_HEAT_ROWS) for pair in pairs]

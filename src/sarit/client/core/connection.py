@@ -69,7 +69,7 @@ class ReplySink(Protocol):
         """Take a reply; True when no more will come."""
 
     def lost(self, error: Unavailable) -> None:
-        """Note that the connection ended; no reply will come."""
+        """Record that the connection ended; no reply will come."""
 
 
 def _ignore(*_: object) -> None:
@@ -173,7 +173,7 @@ class PendingReply:
         return True
 
     def lost(self, error: Unavailable) -> None:
-        """Note that no reply will come."""
+        """Record that no reply will come."""
         if not self.answer.done():
             self.answer.set_exception(error)
 

@@ -128,9 +128,8 @@ class ReadWindow:
             self._outstanding.pop()
 
     def is_first(self, request: ReadRequest) -> bool:
-        """Return whether `request` is the next to be handed out.  Only its refusal is an error: others were requested
-        in
-        advance."""
+        """Return whether the bytes of `request` are handed out next.  Only then is a refusal an error: a later request
+        was sent in advance, perhaps for bytes beyond the segment's end."""
         return bool(self._outstanding) and self._outstanding[0] is request
 
     def refused(self, request: ReadRequest) -> None:

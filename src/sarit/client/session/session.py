@@ -95,13 +95,13 @@ class Backoff:
         self._attempts.reset()
 
     def begin(self, since: float | None = None) -> Self:
-        """Note that an attempt begins (or began, at `since` of the monotonic clock): its time counts, too."""
+        """Record that an attempt begins (or began, at `since` of the monotonic clock): its time counts, too."""
         self.running = True
         self._attempts.begin(self._env.clock.monotonic() if since is None else since)
         return self
 
     def answered(self) -> None:
-        """Note that the node has answered: the time until the next failure does not count."""
+        """Record that the node has answered: the time until the next failure does not count."""
         self._attempts.answered(self._env.clock.monotonic())
 
     async def wait(self, error: SaritError, *, of_call: bool = False) -> None:

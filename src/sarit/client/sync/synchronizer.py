@@ -317,7 +317,7 @@ class StateSynchronizer(Generic[S]):
         return long and self.stream.session.env.random.random() * COMPACTION_ODDS < 1
 
     async def _compact_automatically(self, snapshot: Callable[[S], bytes]) -> None:
-        """Try once to compact the stream.  The update before it was written, so an error here is logged, not raised."""
+        """Try once to compact the stream.  The caller's update is stored, so a failure is logged, not raised."""
         state, revision = self._expect()
         try:
             value = encode_initial(snapshot(state))
@@ -326,7 +326,7 @@ class StateSynchronizer(Generic[S]):
                 self._current, self._history = (state, written), _History(written.offset, len(value))
                 await self._truncate_history(revision)
         except SaritError as error:
-            log.warning("%s was not compacted now: %s", self.stream.stream, error)
+            log.warning("%s could not be compacted, and will be at a later update: %s", self.stream.stream, error)
         except Exception:
             log.exception("%s was not compacted: the snapshot failed", self.stream.stream)
 

@@ -326,7 +326,7 @@ class Transaction:
         return await self._writer.status(self.id)
 
     def lost(self, error: Conflict) -> None:
-        """Note that the transaction ended elsewhere: every further call raises `error`."""
+        """Record that the transaction ended elsewhere: every further call raises `error`."""
         if self._state in (OPEN, COMMITTING):
             # The pinger itself calls this, and ends.
             self.pinger = None

@@ -35,7 +35,7 @@ class AppendTraces:
         return cls(env.traces, env.clock) if env.traces is not None else None
 
     def sent(self, appender: SegmentAppender, blocks: Iterable[Block]) -> None:
-        """Note that blocks are handed to the connection, in order."""
+        """Record that blocks are handed to the connection, in order."""
         now = self._clock.monotonic()
         for block in blocks:
             if block.number > self._noted:

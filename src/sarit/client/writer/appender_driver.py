@@ -72,7 +72,7 @@ class Owner(Protocol):
         """The segment is sealed: place what the appender holds on its successors."""
 
     def failed(self, error: BaseException) -> None:
-        """Note that the writer has failed."""
+        """Record that the writer has failed."""
 
 
 class AppenderDriver:

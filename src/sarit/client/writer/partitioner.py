@@ -374,7 +374,7 @@ class Partitioner:
         self._on_failure(error)
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
-        """Note that a segment is sealed."""
+        """Record that a segment is sealed."""
         # The driver keeps its range until the successors are known: newer events of its keys queue behind the older
         # ones.
         log.info("%s: placing %d bytes elsewhere", error, driver.appender.unacked_bytes)

@@ -98,7 +98,8 @@ def completion_updates(
 ) -> list[TableUpdate]:
     """Return the updates that store the end of a transaction.
 
-    `version`: the version of its record, so that exactly one controller ends it; then no outcome can be stored yet."""
+    `version`: the version that the transaction's record must still have, so that only one controller ends it.  The keys
+    of the outcome are new then.  NO_VERSION: the record may have any version."""
     completed = codec.encode_completed(CompletedRecord(state, now_ms))
     first = version != NO_VERSION
     return [

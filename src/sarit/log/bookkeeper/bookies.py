@@ -188,7 +188,7 @@ class NetworkBookies:
                 await self._refresh()
             except SaritError as error:
                 # Keep the last snapshot: connections show which bookies live.
-                log.info("the bookies that are registered cannot be read now: %s", error)
+                log.info("the list of bookies could not be read from ZooKeeper; the last one stays in use: %s", error)
 
     async def _refresh(self) -> None:
         self._changed.clear()

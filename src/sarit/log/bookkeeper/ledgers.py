@@ -137,7 +137,7 @@ class LedgerWriter:
         self._execute(effects)
 
     def owner_confirmed(self, asked_at: float) -> None:
-        """Note that this owner still owned the log at a moment not before `asked_at`."""
+        """Record that this owner still owned the log at a moment not before `asked_at`."""
         self._execute(self._machine.owner_confirmed(asked_at, self._now()))
 
     def fence(self, reason: str) -> None:

@@ -75,7 +75,7 @@ class Ledgers(Protocol):
         """Return the metadata of a new ledger.  Raises Unavailable (too few bookies)."""
 
     def note_fence(self, container: int, epoch: int, ledger: int) -> None:
-        """Note that a ledger of this epoch was fenced while no other owner was known."""
+        """Record that a ledger of this epoch was fenced while no other owner was known."""
 
 
 @dataclass(frozen=True, slots=True)

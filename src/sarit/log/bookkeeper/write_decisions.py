@@ -226,7 +226,7 @@ class LedgerWriting:
         return effects
 
     def stored(self, metadata: LedgerMetadata, now: float) -> list[Effect]:
-        """Note that the metadata of `Store` is stored.  Returns the effects."""
+        """Record that the metadata of `Store` is stored.  Returns the effects."""
         assert metadata == self._storing, (metadata, self._storing)
         before, self._storing, self.metadata = self.ensemble, None, metadata
         if metadata.state is LedgerState.CLOSED:
@@ -252,7 +252,7 @@ class LedgerWriting:
         return self.fenced(reason)
 
     def owner_confirmed(self, asked_at: float, now: float) -> list[Effect]:
-        """Note that the record of the log named this owner at a moment not before `asked_at`.  Returns the effects."""
+        """Record that the log named this owner at a moment not before `asked_at`.  Returns the effects."""
         self._asked = False
         self._proof = max(self._proof, asked_at)
         return self._advance(now) if self.state is State.OPEN else NO_CHANGE

@@ -66,7 +66,7 @@ async def verify_place(place: Place, pacer: Pacer, progress: Progress) -> CheckR
 
 
 async def prune(place: Place, keep: int, *, force: bool) -> Pruned:
-    """Drop all backups but the newest `keep`, and all objects that none of those names.
+    """Delete all backups except the newest `keep`, and each object that no remaining backup refers to.
 
     Raises Corrupt (a backup that stays is damaged: nothing is deleted), Invalid, Unavailable (a backup runs)."""
     await place.require()

@@ -81,12 +81,12 @@ class Health:
         self._changed()
 
     def ready(self) -> None:
-        """Note that the process serves."""
+        """Record that the process serves."""
         self._state = READY
         self._changed()
 
     def stopping(self) -> None:
-        """Note that the process stops."""
+        """Record that the process stops."""
         self._state = STOPPING
         self._changed()
 

@@ -52,7 +52,7 @@ class ProcessHealth:
         return f"<ProcessHealth of {self._name}>"
 
     def away(self, why: str) -> None:
-        """Note that a process does not run."""
+        """Record that the process is not running.  `why`: the text that `reasons` gives until its next heartbeat."""
         self._away, self._silent_seconds = why, 0.0
 
     def silent(self, seconds: float) -> None:

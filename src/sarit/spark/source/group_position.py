@@ -34,7 +34,7 @@ class GroupPosition:
         self._next = source.monotonic()
 
     def reached(self, offset: Mapping[str, object]) -> None:
-        """Note that all micro-batches up to `offset` are completed, and publish the position if it is time."""
+        """Record that all micro-batches up to `offset` are completed, and publish the position if it is time."""
         self._reached = {stream: at.segments for stream, at in from_json(offset).streams.items() if at.segments}
         if self._source.monotonic() >= self._next:
             self.publish()

@@ -55,7 +55,7 @@ class DriverState:
         return self._planner
 
     def completed(self, offset: JsonOffset) -> None:
-        """Note that all micro-batches up to `offset` are completed."""
+        """Record that all micro-batches up to `offset` are completed."""
         if self._options.streaming.reader_group is not None and self.planner and self._group is not None:
             self._group.reached(offset)
 
@@ -95,7 +95,7 @@ class _Reader(DataSourceStreamReader):
             yield from read_ranges(self._options, partition, self._projection)
 
     def commit(self, end: JsonOffset) -> None:
-        """Note that all micro-batches up to `end` are completed.  Spark calls this when the next one begins."""
+        """Record that all micro-batches up to `end` are completed.  Spark calls this when the next one begins."""
         self._driver.completed(end)
 
     def stop(self) -> None:

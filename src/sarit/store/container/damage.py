@@ -33,7 +33,7 @@ class DamageLog:
         return f"<DamageLog of {len(self.chunks)} chunks>"
 
     def found(self, segment: str, offset: int, error: DamagedChunk) -> Corrupt:
-        """Note that bytes of a segment from `offset` on are damaged.  Returns the error for the reader of the bytes."""
+        """Record that bytes of a segment from `offset` on are damaged.  Returns the error for their reader."""
         self.reads += 1
         text = (
             f"segment {segment} cannot be read at offset {offset}: {error}; "

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def note_damage(container: Container, segment: str, offset: int, error: DamagedChunk) -> Corrupt:
-    """Note that bytes of a segment from `offset` on are damaged.  Returns the error for the reader of the bytes.
+    """Record that bytes of a segment from `offset` on are damaged.  Returns the error for the reader of the bytes.
 
     Raises Unavailable or Moved when another store owns the container by now, and may have deleted the chunk."""
     if container.lease is not None:

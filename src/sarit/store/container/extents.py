@@ -51,16 +51,16 @@ class Commits:
         return f"<Commits: {self.generation} ended, {self._in_progress} in progress>"
 
     def begin(self) -> None:
-        """Note that a commit begins."""
+        """Record that a commit begins."""
         self._in_progress += 1
         self._none.clear()
 
     def returned(self) -> None:
-        """Note that the index has committed a batch, or may have: a failed commit counts as well."""
+        """Record that the index has committed a batch, or may have: a failed commit counts as well."""
         self.generation += 1
 
     def end(self) -> None:
-        """Note that a commit has ended: memory reflects it."""
+        """Record that a commit has ended: memory reflects it."""
         self._in_progress -= 1
         if not self._in_progress:
             self._none.set()

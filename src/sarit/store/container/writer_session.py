@@ -222,11 +222,11 @@ class WriterSession:
             segment.pins += 1
 
     def refuse_set_up(self) -> None:
-        """Note that the client was answered that the writer cannot be set up."""
+        """Move to the state of a refused set-up; the caller then sends the refusal to the client."""
         self._move(Event.SET_UP_REFUSED)
 
     def segment_missing(self) -> None:
-        """Note that the segment does not exist, or not any more."""
+        """Record that the segment does not exist, or not any more."""
         self._move(Event.SEGMENT_MISSING)
 
     # -- appends: no await between here and the group commit ------------------------------------
@@ -307,7 +307,7 @@ class WriterSession:
         self.container = None
 
     def append_refused(self) -> None:
-        """Note that the client was answered that the segment is sealed or missing."""
+        """Record that the client was answered that the segment is sealed or missing."""
         self._move(Event.APPEND_REFUSED)
 
     def close(self) -> None:

@@ -74,7 +74,7 @@ class AppendGate:
     def throttle(self, session: Session, append: Append, expected_offset: int | None) -> None:
         """Queue an append at the closed gate; the release calls `session.submit`."""
         if self._failed:
-            # Submit the append, which the group commit of a failed container refuses.
+            # Nobody would release the queue of a container that failed or leaves: submit the append, to be refused.
             session.submit(append, expected_offset)
             return
         if not self.queue:

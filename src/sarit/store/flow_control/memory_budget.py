@@ -78,7 +78,7 @@ class DirtyBytes:
         self.charged_bytes += charged_bytes
 
     def operations_applied(self, charged_bytes: int) -> None:
-        """Note that operations charged with `charged_bytes` are applied, so that the next checkpoint covers them."""
+        """Record that operations charged with `charged_bytes` are applied, so that the next checkpoint covers them."""
         self._applied_operation_bytes += charged_bytes
 
     def check(self) -> None:
@@ -191,7 +191,7 @@ class MemoryBudget:
         self._below_control_limit[callback] = None
 
     def report(self, container: int, user: DirtyBytes) -> None:
-        """Note that the charge of a container has changed."""
+        """Record that the charge of a container has changed."""
         charged = user.charged_bytes
         change = charged - self._charged.get(container, 0)
         self._charged[container] = charged

@@ -93,7 +93,7 @@ class ReadRateLimiter:
         return self._rate
 
     def observe_appends(self, began: float, size: int) -> None:
-        """Note that a group of appends of `size` bytes became durable now; the first of them arrived at `began`."""
+        """Record that a group of appends of `size` bytes became durable now; the first of them arrived at `began`."""
         now = self._clock.monotonic()
         interval = self._current_interval(now)
         interval.groups += 1

@@ -73,7 +73,7 @@ class Placement(Protocol):
         Returns an event that is set when the controllers name the next owner to clients; None: they do already."""
 
     def opening_changed(self) -> None:
-        """Note that the set of containers that this store is opening may have changed."""
+        """Record that the set of containers that this store is opening may have changed."""
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class HostedContainer:
         self._follow(self.hosting.on(event))
 
     def started(self, event: Event) -> None:
-        """Note that the store's start has opened the container, or found it damaged, as `event` says."""
+        """Record that the store's start has opened the container, or found it damaged, as `event` says."""
         self._running = False
         self.on(event)
 

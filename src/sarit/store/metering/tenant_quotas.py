@@ -169,7 +169,7 @@ class TenantQuotas:
         self._waiting[waiting] = None
 
     def done_waiting(self, waiting: Waiting) -> None:
-        """Note that a connection waits no longer."""
+        """Record that a connection waits no longer."""
         self._waiting.pop(waiting, None)
 
     def _take(self, direction: str, subject: str, size: int) -> None:
@@ -214,7 +214,7 @@ class TenantQuotas:
         return True
 
     def creation_ended(self, scope: str) -> None:
-        """Note that a creation that `create` counted has ended; if it created no table, the caller calls `removed`."""
+        """Record that a creation that `create` counted has ended; if it made no table, the caller calls `removed`."""
         self._making[scope] -= 1
         if not self._making[scope]:
             del self._making[scope]

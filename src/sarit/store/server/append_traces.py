@@ -25,7 +25,7 @@ class TracedReplies:
         return f"<TracedReplies of {self._sink!r}>"
 
     def append_arrived(self, append: Append) -> None:
-        """Note that the store has read an append."""
+        """Record that the store has read an append."""
         self._traces.append_arrived(append.writer_id, append.last_event_number, self._clock.monotonic())
 
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:

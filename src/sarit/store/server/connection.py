@@ -78,13 +78,13 @@ class ConnectionRegistry(Protocol):
     floods: RepeatedLog
 
     def connection_opened(self, connection: StoreConnection) -> None:
-        """Note that a connection has opened; called once."""
+        """Record that a connection has opened; called once."""
 
     def connection_closed(self, connection: StoreConnection) -> None:
-        """Note that a connection's transport is closed; called once."""
+        """Record that a connection's transport is closed; called once."""
 
     def connection_admitted(self, connection: StoreConnection) -> None:
-        """Note that a connection has sent its first request, with a valid token where one is needed."""
+        """Record that a connection has sent its first request, with a valid token where one is needed."""
 
     def incomplete_frame(self, connection: StoreConnection, held_bytes: int, *, new_frame: bool) -> None:
         """Note how many bytes a connection holds of an incomplete frame or block (as `IncompleteFrames.holds`)."""

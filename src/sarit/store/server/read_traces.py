@@ -38,19 +38,19 @@ class ReadTraces:
         return cls(env.traces, env.clock) if env.traces is not None else None
 
     def arrived(self, command: ReadSegment) -> None:
-        """Note that a read has come."""
+        """Record that a read has come."""
         trace = self._traces.of_read(command.segment, command.offset, command.request_id)
         if trace is not None:
             self._reads[command.request_id] = _Read(trace, self._clock.monotonic())
 
     def parked(self, command: ReadSegment) -> None:
-        """Note that a read waits at the tail from now on."""
+        """Record that a read waits at the tail from now on."""
         read = self._reads.get(command.request_id)
         if read is not None and read.parked is None:
             read.parked = self._clock.monotonic()
 
     def chunks_read(self, command: ReadSegment, began: float) -> None:
-        """Note that a read has read chunks."""
+        """Record that a read has read chunks."""
         read = self._reads.get(command.request_id)
         if read is not None:
             self._traces.record(read.trace, READ_CHUNKS, STORE_READ, began, self._clock.monotonic())

@@ -418,7 +418,7 @@ class Flusher:
         return f"{prefix}/{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
     def _assign_chunk(self, run: list[BlockSnapshot], name: str, checksums: ChunkChecksums) -> None:
-        """Note that the blocks of `run` are in chunk `name`; drop their bytes if the cache could not take them.
+        """Record that the blocks of `run` are in chunk `name`; drop their bytes if the cache could not take them.
 
         Blocks that were released meanwhile (truncated, deleted) also get their offsets in the chunk: they existed at
         the snapshot, and extents have no gaps.  The next checkpoint removes them, and a chunk that has no others."""
