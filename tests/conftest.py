@@ -106,6 +106,8 @@ COSTS = {
     "tests/unit/process/test_gc_scheduler.py": "heavy",
     "tests/unit/rpc/test_floods.py": "heavy",
     "tests/unit/rpc/test_grpc_listener.py": "heavy",
+    "tests/unit/schemas/test_avro_compatibility.py": "heavy",
+    "tests/unit/schemas/test_avro_definition.py": "heavy",
     "tests/unit/security/test_every_call.py": "heavy",
     "tests/unit/security/test_login.py": "heavy",
     "tests/unit/storage/test_directory_crash.py": "heavy",

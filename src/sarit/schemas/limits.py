@@ -8,3 +8,12 @@ from sarit.core.limits import MIB
 
 # -- command line and Spark --------------------------------------------------------------------
 MAX_JSON_BATCH_BYTES: Final = 256 * MIB  # the most bytes of payloads that are decoded at once
+
+# -- registry ----------------------------------------------------------------------------------
+MAX_SCHEMA_BYTES: Final = 1 * MIB  # the most bytes of a schema's text together with its references
+MAX_SCHEMA_LEVELS: Final = 128  # the most arrays and objects within each other in a schema's text
+MAX_SCHEMA_NAMES: Final = 10_000  # the most records, enums and fixed types of an Avro schema and its references
+MAX_SCHEMA_REFERENCES: Final = 200  # the most references of a schema, with those of its references
+MAX_SCHEMA_STEPS: Final = 1_000_000  # the most steps of one comparison of schemas: two seconds of a processor
+MAX_INCOMPATIBILITIES: Final = 100  # the most reasons that one comparison of schemas lists
+MAX_FIXED_BYTES: Final = (1 << 31) - 1  # the most bytes of a fixed type, as in Avro's Java library
