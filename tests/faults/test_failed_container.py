@@ -23,18 +23,18 @@ from tests.nodes import SARIT, RunningNode
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONTAINERS = 8
+CONTAINERS = 16  # so many that one of the streams is in a container without tables of the controller
 
 
 def test_segments_of_failed_container_fail_with_the_reason(tmp_path) -> None:
     options = ("--containers", str(CONTAINERS))
     with RunningNode(tmp_path / "data", *options) as node, sarit.connect(node.controller) as client:
         client.create_scope("shop")
-        for number in range(8):
+        for number in range(12):
             client.create_stream(f"shop/s{number}")
             with client.writer(f"shop/s{number}") as writer:
                 writer.write(f"event of {number}")
-    homes = {number: container_of(f"shop/s{number}/0.#epoch.0", CONTAINERS) for number in range(8)}
+    homes = {number: container_of(f"shop/s{number}/0.#epoch.0", CONTAINERS) for number in range(12)}
     tables = {number for number in range(CONTAINERS) if holds_tables(tmp_path / "data", number)}
     lost = next(number for number, home in homes.items() if home not in tables)
     shutil.move(tmp_path / "data" / "log" / str(homes[lost]), tmp_path / "log")
