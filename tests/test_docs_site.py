@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import html
+import json
 import re
 import textwrap
-from typing import TYPE_CHECKING
+import zipfile
+from pathlib import Path
 
 import click
+import pyspark
 import pytest
 
 import sarit
@@ -15,9 +20,6 @@ from sarit.cli.main import cli
 from tools import cli_page
 from tools.blocking_manifest import MODULES
 from tools.docs_site import OUTSIDE, ROOT, Site, build, expanded
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # What a browser fetches by itself; plain links (<a href>) are followed by people.
 _FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]*)")
@@ -180,3 +182,65 @@ def test_messages_on_the_operators_page_are_in_the_code() -> None:
     pieces = [piece for message in messages for piece in re.split(r" ?… ?", message) if piece]
     stale = [piece for piece in pieces if piece not in code]
     assert not stale, f"docs/operations.md quotes what no module says: {stale}"
+
+
+def _texts_of_code() -> str:
+    """Every text in the code of Sarit, a line each; a value in it is `…`."""
+    texts = []
+    for path in (ROOT / "src" / "sarit").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                texts.append(
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return "\n".join(texts)
+
+
+def _texts_of_spark() -> str:
+    """The messages of Spark that the page quotes come from these two files."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    (core,), (common,) = jars.glob("spark-core_*.jar"), jars.glob("spark-common-utils_*.jar")
+    with zipfile.ZipFile(core) as of_core, zipfile.ZipFile(common) as of_common:
+        worker = of_core.read("org/apache/spark/api/python/PythonWorkerFactory.class").decode("latin-1")
+        conditions = json.loads(of_common.read("error/error-conditions.json"))
+    return f"{worker}\n[DATA_SOURCE_NOT_FOUND] {' '.join(conditions['DATA_SOURCE_NOT_FOUND']['message'])}"
+
+
+def test_messages_of_troubleshooting_are_in_the_code() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    messages = re.findall(r"^> `(.+)`$", page, re.MULTILINE)
+    assert len(messages) >= 14
+    known = _texts_of_code() + _texts_of_spark()
+    stale = [
+        message
+        for message in messages
+        if not re.search("[^\\n]*".join(map(re.escape, re.split(r" ?… ?", message.strip("… ")))), known)
+    ]
+    assert not stale, f"docs/troubleshooting.md quotes what nothing says: {stale}"
+
+
+# What a newcomer types; the pages that must be found are those of the site, with the word in a title or in the text.
+_SOUGHT = {
+    "consumer": "guides/from-kafka.html", "topic": "guides/from-kafka.html", "partition": "guides/from-kafka.html",
+    "offset": "guides/from-kafka.html", "commit": "guides/transactions.html", "producer": "guides/from-kafka.html",
+    "broker": "guides/from-kafka.html", "replication": "guides/from-kafka.html", "lag": "reference/cli.html",
+    "rebalance": "guides/from-kafka.html", "retention": "guides/retention.html",
+    "exactly-once": "guides/exactly-once.html", "schema": "guides/from-kafka.html", "key": "guides/envelope.html",
+    "header": "guides/envelope.html", "compaction": "guides/from-kafka.html",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("word", _SOUGHT)
+def test_search_finds_the_words_of_newcomers(built: Path, word: str) -> None:
+    index = json.loads((built / "search.json").read_text())
+    separator = re.compile(index["config"]["separator"])
+    sought = separator.split(word)
+    pages = set()
+    for item in index["items"]:
+        words = separator.split(f"{item['title']} {html.unescape(re.sub('<[^>]*>', ' ', item['text']))}".lower())
+        # As the search of the site: each word begins one of the text's.
+        if all(any(each.startswith(part) for each in words) for part in sought):
+            pages.add(item["location"].partition("#")[0])
+    assert _SOUGHT[word] in pages
