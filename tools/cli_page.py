@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 import textwrap
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,7 @@ needs an extra, 130 interrupted.
 _COMMON: Final = "## Options of most commands\n\nThe commands below name them, and this table describes them.\n"
 _WIDTH: Final = 120
 _WRITTEN_DEFAULT: Final = re.compile(r"\s*\[default: (.*)\]$", re.DOTALL)
+_BAR: Final = "&#124;"
 _CODE: Final = re.compile(r"(`[^`]*`)")
 _HEAD_OF_TABLE: Final = ["| option | what | default | variable |", "|---|---|---|---|"]
 
@@ -50,11 +52,14 @@ def _escaped(text: str) -> str:
     """Return a text of one line as Markdown for a cell of a table; what is in backticks stays code."""
     pieces = _CODE.split(" ".join(text.split()))
     escaped = (piece if piece.startswith("`") else re.sub(r"([\\*<>\[\]])", r"\\\1", piece) for piece in pieces)
-    return "".join(escaped).replace("|", "\\|")
+    return "".join(escaped).replace("|", _BAR)
 
 
 def _code(text: str) -> str:
-    return f"`{text}`".replace("|", "\\|") if text else ""
+    """Return a text as code in a cell of a table; a `|` in backticks would end the cell, or keep its backslash."""
+    if "|" in text:
+        return f"<code>{escape(text).replace('|', _BAR)}</code>"
+    return f"`{text}`" if text else ""
 
 
 def _row(option: click.Option, ctx: click.Context) -> str | None:
@@ -103,7 +108,7 @@ def _paragraphs(text: str) -> Iterator[str]:
         if paragraph.startswith("\b"):
             yield "```text\n" + paragraph.removeprefix("\b").strip("\n") + "\n```"
         else:
-            plain = _escaped(paragraph).replace("\\|", "|")
+            plain = _escaped(paragraph).replace(_BAR, "|")
             yield textwrap.fill(plain, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
