@@ -108,6 +108,7 @@ COSTS = {
     "tests/unit/rpc/test_grpc_listener.py": "heavy",
     "tests/unit/schemas/test_avro_compatibility.py": "heavy",
     "tests/unit/schemas/test_avro_definition.py": "heavy",
+    "tests/unit/schemas/test_json_compatibility.py": "heavy",
     "tests/unit/security/test_every_call.py": "heavy",
     "tests/unit/security/test_login.py": "heavy",
     "tests/unit/storage/test_directory_crash.py": "heavy",
