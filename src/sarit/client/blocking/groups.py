@@ -86,7 +86,7 @@ class GroupReader:
         return self._run(self._inner.read_arrow(timeout))
 
     def __iter__(self) -> Iterator[GroupEvent]:
-        """Return the events, one by one, until everything is read; checkpoints are passed without being handed out."""
+        """Return the events, one by one, until everything is read.  Checkpoints are passed without being handed out."""
         return self._thread.iterate(aiter(self._inner))
 
     def close(self, position: Position | None = None, *, rewind: bool = False) -> None:
@@ -144,7 +144,9 @@ class ReaderGroup:
         return self._run(self._inner.reader_offline(name, position, rewind=rewind))
 
     def creation_id(self) -> bytes | None:
-        """16 bytes that tell it from earlier and later groups of its name; None from a server that has no such call."""
+        """Return 16 bytes that tell the group from earlier and later ones of its name.
+
+        None if the server has no such call."""
         return self._run(self._inner.creation_id())
 
     def info(self) -> GroupInfo:
@@ -165,9 +167,9 @@ class ReaderGroup:
         return self._run(self._inner.checkpoint(name, timeout))
 
     def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
-        """Return a consistent cut of the readers' positions; nothing is handed out to their users.  Raises as
-        `checkpoint`
-        does."""
+        """Return a consistent cut of the readers' positions without handing out a checkpoint.
+
+        Raises the errors of `checkpoint`."""
         return self._run(self._inner.stream_cuts(timeout))
 
     def give_up_checkpoints(self) -> None:
@@ -200,7 +202,7 @@ class ReaderGroup:
         return self._run(self._inner.reset(to, config=config))
 
     def delete(self) -> None:
-        """Delete the group; its readers fail."""
+        """Delete the group.  Its readers fail from then on."""
         self._run(self._inner.delete())
 
     def segments_changed(self) -> Iterator[tuple[int, int]]:

@@ -38,8 +38,8 @@ def loads(state: GroupState) -> dict[str, float]:
         reader: ASSUMED_READER_LAG_MS if (lag := state.distances.get(reader, UNBOUNDED)) == UNBOUNDED else lag
         for reader in state.assigned
     }
-    # Of readers that own segments: the lag of one without any says nothing.  So a load is at most the number of
-    # segments, and the slowest reader's is exactly that.
+    # Ignore the lags of readers without segments, which say nothing.  So a load is at most the number of segments, and
+    # that of the slowest reader is exactly their number.
     most = max((lags[reader] for reader, owned in state.assigned.items() if owned), default=ASSUMED_READER_LAG_MS)
     return {reader: len(owned) * lags[reader] / most for reader, owned in state.assigned.items()}
 
@@ -47,15 +47,15 @@ def loads(state: GroupState) -> dict[str, float]:
 def rank(state: GroupState, reader: str) -> int:
     """Return the index of a reader in the order of loads, the largest first."""
     by_reader = loads(state)
-    # By name among equals: every copy of the state gives the same order.
+    # Readers of equal load are sorted by name, so that every process finds the same order.
     return sorted(by_reader, key=lambda other: (-by_reader[other], other)).index(reader)
 
 
 def acquire_delay_seconds(state: GroupState, reader: str) -> float:
     """Return how long segments stay unassigned before a reader acquires some: the shortest for the smallest load.
 
-    One that is alone waits for nobody.  One with more segments than another waits until that one, even a Java reader,
-    has had time to acquire them."""
+    A reader that is alone does not wait.  A reader with more segments than another waits until the other, even if it is
+    a Java reader, has had time to acquire them."""
     if len(state.assigned) == 1:
         return 0.0
     delay = _unit_seconds(state) * (len(state.assigned) - rank(state, reader))
@@ -72,7 +72,7 @@ def release_delay_seconds(state: GroupState, reader: str) -> float:
 
 
 def _unit_seconds(state: GroupState) -> float:
-    # The last in the order waits one unit for each reader: the bound holds for all of them.
+    # The last reader waits one unit for each reader, so dividing by their number bounds the longest delay.
     return min(GROUP_DELAY_UNIT_SECONDS, MAX_GROUP_DELAY_SECONDS / max(len(state.assigned), 1))
 
 
@@ -83,7 +83,7 @@ def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:
         return []
     readers = len(state.assigned)
     fair = (2 * state.segment_count + readers) // (2 * readers)  # rounded, a half up
-    # One at least: a segment must not stay unassigned because every reader has its part.
+    # Take at least one: a segment must not stay unassigned because every reader has its fair part.
     count = max(free // readers, min(free, fair - len(state.assigned[reader])), 1)
     return list(state.unassigned)[:count]
 
@@ -95,7 +95,7 @@ def to_release(state: GroupState, reader: str) -> list[GroupSegment]:
     if len(owned) < 2 or len(by_reader) < 2:
         return []
     each = by_reader.pop(reader) / len(owned)
-    # What is unassigned already, and what is released here, may all go to the reader of the smallest load.
+    # All segments that are unassigned, and those released here, may go to the reader of the smallest load.
     smallest, free = min(by_reader.values()), len(state.unassigned)
     count = 0
     while len(owned) - count >= 2 and each * (len(owned) - count) > smallest + max(1, free + count) + LOAD_TOLERANCE:

@@ -69,7 +69,7 @@ async def _call(session: Session, method: Any, request: Any) -> Any:
 
 
 async def create(session: Session, scope: str, group: str, config: GroupConfig) -> GroupConfig:
-    """Create a group; the configuration in force, which is the old one if the group exists.
+    """Create a group.  Returns the configuration in force: the old one if the group exists.
 
     Raises NotFound (scope), Invalid."""
     reply = await _call(session, session.controller.stub.createReaderGroup, _message(scope, group, config))
@@ -95,7 +95,7 @@ async def config_of(session: Session, scope: str, group: str) -> GroupConfig:
 
 
 async def update(session: Session, scope: str, group: str, config: GroupConfig) -> int:
-    """Replace the configuration; its new generation.  Raises NotFound, Conflict (another generation or id)."""
+    """Replace the configuration.  Returns its new generation.  Raises NotFound, Conflict (another generation or id)."""
     reply = await _call(session, session.controller.stub.updateReaderGroup, _message(scope, group, config))
     status = pb.UpdateReaderGroupResponse
     if reply.status == status.RG_NOT_FOUND:
@@ -156,7 +156,7 @@ async def subscribers(session: Session, stream: StreamName) -> list[str]:
 
 
 async def drop_subscriber(session: Session, stream: StreamName, subscriber: str) -> bool:
-    """End a group's hold on a stream's data; whether it had one.  Raises NotFound, Invalid (not Sarit)."""
+    """End a group's hold on a stream's data.  Returns whether it had one.  Raises NotFound, Invalid (not Sarit)."""
     request = sarit_pb2.DropSubscriberRequest(scope=stream.scope, stream=stream.stream, subscriber=subscriber)
     reply = await _call(session, session.controller.sarit_stub.dropSubscriber, request)
     return bool(reply.dropped)

@@ -24,11 +24,12 @@ MAX_CLEARED_CHECKPOINTS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """`names`: the known checkpoints, in order.  `pending`: name -> the readers that have not passed it.
+    """The checkpoints of a group.
 
-    `positions`: name -> the positions recorded so far.  `last`: those of the last completed checkpoint that was not
-    silent; `published`: whether its cut was reported to the controller, for retention.  `cleared`: the positions of
-    checkpoints that were completed and then cleared; not stored, the newest few only."""
+    `names`: those known, in order.  `pending`: name -> the readers that have not passed it.
+    `positions`: name -> the positions recorded so far.  `last`: the positions of the last completed checkpoint that was
+    not silent; `published`: whether its cut was reported to the controller, for retention.  `cleared`: the positions of
+    the newest few checkpoints that were completed and then cleared, in memory only."""
 
     names: tuple[str, ...] = ()
     pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -42,8 +43,7 @@ class Checkpoints:
         return next((name for name in self.names if reader in self.pending.get(name, ())), None)
 
     def completed(self, name: str) -> Offsets | None:
-        """Return the positions of a completed checkpoint; None while it is pending, and when it is not known any
-        more."""
+        """Return the positions of a completed checkpoint, or None while it is pending and when it is forgotten."""
         return None if name in self.pending else self.positions.get(name, self.cleared.get(name))
 
     @property
@@ -52,11 +52,10 @@ class Checkpoints:
         return [name for name in self.names if name in self.pending and not is_silent(name)]
 
     def begin(self, name: str, readers: tuple[str, ...], unassigned: Offsets) -> Checkpoints:
-        """Begin a checkpoint; nothing changes when the name is known."""
-        # Its positions are known from its beginning to its removal: a repeated request finds them.
+        """Begin a checkpoint, unless its name is known: a repeated request changes nothing."""
         if name in self.positions:
             return self
-        # Without readers it is complete at once: all segments are unassigned, and recorded below.
+        # Without readers the checkpoint is complete at once: the positions of all segments are in `unassigned`.
         pending = {**self.pending, name: readers} if readers else self.pending
         positions = {**self.positions, name: dict(unassigned)}
         # A new checkpoint of an old name: `completed` must not answer with the positions of the old one.
@@ -64,9 +63,9 @@ class Checkpoints:
         return replace(self, names=(*self.names, name), pending=pending, positions=positions, cleared=cleared)
 
     def passed(self, name: str, reader: str, at: Offsets) -> Checkpoints:
-        """Return a reader passes a checkpoint.  Raises Conflict when it has passed it before."""
+        """Note that a reader passes a checkpoint, at its positions.  Raises Conflict when it has passed it before."""
         readers = self.pending.get(name)
-        # Completed, abandoned or cleared meanwhile: the reader passes nothing.
+        # The checkpoint was completed, abandoned or cleared meanwhile.
         if readers is None:
             return self
         if reader not in readers:
@@ -76,8 +75,8 @@ class Checkpoints:
         if left:
             return replace(self, pending={**self.pending, name: left}, positions=positions)
         pending = {other: waiting for other, waiting in self.pending.items() if other != name}
-        # The users of the readers know nothing of a silent one: what they stored is of an earlier checkpoint, and a
-        # reset or retention must not go beyond it.
+        # A silent checkpoint is not handed out: what users of the readers stored is of an earlier checkpoint, and a
+        # reset or retention must not go beyond that.
         if is_silent(name):
             return replace(self, pending=pending, positions=positions)
         return replace(self, pending=pending, positions=positions, last=positions[name], published=False)
@@ -85,7 +84,7 @@ class Checkpoints:
     def without_reader(self, reader: str, at: Offsets) -> Checkpoints:
         """Remove a reader that leaves: its open checkpoints are passed at its last positions."""
         made = self
-        # In the order of their beginning, as a reader passes them: `last` is the newest one.
+        # Pass the checkpoints from the oldest on, as a reader does, so that `last` becomes the newest one.
         for name in self.names:
             if reader in self.pending.get(name, ()):
                 made = made.passed(name, reader, at)
@@ -101,7 +100,7 @@ class Checkpoints:
         )
 
     def since(self, name: str) -> Checkpoints:
-        """Remove the checkpoints before `name`; nothing changes when it is not known."""
+        """Remove the checkpoints before `name`, if that is known."""
         if name not in self.names:
             return self
         # Pending ones before it are abandoned: their readers find them gone, and pass the next one.

@@ -79,7 +79,7 @@ def cuts_by_stream(to: CutLike) -> dict[StreamName, StreamCut]:
 
 
 async def create_group(session: Session, name: GroupName, config: GroupConfig) -> tuple[SharedState, bool]:
-    """Create a group, or complete its creation; its state, and whether this call wrote it.
+    """Create a group, or complete its creation.  Returns its state, and whether this call wrote that.
 
     An existing group retains its configuration.  Raises NotFound (scope, a stream), Invalid, Exists (there is one, of
     other streams)."""
@@ -87,11 +87,11 @@ async def create_group(session: Session, name: GroupName, config: GroupConfig) -
         raise Invalid(f"{name.group!r} is no name for a reader group: letters, digits, '.' and '-', at most 250")
     if not config.starts:
         raise Invalid(f"reader group {name} would read no stream: name one at least")
-    # Chosen here, as by Java: a call that is repeated after a lost reply asks for the same group.
+    # Choose the id here, as the Java client does: a call repeated after a lost reply asks for the same group.
     if config.group_id == _NEW_ID:
         config = replace(config, group_id=session.env.random.bytes(16), generation=0)
     _check_order(config)
-    # Before anything is stored: the controller does not check that the streams exist.
+    # Check the streams before anything is stored, because the controller does not.
     for stream in config.starts:
         get_config = functools.partial(session.controller.stream_config, stream)
         await session.with_retry(get_config)
@@ -103,8 +103,8 @@ async def create_group(session: Session, name: GroupName, config: GroupConfig) -
     shared = await SharedState.open(session, name)
     if shared.synchronizer.known:
         return shared, False
-    # From the configuration in force, not from ours.  Also when the creator was lost before this step: whoever creates
-    # the group next completes it.
+    # Initialize from the configuration in force, not from ours.  If the creator is lost before this step, whoever
+    # creates the group next completes it.
     new = await shared.synchronizer.initialize(codec.encode(await initial(session, in_force)))
     return shared, new
 
@@ -142,7 +142,7 @@ async def unread_bytes_after(session: Session, positions: Offsets, ends: Mapping
     total = 0
     for stream, wanted in await stream_cuts.unread(session, positions, ends):
         end = ends[stream].positions if stream in ends else {}
-        # Deleted segments have none, and count nothing.
+        # Deleted segments have no information, and count nothing.
         for segment, info in (await segment_infos(session, stream, list(wanted))).items():
             # What was truncated counts as read: nobody can read it any more.
             first = max(wanted[segment], info.start_offset)

@@ -113,7 +113,9 @@ class ReaderGroup:
         return await self._shared.update(remove)
 
     async def creation_id(self) -> bytes | None:
-        """16 bytes that tell it from earlier and later groups of its name; None from a server that has no such call."""
+        """Return 16 bytes that tell the group from earlier and later ones of its name.
+
+        None if the server has no such call."""
         return await creation_id(self._session, self._shared.name.scope, group=self._shared.name.group)
 
     async def info(self) -> GroupInfo:
@@ -156,9 +158,9 @@ class ReaderGroup:
         return await self._wait_completed(name, timeout)
 
     async def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
-        """Return a consistent cut of the readers' positions; nothing is handed out to their users.  Raises as
-        `checkpoint`
-        does."""
+        """Return a consistent cut of the readers' positions without handing out a checkpoint.
+
+        Raises the errors of `checkpoint`."""
         name = base64.b64encode(self._session.env.random.bytes(32)).decode() + SILENT
         await self._shared.update(lambda _: [CreateCheckpoint(name)])
         return dict((await self._wait_completed(name, timeout)).cuts)
@@ -170,7 +172,7 @@ class ReaderGroup:
         (positions,) = await self._wait_for(find, timeout)
         if positions is None:
             raise Conflict(f"checkpoint {name} of group {self.name} was abandoned, or the group was reset")
-        # Without a condition: it changes nothing when another process has cleared this one already.
+        # This update needs no condition: it changes nothing if another process has cleared the checkpoint already.
         await self._shared.write(ClearCheckpointsBefore(name))
         # The positions from above: the state may not have them any more.
         cuts = await stream_cuts.cuts_of(self._session, positions, exact=True)
@@ -225,7 +227,7 @@ class ReaderGroup:
                 lambda newest, seen=state.config: [UpdatingConfig(True)] if newest.config == seen else []  # type: ignore[misc]
             ):
                 continue
-            # Of the state on which the flag was set: the controller refuses a change of another generation.
+            # Take id and generation from the state on which the flag was set: the controller refuses any other.
             present = state.config
             wanted = replace(wanted, group_id=present.group_id, generation=present.generation)
             try:
@@ -262,7 +264,7 @@ class ReaderGroup:
         return replace(base, starts={**base.starts, **{stream: dict(cut.positions) for stream, cut in found.items()}})
 
     async def delete(self) -> None:
-        """Delete the group; its readers fail."""
+        """Delete the group.  Its readers fail from then on."""
         # The id of the group that there is now: a new one of the same name must not be deleted by a repeated call.
         config = await calls.config_of(self._session, *self._shared.name)
         await calls.delete(self._session, *self._shared.name, config.group_id)

@@ -71,7 +71,7 @@ class Heartbeat:
         """Run until the reader is not in the group any more."""
         try:
             await self._follow()
-        except Exception as error:  # of any kind: the reader would wait for ever for changes
+        except Exception as error:  # after any error, or the reader would wait for changes for ever
             self.failure = error
             self._wake()
 
@@ -98,7 +98,7 @@ class Heartbeat:
             except Unavailable as error:
                 await backoff.wait(error)
             finally:
-                # After errors, too: the reader decides itself whether a round is due.
+                # Wake the reader even after an error: it decides itself whether a round is due.
                 self._wake()
 
     def _heartbeat_interval_seconds(self, state: GroupState) -> float:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 async def lag_ms(session: Session, progress: Iterable[SegmentProgress], now_ms: int) -> dict[StreamName, int | None]:
     """Return for each stream with unread events how many milliseconds the group is behind.
 
-    None: further than any record reaches.  `progress`: as `ReaderGroup.progress` returns it; `now_ms`: since 1970.
-    Raises NotFound, Invalid (the server is not Sarit)."""
+    The lag is None where it is longer than the records of the controller reach.  `progress`: the result of
+    `ReaderGroup.progress`; `now_ms`: milliseconds since 1970.  Raises NotFound, Invalid (the server is not Sarit)."""
     positions: dict[StreamName, dict[SegmentId, int]] = {}
     behind: set[StreamName] = set()
     for one in progress:
@@ -39,7 +39,9 @@ async def lag_ms(session: Session, progress: Iterable[SegmentProgress], now_ms: 
 async def _of_stream(
     session: Session, stream: StreamName, positions: Mapping[SegmentId, int], now_ms: int
 ) -> int | None:
-    """Step back in time, twice as far each time, to a record that was passed; then close in on the newest such."""
+    """Return the lag in one stream: by the newest of the controller's recorded cuts that the group has passed.
+
+    Steps back in time, twice as far each time, to a cut that was passed, then bisects to the newest such."""
     ahead, step = now_ms, 0
     passed: RecordedCut | None = None
     for _ in range(MAX_LAG_STEPS):

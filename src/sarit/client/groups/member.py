@@ -106,7 +106,7 @@ def next_checkpoint(state: GroupState, reader: str, automatic_due: bool) -> tupl
 
 
 class Timers:
-    """When a round of a reader is due (pure); all times are seconds of the monotonic clock.
+    """The times at which a reader is due to run its next round, in seconds of the monotonic clock (pure).
 
     A delay begins when its cause is first seen, and ends when the cause is gone; evaluating it again does not restart
     it."""
@@ -125,21 +125,21 @@ class Timers:
         return f"Timers({self._reader}, {times})"
 
     def checkpoint_written(self, state: GroupState, now: float) -> None:
-        """A checkpoint was begun or passed: the next automatic one is an interval away."""
+        """Start the interval to the next automatic checkpoint, because one was begun or passed."""
         self._last_checkpoint = now
         self._checkpoint_at = now + state.config.checkpoint_ms / 1000
 
     def released(self) -> None:
-        """Segments were released.  They are unassigned now; for the whole delay only other readers acquire them."""
+        """Restart the delays after a release, so that other readers have the time to acquire the segments first."""
         self._release_at = self._unassigned_since = None
 
     def acquired(self) -> None:
-        """Segments were acquired."""
+        """Restart the delay before the next acquisition, because segments were acquired."""
         self._unassigned_since = None
 
     def checkpoint_due(self, state: GroupState, now: float, any_ended: bool) -> bool:
         """Return whether to begin an automatic checkpoint."""
-        # One at a time in the whole group.
+        # The whole group has one pending checkpoint at most.
         if not state.config.checkpoint_ms or state.checkpoints.pending:
             return False
         if now >= self._checkpoint_at:
@@ -163,14 +163,14 @@ class Timers:
             return False
         if self._unassigned_since is None:
             self._unassigned_since = now
-        # Computed each time: the delay depends on what the others own by now.
+        # Compute the delay anew: it depends on the segments that other readers own by now.
         self._acquire_at = self._unassigned_since + assignment.acquire_delay_seconds(state, self._reader)
         return now >= self._acquire_at
 
     def next_round_at(self, state: GroupState, now: float, any_ended: bool) -> float:
-        """When the next round is due if nothing changes until then."""
+        """Return when the next round is due if nothing changes until then."""
         times = [now + state.config.refresh_ms / 1000]
-        # Called to start or end the delays, not for the results.
+        # These calls start or end the delays; their results are not needed.
         self.acquire_due(state, now)
         self.release_due(state, now)
         if self._acquire_at is not None:
@@ -182,7 +182,7 @@ class Timers:
                 times.append(early)
             if self._release_at is not None:
                 times.append(max(early, self._release_at))
-        # With automatic checkpoints a segment is released only after one.
+        # With automatic checkpoints, segments are released only after a checkpoint.
         elif self._release_at is not None and not state.config.checkpoint_ms:
             times.append(self._release_at)
         return max(min(times), now)
@@ -394,7 +394,7 @@ class Member:
         def decide(state: GroupState) -> list[Update]:
             if not self._may_transfer(state) or segment not in state.assigned[self.reader]:
                 return []
-            # With its own part, as in Java's update.
+            # The Java client's update contains the key range of the completed segment, too.
             parts = {segment: state.ranges.get(segment), **ranges}
             return [SegmentCompleted(self.reader, segment, successors, parts)]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @public
 @dataclass(frozen=True, slots=True)
 class SegmentProgress:
-    """Where a group is in one segment.  Offsets in bytes; `end` is where the group would end, or the segment does now.
+    """The position of a group in one segment.  Offsets in bytes.  `end`: where the group ends, or the segment does now.
 
     `state`: "assigned" to `reader`, "unassigned", or "later": the group begins it when it has read its predecessors."""
 
@@ -40,7 +40,7 @@ class SegmentProgress:
 
 
 async def of(session: Session, state: GroupState) -> list[SegmentProgress]:
-    """Sorted by stream and segment.  Segments that were read to their end, or deleted, are left out."""
+    """Return the progress in all segments but those read to their end or deleted, sorted by stream and segment."""
     found: list[SegmentProgress] = []
     for stream, positions in await stream_cuts.unread(session, newest_positions(state), {}):
         found += await _of_stream(session, state, stream, positions)
@@ -48,7 +48,7 @@ async def of(session: Session, state: GroupState) -> list[SegmentProgress]:
 
 
 def newest_positions(state: GroupState) -> dict[GroupSegment, int]:
-    """Return the furthest position that the group knows of each segment it reads now; below 0: its end."""
+    """Return the furthest position that the group knows of each segment it reads now; -1 means the end."""
     # Reports are seconds old, and an assignment says where the reader began: none of them is always the newest.
     reports: tuple[Offsets, ...] = (state.last_read, state.checkpoints.last or {})
     return {
@@ -68,7 +68,7 @@ async def _of_stream(
         position = max(positions[segment], info.start_offset)
         end = min(ends.get(name, info.end_offset), info.end_offset)
         phase = "assigned" if reader else "unassigned" if name in state.unassigned else "later"
-        # Of those that the group reads now also the ones that it has read to their tails.
+        # Segments that the group reads now are included even when they are read to their tails.
         if phase != "later" or position < end:
             found.append(SegmentProgress(stream, segment, phase, reader, position, end))
     return found

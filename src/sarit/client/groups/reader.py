@@ -250,7 +250,7 @@ class GroupReader:
         assert self._source is not None
         segment = self._source.segment
         if isinstance(found, Events):
-            # Before `table`, which counts all as handed out.
+            # Take the position before `table`, which counts all events as handed out.
             self._handed_out_offset = found.position()
             batch = found.table(self._schema)
             assert batch is not None
@@ -259,7 +259,7 @@ class GroupReader:
         return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
 
     def __aiter__(self) -> AsyncIterator[GroupEvent]:
-        """Return the events, one by one, until everything is read; checkpoints are passed without being handed out."""
+        """Return the events, one by one, until everything is read.  Checkpoints are passed without being handed out."""
         return Pulled(self._next_event)
 
     async def _next_event(self) -> GroupEvent | None:
@@ -268,8 +268,8 @@ class GroupReader:
         return found
 
     async def _next(self, timeout: float | None, arrow: bool = False) -> Any:
-        """Events not handed out yet (or a record batch); a checkpoint; None at the end, or after `timeout`."""
-        # The call for the next event says that the last one was processed.
+        """Return events not handed out yet (or a record batch), a checkpoint, or None at the end or after `timeout`."""
+        # A call for the next event means that the last one was processed.
         self._handed_out_offset = None
         member = self._require_member()
         clock = self._session.env.clock
@@ -308,13 +308,13 @@ class GroupReader:
         return self._member
 
     async def _manage(self, member: Member, end: float | None) -> str | None:
-        """Run a round; the checkpoint to hand out.  At `end` the round continues in `member.round`."""
+        """Run a round until `end`.  Returns the checkpoint to hand out.  A longer round continues in `member.round`."""
         task = member.round
         if task is None:
             task = self._session.background.spawn(_outcome(member.manage), f"round of reader {self.name}")
             member.round = task
         left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
-        # It leaves the task running at the timeout, and when the caller is cancelled: no round ends in the middle.
+        # `asyncio.wait` leaves the task running at a timeout or cancellation: no round ends in the middle.
         await asyncio.wait((task,), timeout=left)
         if not task.done():
             return None
@@ -322,12 +322,13 @@ class GroupReader:
         if task.cancelled():  # the reader or its client was closed meanwhile: raise that
             self._require_member()
         checkpoint = task.result()
-        # Not in the group any more: no later call can succeed.  After other errors the next call begins a new round.
+        # After Conflict the reader is not in the group, so no later call can succeed.  After other errors the next call
+        # begins a new round.
         if isinstance(checkpoint, Conflict):
             await self._stop(checkpoint)
         if isinstance(checkpoint, SaritError):
             raise checkpoint
-        # Released, or lost: its events go to another reader, from the position that the state has.
+        # A segment that this reader released or lost goes to another reader, from the position in the state.
         if self._source is not None and self._source.segment not in self._sources:
             self._source = self._current = None
         self._offsets_before = self._sources.positions()
@@ -353,8 +354,8 @@ class GroupReader:
                     self._offsets_before = self._sources.positions()
                 return found
         except Corrupt:
-            # Of one segment, which is not fetched any more; it stays this reader's, at its position.  The caller gets
-            # the error once, and the reader goes on with its other segments.
+            # The damaged segment is not fetched any more, but stays assigned to this reader at its position.  The
+            # caller gets the error once, and the reader goes on with its other segments.
             raise
         except Exception as error:
             self._failure = error
@@ -405,8 +406,8 @@ class GroupReader:
         return Position(offsets, self._shared.state.ranges)
 
     async def _stop(self, why: SaritError) -> None:
-        """Stop fetching and following; the group's state is not changed."""
-        # First: a call that wakes while this one waits below raises it.
+        """Stop to fetch events and to follow the group's state, which is not changed."""
+        # Set the failure before the wait below, because calls that wake meanwhile must raise it.
         self._failure = why
         self._session.unregister(self)
         self._unwatch()
@@ -422,7 +423,7 @@ class GroupReader:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def client_closed(self) -> None:
-        """The client is closed before the reader: to the group the reader is lost."""
+        """Stop without leaving the group, because the client is closed: the group counts the reader as lost."""
         self._leaving = None
         self._failure = Invalid("the client was closed")
         if self._member is not None:

@@ -67,13 +67,13 @@ class SharedState:
         return self.synchronizer.state
 
     async def update(self, decide: Callable[[GroupState], Sequence[Update]]) -> bool:
-        """Write the updates that `decide` returns for the newest state, atomically; whether there were any."""
+        """Write atomically the updates that `decide` returns for the newest state.  Returns whether it returned any."""
         return await self.synchronizer.update(lambda state: list(map(codec.encode, decide(state))))
 
     async def write(self, update: Update) -> None:
         """Write an update without a condition.
 
-        For reports that hold in whatever state they arrive: no number of readers brings them into conflict."""
+        Only for reports that hold in any state: many readers can write them without conflicts."""
         await self.synchronizer.update_unconditionally([codec.encode(update)])
 
 
@@ -84,7 +84,7 @@ def _initial(data: bytes) -> GroupState:
 def _apply(state: GroupState, data: bytes, revision: Revision) -> GroupState:
     update = codec.decode(data)
     after = apply(state, update)
-    # Here, not in `apply`: the revision of an update is known to the synchronizer alone.
+    # Set `joined` here, not in `apply`: only the synchronizer knows the revision of an update.
     if isinstance(update, AddReader):  # identifies this reader among later ones of the same name
         after = replace(after, joined={**after.joined, update.reader: (revision.offset, revision.index)})
     return after

@@ -289,7 +289,7 @@ def _add_reader(state: GroupState, update: AddReader) -> GroupState:
 def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
     reader = update.reader
     owned = state.assigned.get(reader, {})
-    # Of a reader that is not in the group nothing is left to do: two processes may declare the same one lost.
+    # Two processes may declare the same reader lost: the second finds that it owns nothing.
     final = {segment: update.owned.get(segment, offset) for segment, offset in owned.items()}
     return replace(
         state,
@@ -298,7 +298,7 @@ def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
         heartbeats={other: count for other, count in state.heartbeats.items() if other != reader},
         joined={other: at for other, at in state.joined.items() if other != reader},
         unassigned={**state.unassigned, **final},
-        # In the same step: a pending checkpoint would wait for it for ever.
+        # Remove the reader from pending checkpoints in the same step: they would wait for it for ever.
         checkpoints=state.checkpoints.without_reader(reader, final),
     )
 
@@ -338,7 +338,7 @@ def _moved(last_read: Offsets, to: Offsets) -> Offsets:
 
 def _update_distance(state: GroupState, update: UpdateDistance) -> GroupState:
     last_read = _moved(state.last_read, update.last_read)
-    if update.reader not in state.assigned:  # it may be lost: this update is written without a condition
+    if update.reader not in state.assigned:  # unconditional updates may come after the reader was declared lost
         return replace(state, last_read=last_read)
     # A reader at the tail would have a lag of 0, and with it no load whatever it owns.
     distances = {**state.distances, update.reader: max(ASSUMED_READER_LAG_MS, update.distance)}

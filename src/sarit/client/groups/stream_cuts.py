@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from sarit.client.session.session import Session
     from sarit.core.names import StreamName
 
-MAX_STEPS = 10_000  # of the walk: a bound for a damaged history
+MAX_STEPS = 10_000  # how many segments a walk visits: a bound for a damaged history
 
 
 async def cuts_of(session: Session, positions: Offsets, *, exact: bool = False) -> list[StreamCut]:
-    """Return a cut of each stream that has positions.  Raises NotFound; Conflict when `exact` and the positions are no
-    cut.
+    """Return a cut of each stream that has positions.  Raises NotFound, Conflict (`exact`, and they are no cut).
 
-    That happens while readers are between two scales of a stream: a segment is not read to its end, others beside it
-    have continued with successors, and a merged segment waits.  The cut then lies before some of what was read."""
+    The positions are no cut while readers are between two scales of a stream: a segment is not read to its end,
+    others beside it have continued with successors, and a merged segment waits.  Without `exact` the cut then lies
+    before some of what was read."""
     return [await _cut(session, stream, offsets, exact) for stream, offsets in _by_stream(positions).items()]
 
 
 async def unread(
     session: Session, positions: Offsets, ends: Mapping[StreamName, StreamCut]
 ) -> list[tuple[StreamName, dict[SegmentId, int]]]:
-    """For each stream the segments from the positions to its end (its tail, when it has none), and where the group is
+    """Return for each stream the segments from the positions to its end (its tail, when it has none), and the position
     in each.  Raises NotFound."""
     found: list[tuple[StreamName, dict[SegmentId, int]]] = []
     for stream, offsets in _by_stream(positions).items():
