@@ -63,7 +63,7 @@ class Checkpoints:
         return replace(self, names=(*self.names, name), pending=pending, positions=positions, cleared=cleared)
 
     def passed(self, name: str, reader: str, at: Offsets) -> Checkpoints:
-        """Note that a reader passes a checkpoint, at its positions.  Raises Conflict when it has passed it before."""
+        """Record that a reader passes a checkpoint at its positions.  Raises Conflict when it has passed it before."""
         readers = self.pending.get(name)
         # The checkpoint was completed, abandoned or cleared meanwhile.
         if readers is None:

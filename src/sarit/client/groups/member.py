@@ -163,7 +163,7 @@ class Timers:
             return False
         if self._unassigned_since is None:
             self._unassigned_since = now
-        # Compute the delay anew: it depends on the segments that other readers own by now.
+        # Compute the delay each time: it depends on the segments that other readers own by now.
         self._acquire_at = self._unassigned_since + assignment.acquire_delay_seconds(state, self._reader)
         return now >= self._acquire_at
 
