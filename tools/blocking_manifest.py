@@ -89,11 +89,11 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                 hidden={"session": "shared by the asyncio parts"},
                 overrides={"close": "it ends the thread of the loop, too"},
                 docs={
-                    "writer": """A writer of events; it connects with the first event.
+                    "writer": """Return a writer of events, which connects with the first event.
 
         `write` blocks while more than `buffer_bytes` are not acknowledged.  `name` is what it notes times under; a
         random one when it is not given.""",
-                    "reader": """A reader of all events between two cuts.  Raises NotFound, Invalid.
+                    "reader": """Return a reader of all events between two cuts.  Raises NotFound, Invalid.
 
         `start` and `end`: "head", "tail" (as of now), a StreamCut or its text; `end` None: follow the tail until the
         stream is sealed.  `skip_truncated`: skip what was truncated instead of raising Truncated.

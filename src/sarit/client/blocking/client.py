@@ -150,7 +150,7 @@ class Client:
     def writer(
         self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES
     ) -> EventWriter:
-        """A writer of events; it connects with the first event.
+        """Return a writer of events, which connects with the first event.
 
         `write` blocks while more than `buffer_bytes` are not acknowledged.  `name` is what it notes times under; a
         random one when it is not given."""
@@ -187,7 +187,7 @@ class Client:
     def reader(
         self, stream: str | StreamName, start: Cut = "head", end: Cut = None, *, skip_truncated: bool = False
     ) -> EventReader:
-        """A reader of all events between two cuts.  Raises NotFound, Invalid.
+        """Return a reader of all events between two cuts.  Raises NotFound, Invalid.
 
         `start` and `end`: "head", "tail" (as of now), a StreamCut or its text; `end` None: follow the tail until the
         stream is sealed.  `skip_truncated`: skip what was truncated instead of raising Truncated.

@@ -157,7 +157,7 @@ class RevisionedStream:
         return self._run(self._inner.get_mark())
 
     def compare_and_set_mark(self, expected: Revision | None, new: Revision | None) -> bool:
-        """Set the mark to `new` if it is `expected` (None: not set); whether it was."""
+        """Set the mark to `new` if it is `expected` (None: not set).  Returns whether it was."""
         return self._run(self._inner.compare_and_set_mark(expected, new))
 
     def truncate(self, revision: Revision) -> None:
@@ -202,7 +202,7 @@ class StateSynchronizer(Generic[S]):
         return self._inner.revision
 
     def initialize(self, state: bytes) -> bool:
-        """Write the first state if there is none; whether this call did.
+        """Write the first state if there is none.  Returns whether this call wrote it.
 
         Raises Sealed, Unavailable (it may have been written or not)."""
         return self._run(self._inner.initialize(state))
@@ -370,7 +370,7 @@ class SharedConfiguration:
         self._run(self._inner.refresh())
 
     def edit(self, change: Callable[[dict[str, Any]], object]) -> bool:
-        """Let `change` modify a copy of the newest settings and write the difference; whether there was one.
+        """Let `change` modify a copy of the newest settings and write the difference.  Returns whether there was one.
 
         `change` is called again when another process wrote first; an error it raises changes nothing.
         Raises Invalid (not JSON, too long), Unavailable (it may have been written or not)."""

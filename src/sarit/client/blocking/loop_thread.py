@@ -51,7 +51,7 @@ class _Call(Generic[T]):
             self._task.cancel()
 
     def abandon(self) -> None:
-        """The loop has ended: wake the caller, as nothing else will."""
+        """Wake the caller, as nothing else will after the end of the loop."""
         if self._task is None:
             self._work.close()
         if not self.ended.done():
@@ -157,7 +157,7 @@ class RunningLoop:
     # -- the end of a client that nobody closed -----------------------------------------------------
 
     def dropped(self) -> None:
-        """No object of the client is left.  On any thread, and without waiting: the garbage collector calls this."""
+        """Begin to close a client whose objects were all garbage-collected.  Runs on any thread, and does not wait."""
         if not self.thread.is_alive() or self._stopped:  # closed; or this is a child process
             return
         if self.session is not None:
@@ -165,7 +165,7 @@ class RunningLoop:
         self.call(lambda: self._spawn(self._finish()))
 
     def exiting(self) -> None:
-        """The process exits: flush the writers, for a bounded time."""
+        """Flush the writers for a bounded time, because the process exits."""
         if self.thread.is_alive() and not self._stopped and self.session is not None:
             with suppress(Invalid, CancelledError):
                 wait((self.begin(self._flush()).ended,), EXIT_FLUSH_SECONDS + CANCEL_GRACE_SECONDS)
@@ -232,7 +232,7 @@ class LoopThread:
             self.running.calls.pop(call, None)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items of an asynchronous iterator, each waited for; the iterator is closed at the end.
+        """Yield the items of an asynchronous iterator, and close it at the end.
 
         What is at hand is handed out on the caller's thread: one that Ctrl-C interrupts consumes nothing."""
         if isinstance(items, Items):

@@ -93,7 +93,7 @@ class EventWriterOverrides:
         self._running.call(self._inner.dispatch_soon)
 
     def _full(self) -> None:
-        """The intake is full: have it emptied, and block while too much is not acknowledged."""
+        """Have the full intake emptied, and block while too much is not acknowledged."""
         if not self._woken:
             self._woken = True
             self._running.call(self._inner.dispatch_soon)

@@ -24,11 +24,11 @@ class CallTraces:
         return cls(env.traces, env) if env.traces is not None else None
 
     def begin(self) -> float:
-        """Return the time."""
+        """Return the time when a call begins, for `ended`."""
         return self._env.clock.monotonic()
 
     def ended(self, request_id: str, began: float, method: str, controller: str) -> None:
-        """A call has ended, well or not."""
+        """Record the span of a call that has ended, with or without an error."""
         trace = self._traces.of_call(request_id)
         if trace is not None:
             now = self._env.clock.monotonic()

@@ -73,7 +73,7 @@ class ReplySink(Protocol):
 
 
 def _ignore(*_: object) -> None:
-    """Nobody listens."""
+    """Ignore an event that nobody listens to."""
 
 
 class ReplyRouter:
@@ -199,10 +199,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._received = 0  # bytes, since the beginning
-        self._received_before = 0  # those of them that had come at the last check
+        self._received_before = 0  # bytes received up to the last check
         self._unsent = 0  # bytes that waited for the socket at the last check
         self._handed = 0  # bytes handed over to be sent, since the beginning
-        self._sent = 0  # those of them that the socket had taken at the last check
+        self._sent = 0  # handed bytes that the socket had taken at the last check
         self._checks = 0
         self._silent_checks = 0  # without a byte, up to now
         self._ask_owner_at = ASK_OWNER_AFTER_CHECKS  # of the silent checks

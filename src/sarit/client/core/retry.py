@@ -120,18 +120,18 @@ class Attempts:
         return f"Attempts({self._spent:.3f} s spent, next after {self._delay} s)"
 
     def reset(self) -> None:
-        """Success: the next failure starts a new series."""
+        """Forget the failures after a success: the next one starts a new series."""
         self._delay = self._spent = 0.0
         self._last = False
         self._away_since = None
 
     def begin(self, now: float) -> None:
-        """An attempt begins; its time counts."""
+        """Start the time of an attempt, which counts towards the timeout."""
         if self._away_since is None:
             self._away_since = now
 
     def answered(self, now: float) -> None:
-        """The node is there, though this is no success yet: the time until the next failure does not count."""
+        """Stop the time of an attempt, because the node answers, although the call has not succeeded yet."""
         if self._away_since is not None:
             self._spent += now - self._away_since
             self._away_since = None

@@ -122,7 +122,7 @@ class ReadWindow:
         return [gap]
 
     def ended(self, end: int) -> None:
-        """The segment (or the range) ends at `end`: nothing after it is requested."""
+        """Drop the requests after `end`, where the segment (or the range) ends."""
         self.end = end
         while self._outstanding and self._outstanding[-1].offset >= end:
             self._outstanding.pop()
@@ -266,7 +266,7 @@ class SegmentFetch:
                 try:
                     await self._backoff.wait(error)
                 except SaritError as last:
-                    # It sets `_closed`, which ends the loop.
+                    # `_fail` sets `_closed`, which ends the loop.
                     self._fail(last)
             except asyncio.CancelledError:
                 # Closing the client cancels this task: the consumer must not wait for ever.
@@ -305,7 +305,7 @@ class SegmentFetch:
             connection.send([encode(ReadSegment(self.name, request.offset, request.length, self._token, request_id))])
 
     def on_reply(self, sink: _ReplySink, reply: Any) -> None:
-        """The reply to one request."""
+        """Take the reply to one request, and send the next ones."""
         self._requests.discard(sink.request_id)
         if self._closed or sink.connection is not self._connection:
             return
@@ -325,7 +325,7 @@ class SegmentFetch:
         else:
             error = error_of(reply, self.name)
             if isinstance(error, Unavailable):
-                # As WrongHost: the connection lives, but this segment leaves it.
+                # After WrongHost, for example, the connection is alive, but does not serve this segment any more.
                 self.on_lost(sink, error)
             else:
                 self._fail(error)
@@ -347,7 +347,7 @@ class SegmentFetch:
         )  # fmt: skip
 
     def on_lost(self, sink: _ReplySink, error: Unavailable) -> None:
-        """The connection of a request was lost, or the segment moved: request again from the first missing byte."""
+        """Request again from the first missing byte, because the connection was lost or the segment moved."""
         if self._closed or self._connection is None or sink.connection is not self._connection:
             return
         # All requests of this fetch were on that connection: no reply to them matters any more.

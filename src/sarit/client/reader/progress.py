@@ -38,7 +38,7 @@ class Progress:
             return None
         limit = self._end.get(segment)
         if limit is None and segment.epoch > self._last_epoch:
-            return 0  # it was created after the cut
+            return 0  # the segment was created after the cut
         return limit
 
     def stops_at_limit(self, segment: SegmentId) -> bool:
@@ -56,7 +56,7 @@ class Progress:
         return [segment for segment in self.positions if segment not in self._finished]
 
     def finished(self, segment: SegmentId) -> None:
-        """A segment was read to its end or limit, and no successors follow."""
+        """Record that a segment was read to its end or limit, and has no successors to read."""
         self.followed(segment, ())
 
     def followed(self, segment: SegmentId, successors: Iterable[Successor]) -> list[SegmentId]:

@@ -202,7 +202,7 @@ class EventReader:
         self._notify()
 
     def client_closed(self) -> None:
-        """The client is closed before the reader."""
+        """Close the reader, because the client is closed."""
         self.close()
 
     async def __aenter__(self) -> EventReader:
@@ -293,7 +293,7 @@ class EventReader:
             limit = self._progress.limit(segment)
             fetch = SegmentFetch(self._session, self.stream, segment, offset, limit, on_fetched, read_bytes)
             self._sources[segment] = _Source(fetch, EventCursor(segment, offset))
-            # Last: the fetch of an empty range notifies at once, and `_on_fetched` needs the source.
+            # Add the source before its fetch starts: an empty range notifies `_on_fetched` at once, which needs it.
             fetch.start()
 
     def _on_fetched(self, fetch: SegmentFetch) -> None:

@@ -131,7 +131,7 @@ class Parts:
 
 
 def dropped(session: Owner, what: str, release: Callable[[], object]) -> None:
-    """A reader was collected: call `release` on the loop.  For `weakref.finalize`; on any thread."""
+    """Call `release` on the loop for a reader that was garbage-collected.  For `weakref.finalize`, on any thread."""
     if session.ended:
         return
     warn_user(f"{what} was dropped and not closed: close it, or use it as a block")
@@ -140,8 +140,9 @@ def dropped(session: Owner, what: str, release: Callable[[], object]) -> None:
 
 
 def watch(part: Any, session: Owner, what: str, release: Callable[[], object]) -> Callable[[], object]:
-    """Have `release` called when `part` is collected; it must not refer to `part`.  Returns what ends the watch, to be
-    called when `part` was closed."""
+    """Have `release`, which must not refer to `part`, called when `part` is garbage-collected.
+
+    Returns a function that ends the watch, to be called when `part` is closed."""
     if session.parts.holds_readers:
         return _nothing
     watching = weakref.finalize(part, dropped, session, what, release)
@@ -150,7 +151,7 @@ def watch(part: Any, session: Owner, what: str, release: Callable[[], object]) -
 
 
 def _nothing() -> None:
-    """End a watch that there is not."""
+    """Do nothing, where no watch has to be ended."""
 
 
 def weakly(method: Callable[P, Any], otherwise: Any = None) -> Callable[P, Any]:

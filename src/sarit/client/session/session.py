@@ -287,7 +287,7 @@ class Session:
         return "" if tokens is None else tokens.current(stream)
 
     def forget_endpoint(self, stream: StreamName, segment: SegmentId) -> None:
-        """The segment has moved, or its store does not answer: request its endpoint again next time."""
+        """Drop the cached endpoint of a segment that has moved, or whose store does not answer."""
         self._endpoints.pop((stream, segment), None)
 
     def assume_endpoint(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:

@@ -146,7 +146,7 @@ class ByteWriter:
         self._notify()
 
     def client_closed(self) -> None:
-        """The client ends before the writer: `close` raises Invalid if anything may be lost."""
+        """Stop, because the client is closed.  If anything may be lost, a later `close` raises Invalid."""
         if self.unacked_bytes + self._early_bytes:
             self.failed(
                 Invalid(f"the client was closed before the writer of {self.stream}: some bytes may be unstored")
@@ -234,22 +234,22 @@ class ByteWriter:
     # -- what the driver reports ------------------------------------------------------------------
 
     def progressed(self, driver: AppenderDriver) -> None:
-        """The driver may send again."""
+        """Schedule a dispatch, because the driver may send again."""
         self._dispatch_soon()
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
-        """The segment takes no more: a byte stream has no successors."""
+        """Fail, because the segment takes no more bytes, and a byte stream has no successors."""
         self.failed(Sealed(f"byte stream {self.stream} is sealed (or was scaled): it takes no more bytes"))
 
     def failed(self, error: BaseException) -> None:
-        """No retry can help."""
+        """Keep the first error that no retry can cure, and wake whoever waits."""
         if self.failure is None:
             self.failure = error
         self._notify()
 
 
 class ContiguousParts:
-    """Parts of `count` bytes of a reader, which may skip what was truncated in between: then they start again there."""
+    """Collects `count` contiguous bytes of a reader, again whenever the reader skips truncated bytes."""
 
     __slots__ = ("_parts", "_reader", "_wanted", "left", "start")
 
@@ -261,7 +261,7 @@ class ContiguousParts:
         self.start = reader.tell()
 
     def add(self, part: bytes) -> None:
-        """The reader has just handed out `part`."""
+        """Add a part that the reader has just handed out."""
         begin = self._reader.tell() - len(part)
         if begin != self.start + self._wanted - self.left:
             self.start, self.left = begin, self._wanted

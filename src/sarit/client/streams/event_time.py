@@ -120,7 +120,7 @@ class TimeWindows:
             self._passed = self._pending.popleft()
 
     async def _read_more(self) -> bool:
-        """Read watermarks that were not read yet; whether there were any."""
+        """Read watermarks that were not read yet.  Returns whether there were any."""
         tail = await segments.tail_cut(self._session, self._marks)
         start = self._read_to or await segments.head_cut(self._session, self._marks)
         if start == tail:
@@ -132,7 +132,7 @@ class TimeWindows:
         # Old watermarks may be truncated: a reader that can read the stream has passed those that are skipped.
         async with EventReader(self._session, self._marks, bounds, skip_truncated=True) as reader:
             events = await reader.read_events(MAX_WATERMARKS_AHEAD)
-            # Perhaps before the tail: the next call goes on here.
+            # The next call goes on at this position, which may be before the tail.
             self._read_to = reader.position()
         self._pending.extend(map(watermarks.decode, events))
         return bool(events)

@@ -124,7 +124,7 @@ class SharedConfiguration:
         self._follower.notify()
 
     async def edit(self, change: Callable[[dict[str, Any]], object]) -> bool:
-        """Let `change` modify a copy of the newest settings and write the difference; whether there was one.
+        """Let `change` modify a copy of the newest settings and write the difference.  Returns whether there was one.
 
         `change` is called again when another process wrote first; an error it raises changes nothing.
         Raises Invalid (not JSON, too long), Unavailable (it may have been written or not)."""
@@ -174,7 +174,7 @@ class SharedConfiguration:
         self._follower.end()
 
     def client_closed(self) -> None:
-        """The client is closed first."""
+        """End the waits for changes with Invalid, because the client is closed."""
         self._follower.end(Invalid("the client was closed"))
 
     async def __aenter__(self) -> SharedConfiguration:

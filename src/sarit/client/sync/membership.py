@@ -185,7 +185,7 @@ class Membership:
                 log.info("%s could not leave; its lease will run out: %s", self.name, error)
 
     def client_closed(self) -> None:
-        """The client is closed before the membership: others see it at the end of the lease."""
+        """Stop without leaving, because the client is closed.  Others see the member until its lease ends."""
         self._number = None
         self._follower.end(Invalid("the client was closed"))
 

@@ -206,7 +206,7 @@ class RevisionedStream:
         if connection is None or connection.closed:
             connection, last = await self._set_up()
             if last >= number:
-                return True  # it was written, and its reply was lost
+                return True  # an earlier attempt was written, and its reply was lost
         # The append may wait for as long as the store is throttled.
         backoff.answered()
         reply = await connection.ask(lambda request: make(number, request), (self.stream, self.segment))
@@ -234,7 +234,7 @@ class RevisionedStream:
         return None if value == NULL_ATTRIBUTE_VALUE else Revision(value)
 
     async def compare_and_set_mark(self, expected: Revision | None, new: Revision | None) -> bool:
-        """Set the mark to `new` if it is `expected` (None: not set); whether it was."""
+        """Set the mark to `new` if it is `expected` (None: not set).  Returns whether it was."""
         requests = 0
 
         def make(request: int, name: str, token: str) -> UpdateSegmentAttribute:

@@ -209,16 +209,16 @@ class StateSynchronizer(Generic[S]):
     # -- writing --------------------------------------------------------------------------------
 
     async def initialize(self, state: bytes) -> bool:
-        """Write the first state if there is none; whether this call did.
+        """Write the first state if there is none.  Returns whether this call wrote it.
 
         Raises Sealed, Unavailable (it may have been written or not)."""
         async with self._lock:
             await self._fetch()
             if self._current is not None:
                 return False
-            # Decoded before it is written: what cannot be decoded must never get into the stream.
+            # Decode the state before writing it: what cannot be decoded must never get into the stream.
             first = self._initial(state)
-            # On the condition that nothing was ever written: of several processes one succeeds.
+            # Write on the condition that the stream is empty: only one of several processes succeeds.
             value = encode_initial(state)
             written = await self.stream.write_conditionally(Revision(0), value)
             if written is not None:
@@ -360,7 +360,7 @@ class StateFollower(Generic[S]):
             self._more = asyncio.get_running_loop().create_task(
                 self._wait_beyond(), name=f"follow {self.shared.stream}"
             )
-            # It goes on when this call returns, and may fail when nobody waits any more: no exception is lost by that.
+            # The task goes on after this call, and may fail when nobody waits: then no exception is lost.
             self._more.add_done_callback(ignore_outcome)
         await asyncio.wait((self._more,), timeout=seconds)
         if self._more.done():

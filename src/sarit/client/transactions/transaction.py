@@ -129,7 +129,7 @@ class TransactionalWriter:
     async def take_up(self, transaction: UUID | str) -> Transaction:
         """Resume an open transaction that was begun elsewhere.  Raises NotFound, Conflict (it has ended)."""
         number = transaction_number(transaction)
-        # First: `parts` answers from the epoch alone, also for a transaction that has ended.
+        # Ask the status before `parts`, which answers from the epoch alone, also for a transaction that has ended.
         status = await self.status(transaction)
         if status is TransactionStatus.UNKNOWN:
             raise NotFound(f"stream {self.stream} has no transaction {number:032x}")
@@ -151,7 +151,7 @@ class TransactionalWriter:
         return transaction
 
     def closed(self, transaction: Transaction) -> None:
-        """A transaction has ended, or was released."""
+        """Forget a transaction that has ended or was released."""
         self._open.pop(transaction, None)
 
     # -- by id ----------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class Transaction:
         try:
             await self.commit()
         except Exception:
-            if self._state == OPEN:  # it could not be flushed
+            if self._state == OPEN:  # the flush failed
                 await self._give_up()
             raise
         except BaseException:  # cancelled: no request is made any more, and the lease is not renewed

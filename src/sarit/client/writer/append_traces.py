@@ -31,7 +31,7 @@ class AppendTraces:
 
     @classmethod
     def of(cls, env: Env) -> AppendTraces | None:
-        """None: nobody asked for traces."""
+        """Return the traces of a writer, or None if nobody asked for traces."""
         return cls(env.traces, env.clock) if env.traces is not None else None
 
     def sent(self, appender: SegmentAppender, blocks: Iterable[Block]) -> None:
@@ -45,7 +45,7 @@ class AppendTraces:
                     self._open.append((trace, block, now))
 
     def acknowledged(self, appender: SegmentAppender) -> None:
-        """Blocks up to the appender's acknowledged number are durable."""
+        """Record the spans of the blocks up to the appender's acknowledged number, which are durable."""
         while self._open and self._open[0][1].number <= appender.acked_number:
             trace, block, began = self._open.popleft()
             self._traces.record(
@@ -54,5 +54,5 @@ class AppendTraces:
             )  # fmt: skip
 
     def drop(self) -> None:
-        """The segment is sealed: what is not acknowledged goes to others."""
+        """Forget the open spans, because the segment is sealed: what is not acknowledged goes to its successors."""
         self._open.clear()

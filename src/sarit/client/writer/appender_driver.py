@@ -57,7 +57,7 @@ _REPLACE_IF_EQUALS: Final = 4  # kind of AttributeUpdate
 
 
 class Owner(Protocol):
-    """A writer, as its drivers see it.
+    """The interface of a writer that its drivers use.
 
     The two counters are sums over all of its appenders.  The owner adds to them what it gives to an appender; the
     driver updates them after that."""
@@ -66,10 +66,10 @@ class Owner(Protocol):
     blocks_in_flight: int
 
     def progressed(self, driver: AppenderDriver) -> None:
-        """Something was acknowledged, or the driver may send again: schedule a dispatch."""
+        """Schedule a dispatch, because something was acknowledged, or the driver may send again."""
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
-        """The segment is sealed: place what the appender holds on its successors."""
+        """Place what the appender holds on the successors of its segment, which is sealed."""
 
     def failed(self, error: BaseException) -> None:
         """Record that the writer has failed."""
@@ -149,7 +149,7 @@ class AppenderDriver:
             self._connection.send(parts)
             self._owner.blocks_in_flight += appender.blocks_in_flight - before
         elif not before and not self._started and appender.large_due() is not None:
-            # It waited until nothing was in flight.  After its merge the appender is set up again before it goes on.
+            # Nothing is in flight, as a large event needs.  After its merge the appender is set up again.
             self._started = True
             self._session.background.spawn(self._large(), f"large event to {appender.segment}")
 
@@ -175,7 +175,7 @@ class AppenderDriver:
             while True:
                 self._backoff.begin()
                 try:
-                    # It returns when SetupAppend is sent; `on_reply` takes the answer.
+                    # `_attach_once` returns when SetupAppend is sent; `on_reply` takes the answer.
                     await self._attach_once()
                     return
                 except Unavailable as error:
@@ -188,11 +188,11 @@ class AppenderDriver:
 
     async def _attach_once(self) -> None:
         connection, self.appender.token = await self._session.connect(self.name, self.segment, APPENDS)
-        # The await above lets `release` in.
+        # `release` may have been called during the await above.
         if self._released:
             return
         sink = _ReplySink(self, connection)
-        # Raises Unavailable when the connection has ended meanwhile: before the driver takes it as its own.
+        # Register before the driver keeps the connection: this raises Unavailable if the connection has ended.
         request_id = connection.expect(sink)
         self._connection = connection
         self._started = False
@@ -204,20 +204,20 @@ class AppenderDriver:
         await self._backoff.wait(error)
 
     def _progress_made(self) -> None:
-        """A block was acknowledged: the next failure starts a new series of attempts.
+        """Reset the pauses between attempts, because a block was acknowledged.
 
-        Not at AppendSetup: otherwise a store that accepts no block would be retried without pauses."""
+        AppendSetup does not reset them: otherwise a store that accepts no block would be retried without pauses."""
         if self._backoff.running:
             self._backoff.reset()
 
     def _reconnect(self, error: SaritError) -> None:
-        """The connection is lost: find a new one, at once if there is something to send."""
+        """Leave a lost connection, and find a new one at once if there is something to send."""
         self._leave()
-        # Blocks in flight become unsent again: the owner's sum loses them.
+        # Blocks in flight become unsent again, so subtract them from the owner's sum.
         before = self.appender.blocks_in_flight
         self.appender.disconnected()
         self._owner.blocks_in_flight -= before
-        # `_started`: the large event under way gets the error, too, and reconnects after it.
+        # With `_started` a large event is under way, which gets the error, too, and reconnects after it.
         # With nothing to send, the next `dispatch` connects.
         if self.appender.state == SEALED or self._started or self._released or not self.appender.unacked_bytes:
             return
@@ -311,7 +311,7 @@ class AppenderDriver:
         return True
 
     def on_lost(self, error: Unavailable, connection: Connection) -> None:
-        """The connection ended."""
+        """Reconnect, if the connection that ended is the present one."""
         if connection is self._connection:
             self._reconnect(error)
 
@@ -336,7 +336,7 @@ class _ReplySink:
 async def _append_large(session: Session, connection: Connection, appender: SegmentAppender, block: Block) -> None:
     """Append the event of `block` to the segment of `appender`.  After Unavailable the next SetupAppend says
     whether it is stored."""
-    # A writer id of its own: that of the appender changes its number only by the merge.
+    # Use another writer id, because only the merge may change the number of the appender's id.
     writer = session.env.random.bytes(16)
     created = await connection.ask(lambda i: CreateTransientSegment(i, writer, appender.segment, appender.token))
     name = expect(created, SegmentCreated, appender.segment).segment
@@ -345,14 +345,15 @@ async def _append_large(session: Session, connection: Connection, appender: Segm
     if expect(setup, AppendSetup, name).last_event_number != NULL_ATTRIBUTE_VALUE:
         raise Unavailable(f"{name}: a new segment has a writer already")
     await _fill(connection, writer, name, memoryview(block.chunks[0].data).cast("B"))
-    # From the number before this event to its own, on condition.  If the reply is lost, SetupAppend reports it.
+    # The merge sets the number of this event if the store has the number before.  If the reply is lost, the next
+    # SetupAppend reports the number.
     update = AttributeUpdate(appender.writer_id, _REPLACE_IF_EQUALS, block.number, appender.stored_number())
     merged = await connection.ask(lambda i: MergeSegments(i, appender.segment, name, appender.token, (update,)))
     expect(merged, SegmentsMerged, appender.segment)
 
 
 async def _fill(connection: Connection, writer: bytes, name: str, data: memoryview) -> None:
-    """Write `data` into the transient segment; the pieces are all in flight at once."""
+    """Write `data` into the transient segment, with all pieces in flight at once."""
     pending: list[tuple[int, PendingReply]] = []
     try:
         for number, offset in enumerate(range(0, len(data), LARGE_EVENT_PIECE_BYTES)):
@@ -366,7 +367,7 @@ async def _fill(connection: Connection, writer: bytes, name: str, data: memoryvi
         for answer in answers:
             expect(answer, DataAppended, name)
     finally:
-        # Also after a cancellation: no sink stays behind.
+        # Remove the sinks, also after a cancellation.
         for request_id, reply in pending:
             connection.forget(request_id)
             reply.answer.cancel()

@@ -365,7 +365,7 @@ class Partitioner:
     # -- what drivers report --------------------------------------------------------------------
 
     def progressed(self, driver: AppenderDriver) -> None:
-        """A driver may send again."""
+        """Schedule a dispatch of a driver, which may send again."""
         self._dispatch_pending[driver] = None
         self._on_progress()
 

@@ -99,12 +99,12 @@ class FlushBarrier:
         for appender in appenders:
             if appender.unacked_bytes:
                 self._waiting += 1
-                # A count of events, not a number: pending chunks have no numbers yet.
+                # Store a count of events, not an event number, because pending chunks have no numbers yet.
                 appender.barriers.append((appender.accepted_events, self))
         self.end_wait()
 
     def end_wait(self) -> None:
-        """An appender has passed, or gives up its place."""
+        """End one wait: for an appender that has passed the barrier, or for the end of `place_on`."""
         self._waiting -= 1
         if not self._waiting:
             self._done()
@@ -244,9 +244,9 @@ class SegmentAppender:
             raise Corrupt(f"{self.segment}: the store has half a block: {last} of {head.number}")
 
     def disconnected(self) -> None:
-        """The connection is gone: what was sent is sent again, unless `opened_at` says otherwise."""
+        """Prepare to send again what was sent on a lost connection, unless `opened_at` finds it stored."""
         self._step(DISCONNECT)
-        # In front of what was not sent: the numbers stay in order.
+        # Put the sent blocks in front of the unsent ones, so that the numbers stay in order.
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
         self.bytes_in_flight = self.blocks_in_flight = 0
@@ -348,7 +348,7 @@ class SegmentAppender:
         self.unacked_bytes -= block.length
         self.acked_events += block.events
         barriers = self.barriers
-        # They are in the order of their counts.
+        # Barriers are in the order of their counts.
         while barriers and barriers[0][0] <= self.acked_events:
             barriers.popleft()[1].end_wait()
 
@@ -366,7 +366,7 @@ class SegmentAppender:
         return self.acked_number or NULL_ATTRIBUTE_VALUE
 
     def large_done(self) -> None:
-        """The event of `large_due` was merged; the appender must be set up again before it goes on."""
+        """Record that the event of `large_due` was merged.  The appender must be set up again before it goes on."""
         self._step(MERGE_LARGE)
         block = self._unsent.popleft()
         # The merge has set this number on the store.
@@ -376,13 +376,13 @@ class SegmentAppender:
     # -- the end ------------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """The segment is sealed: send nothing; call `take_unacknowledged` when the successors are known."""
+        """Stop sending, because the segment is sealed; once its successors are known, call `take_unacknowledged`."""
         self._step(SEAL)
 
     def take_unacknowledged(self) -> list[Chunk]:
-        """Everything not acknowledged, in order, to be placed on the successors; barriers are dropped with it."""
+        """Remove and return everything not acknowledged, in order, for the successors.  Drops the barriers."""
         self._step(SEAL)
-        # In flight, numbered, pending: the order in which they were written.
+        # Chunks in flight were written before numbered ones, and those before pending ones.
         chunks = [chunk for block in (*self._sent, *self._unsent) for chunk in block.chunks]
         chunks.extend(self._pending)
         self._sent.clear()

@@ -170,7 +170,7 @@ class EventWriter:
             self._intake_changed()
 
     def _intake_changed(self) -> None:
-        """The intake needs a dispatch.  Raises the writer's failure, Invalid when it is closed."""
+        """Schedule a dispatch of the intake.  Raises the writer's failure, Invalid when the writer is closed."""
         # `fail` and `_release` set `_idle`, so that the next write comes here: `write` itself checks nothing.
         if self.failure is not None:
             self._intake.clear()
@@ -324,13 +324,13 @@ class EventWriter:
         if not quiet:
             warn_of_loss(_unacknowledged(self))
         if self.pending_bytes():
-            # It fails the barriers: nobody acknowledges them any more.
+            # `fail` fails the barriers, too, which nothing would complete any more.
             self.fail(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
         self._closed = True
         self._release()
 
     def client_closed(self) -> None:
-        """The client ends before the writer: `close` raises Invalid if anything may be lost."""
+        """Stop, because the client is closed.  If anything may be lost, a later `close` raises Invalid."""
         if self.pending_bytes():
             self.fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
             # `_closed` stays False: a later `close` must raise the failure, not return.
@@ -421,7 +421,7 @@ class EventWriter:
         self._dispatch()
 
     def fail(self, error: BaseException) -> None:
-        """The first failure is the writer's: every later call raises it."""
+        """Stop the writer with an error, which every later call raises.  Later errors are ignored."""
         if self.failure is not None:
             return
         self.failure = error
@@ -432,13 +432,13 @@ class EventWriter:
         for future in waiting:
             if future is not None and not future.done():
                 future.set_exception(error)
-                # Retrieved: asyncio logs an exception that nobody retrieves, and nobody may be waiting.
+                # Retrieve the exception, or asyncio logs it when nobody waits for the future.
                 future.exception()
         if self._on_dispatched is not None:
             self._on_dispatched()
 
     def _complete_barriers(self, futures: list[asyncio.Future[None]]) -> None:
-        """Everything before these barriers is durable."""
+        """Complete these barriers, because everything before them is durable."""
         for future in futures:
             self._barriers.pop(future, None)
             # The caller may have cancelled it.
@@ -451,7 +451,7 @@ def _wake_here(writer: EventWriter) -> None:
     try:
         writer._session.check_caller()
     except Invalid:
-        # It could never be sent: forget it, and have the next write come here again.
+        # Forget what was written, which could never be sent, and have the next write come here again.
         writer._idle = True
         writer._intake.clear()
         writer._intake_free_bytes = writer._intake_limit_bytes
@@ -460,7 +460,7 @@ def _wake_here(writer: EventWriter) -> None:
 
 
 def _forked(writer: EventWriter, error: Invalid) -> None:
-    """In a child process: the next `write` raises."""
+    """Let the next `write` raise `error` in a child process."""
     writer.failure = error
     writer._idle = True
 
