@@ -43,9 +43,9 @@ CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="sarit", charset="UTF-8"'}
 
 @dataclass(eq=False, slots=True)
 class Asker:
-    """Who asks, and the client that has their rights; `caller`: None where nobody logs in.
+    """A caller of HTTP requests, and the client that has its rights.  `caller`: None where nobody logs in.
 
-    `on_close`: what was made for this client, and ends with it."""
+    `on_close`: called before the client ends, to end what was made for it."""
 
     caller: Caller | None
     client: Client
@@ -103,7 +103,7 @@ class Gate:
         return await self.logins.caller(request.headers.get("authorization"), peer_of(request))
 
     def behind(self, routes: Iterable[BaseRoute], check: Callable[[Request], Awaitable[None]]) -> list[BaseRoute]:
-        """The same routes; requests get an answer only after `check`."""
+        """Return the routes changed so that requests are answered only after `check`, if there are users."""
         found = list(routes)
         for route in found if self.has_users else ():
             route.app = _Checked(route.app, check)  # type: ignore[attr-defined]
@@ -127,13 +127,13 @@ class _Checked:
 
 
 def refused(error: SaritError, *, challenge: bool = True) -> JSONResponse:
-    """The answer to who may not ask; `challenge`: says how to log in, so that a browser asks for user and password."""
+    """Return the answer to a caller that is refused.  With `challenge` a browser asks for user and password."""
     status = 401 if isinstance(error, Unauthenticated) else 403 if isinstance(error, Forbidden) else 503
     return JSONResponse({"error": str(error)}, status, CHALLENGE if challenge and status == 401 else None)
 
 
 def peer_of(request: Request) -> str:
-    """Address and port of the client, for the log."""
+    """Return address and port of the client, for the log."""
     return "?" if request.client is None else f"{request.client.host}:{request.client.port}"
 
 
@@ -169,7 +169,7 @@ class Callers:
 
     @asynccontextmanager
     async def asking(self, authorization: str | None, peer: str) -> AsyncIterator[Asker]:
-        """Who asks, as long as the request is under way.  Raises Unauthenticated, Unavailable."""
+        """Provide the caller for the length of a request.  Raises Unauthenticated, Unavailable."""
         current_peer.set(peer)
         if self._gate.logins is None:
             yield self._everybody

@@ -113,12 +113,12 @@ def quota_samples(quotas: TenantQuotas) -> Iterator[Sample]:
 
 
 def listener_samples(listener: StoreListener) -> Iterator[Sample]:
-    """The connections of a store."""
+    """Yield how many connections a store has."""
     yield "sarit_connections", _NONE, listener.connections
 
 
 def storage_samples(counted: StorageStatistics) -> Iterator[Sample]:
-    """The requests to long-term storage."""
+    """Yield samples of the requests to long-term storage."""
     for kind, counts in counted.kinds.items():
         yield "sarit_storage_request_seconds", (kind,), counts.seconds
         yield "sarit_storage_errors_total", (kind,), counts.errors
@@ -127,13 +127,13 @@ def storage_samples(counted: StorageStatistics) -> Iterator[Sample]:
 
 
 def index_samples(counted: IndexStatistics) -> Iterator[Sample]:
-    """The requests of the indexes to an object store; none of indexes that are files."""
+    """Yield samples of the requests that the indexes send to an object store: none for indexes that are files."""
     for kind, count in counted.requests().items():
         yield "sarit_index_requests_total", (kind,), count
 
 
 def rate_samples(meters: LoadMeters) -> Iterator[Sample]:
-    """The busiest streams and scopes."""
+    """Yield the append rates of the busiest streams and scopes, and those of all others together."""
     for label, busiest in (("stream", meters.busiest_streams), ("scope", meters.busiest_scopes)):
         for name, (events, size) in (*busiest.rates(), (OTHERS, busiest.others)):
             yield f"sarit_{label}_append_events_per_second", (name,), events
@@ -178,5 +178,5 @@ def controller_samples(controller: Controller) -> Iterator[Sample]:
 
 
 def api_samples(listener: GrpcListener) -> Iterator[Sample]:
-    """The connections of a controller."""
+    """Yield how many connections a controller has."""
     yield "sarit_controller_connections", _NONE, listener.connections

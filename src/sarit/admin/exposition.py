@@ -58,13 +58,13 @@ def _text(samples: list[Sample]) -> bytes:
 
 
 class _Families:
-    """A collector, as the library wants it."""
+    """A collector of the Prometheus library."""
 
     def __init__(self, samples: list[Sample]) -> None:
         self._samples = samples
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics, each with all its series."""
+        """Yield the metrics, each with all its series."""
         families: dict[str, CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily] = {}
         for name, labels, value in self._samples:
             metric = BY_NAME[name]

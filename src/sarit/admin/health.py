@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def routes(health: HealthPort, gate: Gate) -> list[BaseRoute]:
-    """The routes of the probes; who has not logged in learns only whether the process is ready."""
+    """Return the routes of the probes.  Callers that have not logged in learn only whether the process is ready."""
 
     async def live(_: Request) -> Response:
         return PlainTextResponse("ok\n")

@@ -47,7 +47,7 @@ def routes(
 
 
 def is_local(request: Request) -> bool:
-    """Whether a request comes from this machine, and from no page of another site."""
+    """Return whether a request comes from this machine, and from no page of another site."""
     if request.client is None or not _is_loopback(request.client.host):
         return False
     if not _is_loopback(_name(f"//{request.headers.get('host', '')}")):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def routes(scrape: Callable[[], Awaitable[bytes]]) -> list[BaseRoute]:
-    """`/metrics`; `scrape`: gives the text for Prometheus, made for each request."""
+    """Return the route `/metrics`.  `scrape`: makes the text for Prometheus, for each request."""
 
     async def metrics(_: Request) -> Response:
         return Response(await scrape(), media_type=CONTENT_TYPE)

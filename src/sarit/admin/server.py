@@ -86,7 +86,7 @@ class AdminServer:
         self._app = Starlette(routes=list(routes), exception_handlers={404: self._not_found, 413: _too_large})
         self._bounded = _Bounded(self._app, names, self._begin)
         self._connections: dict[Any, _Connection] = {}  # by the client's address
-        self._waiting: PlacesByHost[_Connection] = PlacesByHost()  # those without a request under way
+        self._waiting: PlacesByHost[_Connection] = PlacesByHost()  # connections without a request under way
         self._admission = Admission(max_connections)
         self._repeated = RepeatedLog(_log, lambda: asyncio.get_running_loop().time())
         self._server: asyncio.Server | TlsServer | None = None
@@ -349,7 +349,7 @@ class _Bounded:
                 connection.wait_for_request()
 
     def _refusal(self, scope: Scope, connection: _Connection | None) -> Response | None:
-        """The answer to a request that is not served; None: serve it."""
+        """Return the answer to a request that is not served, or None to serve it."""
         if scope["path"] in _PROBES:
             return None
         if connection is not None and connection.probes_only:
@@ -372,7 +372,7 @@ def _now() -> bytes:
 
 
 def _address(host: str) -> str | None:
-    """The one address of a host to listen on: IPv4 where both exist; None: all of them."""
+    """Return the one address of a host to listen on (IPv4 if it has both kinds), or None for all addresses."""
     if host in ("", "0.0.0.0", "::"):  # nosec B104
         return host or None
     found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sarit.process.settings import NodeConfig
 
 _DEFAULTS: Final = {"controller_port": "0", "store_port": "0", "http_port": "0", "log_level": "warning"}
-# They keep what the deleted directory describes.
+# Options that would keep data elsewhere, which would outlive the deleted directory.
 _ELSEWHERE: Final = ("storage", "index_storage", "log")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

@@ -128,7 +128,7 @@ def hear_interrupts() -> None:
 
 
 def main() -> NoReturn:
-    """The entry point of the console script."""
+    """Run the command, as the entry point of the console script."""
     open_standard_files()
     for name in ("sarit.client", "sarit.ops.backup"):
         log = logging.getLogger(name)

@@ -97,7 +97,7 @@ class Commands(click.Group):
             raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One entry for each command, with the first paragraph of its help."""
+        """Write one entry for each command, with the first paragraph of its help."""
         rows = []
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)

@@ -18,11 +18,11 @@ class Bar:
 
     def __init__(self) -> None:
         self._bar: ProgressBar[int] | None = None
-        # Of a part whose length nobody knows: its label, bytes done, and bytes shown.
+        # Label, bytes done and bytes shown of a part of unknown length.
         self._counted: tuple[str, int, int] | None = None
 
     def begin(self, label: str, length: int | None) -> None:
-        """A part begins, of `length` bytes; the one before has ended.  None: bytes are counted, without a bar."""
+        """Begin a part of `length` bytes, and end the one before.  None: count bytes, without a bar."""
         self.end()
         if not sys.stderr.isatty():
             return
@@ -33,7 +33,7 @@ class Bar:
             self._bar.__enter__()
 
     def add(self, length: int) -> None:
-        """So many bytes of it are done."""
+        """Add bytes that are done."""
         if self._bar is not None:
             self._bar.update(length)
         elif self._counted is not None:
@@ -45,7 +45,7 @@ class Bar:
             self._counted = label, done, shown
 
     def end(self) -> None:
-        """The last part has ended."""
+        """End the last part."""
         if self._bar is not None:
             self._bar.__exit__(None, None, None)
             self._bar = None

@@ -173,7 +173,7 @@ def _lines(
         return events, None
     lines: list[bytes] = []
     try:
-        lines.extend(form(events, cut, segment))  # those before one that fails stay
+        lines.extend(form(events, cut, segment))  # lines before an event that fails are kept
     except SaritError as error:
         return lines, error
     return lines, None

@@ -110,7 +110,7 @@ def _read(path: Path) -> Mapping[str, User]:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[dict[str, User]]:
-    """The users, written back as a whole: a server never reads half a file."""
+    """Provide the users, and write them back as a whole, so that a server never reads half a file."""
     from sarit.security.users import format_users
 
     users = dict(_read(path))

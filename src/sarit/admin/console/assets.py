@@ -22,7 +22,7 @@ _TYPES: Final = {
 
 
 def load() -> dict[str, bytes]:
-    """All files by their paths below assets/."""
+    """Return the contents of all files by their paths below assets/."""
     return {name: found.read_bytes() for name, found in _walk(files(__package__).joinpath("assets"), "")}
 
 
@@ -35,7 +35,7 @@ def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]
 
 
 class Assets:
-    """Answers GET with a file; `name`: always this one, else the path says which."""
+    """Answers GET with a file: `name` if it is given, else the one in the path."""
 
     def __init__(self, contents: Mapping[str, bytes], name: str | None = None) -> None:
         self._contents = contents

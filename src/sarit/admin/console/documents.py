@@ -39,7 +39,7 @@ def number_of(body: dict[str, Any], name: str, default: int | None = None) -> in
 
 
 def scaling_of(found: Any) -> ScalingPolicy:
-    """A scaling policy: {"type": fixed|bytes|events, "target", "factor", "segments"}.  Raises Invalid.
+    """Return the scaling policy of {"type": fixed|bytes|events, "target", "factor", "segments"}.  Raises Invalid.
 
     `target`: KiB or events per second and segment."""
     if not isinstance(found, dict) or found.get("type") not in _SCALE_TYPES:
@@ -54,7 +54,7 @@ def scaling_of(found: Any) -> ScalingPolicy:
 
 
 def retention_of(found: Any) -> RetentionPolicy:
-    """A retention policy: {"type": none|time|size, "limit", "maximum"}, in ms or bytes.  Raises Invalid."""
+    """Return the retention policy of {"type": none|time|size, "limit", "maximum"}, in ms or bytes.  Raises Invalid."""
     if not isinstance(found, dict) or found.get("type") not in _RETENTION_TYPES:
         raise Invalid(f"retention: give an object whose type is one of {', '.join(_RETENTION_TYPES)}")
     kind = _RETENTION_TYPES[found["type"]]
@@ -73,7 +73,7 @@ def tags_of(found: Any) -> tuple[str, ...]:
 
 
 def config_document(config: StreamConfig) -> dict[str, Any]:
-    """A stream's configuration, as `scaling_of`, `retention_of` and `tags_of` take it."""
+    """Return the document of a configuration, which `scaling_of`, `retention_of` and `tags_of` can read."""
     scaling, retention = config.scaling, config.retention
     return {
         "scaling": {
@@ -97,7 +97,7 @@ def segment_text(segment: SegmentId) -> str:
 
 
 def segment_of(text: str) -> SegmentId:
-    """Return the inverse of `segment_text`.  Raises Invalid."""
+    """Parse NUMBER.EPOCH.  Raises Invalid."""
     found = _SEGMENT.fullmatch(text)
     if found is None:
         raise Invalid(f"{text[:40]!r} is no segment: give NUMBER.EPOCH")
@@ -105,12 +105,12 @@ def segment_of(text: str) -> SegmentId:
 
 
 def bytes_document(data: bytes, most: int) -> dict[str, Any]:
-    """Bytes for a browser, which decides how to show them; `most` bytes of them."""
+    """Return at most `most` bytes for a browser, which decides how to show them."""
     return {"base64": base64.b64encode(data[:most]).decode(), "bytes": len(data), "cut": len(data) > most}
 
 
 def event_document(event: bytes, segment: SegmentId, offset: int, most: int) -> dict[str, Any]:
-    """One event: where it is, its payload, and what its envelope says if it has one."""
+    """Return the document of one event: its segment, offset, payload, and the fields of its envelope if it has one."""
     document: dict[str, Any] = {"segment": segment_text(segment), "offset": offset, "size": len(event)}
     payload = event
     if Envelope.is_envelope(event):
@@ -126,7 +126,7 @@ def event_document(event: bytes, segment: SegmentId, offset: int, most: int) -> 
 
 
 def payload_of(body: dict[str, Any], name: str = "text") -> bytes:
-    """Bytes of a person: a field that is text, or "base64".  Raises Invalid."""
+    """Return bytes that a user entered: the text field `name`, or the field "base64".  Raises Invalid."""
     if "base64" in body:
         try:
             return base64.b64decode(text_of(body, "base64"), validate=True)

@@ -59,7 +59,7 @@ class GroupCalls:
             info, progress = await group.info(), await group.progress()
         except NotFound:
             return row | {"gone": True}
-        except SaritError as error:  # one that cannot be read does not hide the others
+        except SaritError as error:  # a group that cannot be read does not hide the others
             return row | {"error": str(error)}
         return row | {
             "streams": sorted(map(str, info.config.starts)),
@@ -135,7 +135,7 @@ class GroupCalls:
         return {"reader": reader, "was_online": await group.reader_offline(reader)}
 
     async def delete(self, request: Request) -> Any:
-        """Delete it.  The body names the group again: {"confirm": "scope/group"}."""
+        """Delete a reader group.  The body names the group again: {"confirm": "scope/group"}."""
         name = _name(request)
         check_confirmed(await body_of(request), name)
         await self._client.reader_groups.delete(name)

@@ -49,7 +49,7 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 def refusal(method: str, headers: Headers, names: frozenset[str], token: str, writes: bool) -> tuple[int, str] | None:
-    """Status and reason to refuse a request with; None: it may go on."""
+    """Return status and reason to refuse a request with, or None to serve it."""
     host = headers.get("host", "")
     if (wrong := host_refusal(host, names)) is not None:
         return 421, wrong

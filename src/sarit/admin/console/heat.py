@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What happened from `start_ms` to `end_ms`."""
+    """The rates by key and the scalings of a stream from `start_ms` to `end_ms`."""
 
     start_ms: int
     end_ms: int
@@ -64,7 +64,7 @@ class Column:
 
 
 def column(before: Sample, after: Sample, rows: int) -> Column | None:
-    """The column between two samples, with at most about `rows` cells; None: no time passed."""
+    """Return the column between two samples, with about `rows` cells at most, or None if no time passed."""
     seconds = (after.time_ms - before.time_ms) / 1000
     if seconds <= 0:
         return None
@@ -79,7 +79,7 @@ def column(before: Sample, after: Sample, rows: int) -> Column | None:
 
 
 def merged(cells: Sequence[Cell], rows: int) -> list[Cell]:
-    """The same in at most `rows` equal ranges of keys when there are more cells: the highest rate of each range."""
+    """Return the cells, or if there are more than `rows`, the highest rate in each of `rows` equal ranges of keys."""
     if len(cells) <= rows:
         return list(cells)
     highest = [0.0] * rows
@@ -91,7 +91,7 @@ def merged(cells: Sequence[Cell], rows: int) -> list[Cell]:
 
 
 def changes(before: Sample, after: Sample) -> list[Change]:
-    """Which active segments were replaced by which, in the order of their keys."""
+    """Return which active segments were replaced by which, in the order of their keys."""
     ranges = {**{s: before.parts[s] for s in before.active}, **{s: after.parts[s] for s in after.active}}
     gone, new = before.active - after.active, after.active - before.active
     # Groups of ranges that overlap, or replace each other in several steps: sweep over the keys.
@@ -117,7 +117,7 @@ def _change(group: Sequence[SegmentId], gone: frozenset[SegmentId], ranges: Mapp
 
 
 def document(found: Column) -> dict[str, object]:
-    """For a browser; cells as lists, which are many."""
+    """Return the document of a column.  Its many cells are lists, which are shorter than objects."""
     return {
         "start": found.start_ms,
         "end": found.end_ms,

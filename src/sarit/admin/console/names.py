@@ -33,9 +33,9 @@ TABLES: Final = "tables"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A page of a list: the names of a scope ("": of all) that contain a text, in any case, after `offset` others.
+    """A request for a page: names of a scope ("": all scopes) that contain a text, in any case, after `offset` others.
 
-    `counted`: of how many, even if that takes long."""
+    `counted`: whether to count all such names, even if that takes long."""
 
     scope: str = ""
     text: str = ""
@@ -46,10 +46,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class NamesPage:
-    """One page of those that were searched for.
+    """One page of the names that were found.
 
-    `total`: of all pages, as far as they are counted; `counted`: whether these are all.  `complete`: whether no more
-    than CONSOLE_MAX_NAMES were searched."""
+    `total`: the number of names on all pages, as far as they were counted; `counted`: whether that is all of them.
+    `complete`: whether no more than CONSOLE_MAX_NAMES names exist to be searched."""
 
     names: Sequence[str]
     total: int
@@ -65,7 +65,7 @@ class NameList:
         self.began = began
         self.ended = False
         self.complete = True
-        # An iterator that raised ends, and would look like the end of the list.
+        # After an error the iterator only ends, which would look like the end of the list.
         self.broken = False
         self._source = source
         self._lock = asyncio.Lock()
@@ -102,11 +102,11 @@ class NameLists:
         return f"<NameLists of {', '.join(kind for kind, _ in self._lists) or 'nothing'}>"
 
     def changed(self) -> None:
-        """Something was created or deleted: read them again."""
+        """Forget the lists, because something was created or deleted."""
         self._lists.clear()
 
     async def page(self, kind: str, wanted: Wanted) -> NamesPage:
-        """A page of a kind: SCOPES, STREAMS, GROUPS or TABLES of users, the latter as "scope/name"."""
+        """Return a page of the names of a kind (SCOPES, STREAMS, GROUPS, TABLES), all but scopes as "scope/name"."""
         while True:
             found = self._list(kind, wanted.scope)
             page = await self._searched(found, wanted)
@@ -114,7 +114,7 @@ class NameLists:
                 return page
 
     async def _searched(self, found: NameList, wanted: Wanted) -> NamesPage | None:
-        """None: whoever read the list has failed or was cancelled; begin again with another."""
+        """Return a page of a list, or None if reading the list failed: then a new list is needed."""
         text, needed = wanted.text.strip().lower(), wanted.offset + wanted.limit
         hits: list[str] = []
         seen, until = 0, None

@@ -39,7 +39,7 @@ class Rights:
 
     def creates_in(self, scope: str) -> bool:
         """Return whether the caller may create streams of any name in a scope."""
-        # Of a rule on a prefix, any name is an example.
+        # A rule on a prefix allows any name, so check one as an example.
         return self._may(scope_resource(scope), stream_resource(scope, "0"))
 
     def changes_stream(self, name: StreamName) -> bool:

@@ -74,7 +74,7 @@ class Console:
         return f"<Console, {self._places!r}>"
 
     def routes(self) -> list[BaseRoute]:
-        """The page at `/`, its files and its calls."""
+        """Return the routes of the page at `/`, its files and its calls."""
         contents = load()
         return [
             Route("/", self._guarded(Assets(contents, INDEX), cached=True)),
@@ -88,7 +88,7 @@ class Console:
 
     def _rules(self, scope: Scope) -> tuple[str, bool]:
         if scope["path"] == _LOG_IN:
-            return "", True  # who logs in has no token yet
+            return "", True  # a log-in has no token yet
         return self._token(scope), self._writes or scope["path"] == _LOG_OUT
 
     def _token(self, scope: Scope) -> str:
@@ -108,7 +108,7 @@ class Console:
             return
         session = self.sessions.find(_cookie(scope))
         if session is None:
-            # The page asks whether somebody has logged in: that nobody has is an answer, and no error.
+            # The page asks whether somebody has logged in: to answer no is not an error.
             first = scope["path"] == _SESSION and request.method == "GET"
             answer = JSONResponse({"log_in": True}) if first else JSONResponse({"error": "log in"}, 401)
             await answer(scope, receive, send)
@@ -140,7 +140,7 @@ class Console:
         except Invalid as error:
             return JSONResponse({"error": str(error)}, 400)
         except (Unauthenticated, Unavailable) as error:
-            # Without a challenge: the browser would ask by itself, and keep the password.
+            # Send no challenge, or the browser would ask by itself, and keep the password.
             return refused(error, challenge=False)
         self.sessions.end(_cookie(request.scope))
         return self._with_cookie(request, {"user": user}, self.sessions.begin(authorization, user))
@@ -151,7 +151,7 @@ class Console:
         return JSONResponse(document, headers={"Set-Cookie": header})
 
     def _while_logged_in(self, session: Session, app: ASGIApp) -> ASGIApp:
-        """What lasts ends with the session."""
+        """Return an application whose long answers end with the session."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             running = asyncio.ensure_future(app(scope, receive, send))

@@ -73,7 +73,7 @@ class Sampler:
         return len(self._queues)
 
     async def columns(self) -> AsyncGenerator[Event, None]:
-        """All columns so far in one event, then each as it comes."""
+        """Yield all columns so far in one event, then each new one."""
         queue: asyncio.Queue[Column | None] = asyncio.Queue(CONSOLE_HEAT_QUEUE_COLUMNS)
         self._queues.add(queue)
         try:
@@ -140,7 +140,7 @@ class Sampler:
         return Sample(now, parts, frozenset(active.keys() & parts.keys()))
 
     async def _from_records(self) -> list[Column]:
-        """Columns of the time before, from the cuts that the controller recorded; none of another server."""
+        """Return columns of earlier times, from the cuts that the controller recorded (none if it is not Sarit)."""
         assert self._last is not None
         samples = [self._last]
         try:
@@ -159,14 +159,14 @@ class Sampler:
         return [found for found in made if found is not None]
 
     async def _with_sealed(self, before: Sample, after: Sample) -> tuple[Sample, Sample]:
-        """The later one with the ends of segments that were sealed in between."""
+        """Return both samples, with the ends of the segments that were sealed in between added to the later one."""
         gone = before.active - after.active
         infos = await self._client.segment_infos(self._stream, gone)
         ended = {s: before.parts[s]._replace(end=info.end_offset) for s, info in infos.items() if info.sealed}
         return before, Sample(after.time_ms, {**after.parts, **ended}, after.active)
 
     async def _recorded_cuts(self, time_ms: int) -> list[RecordedCut]:
-        """Return the records, the newest first."""
+        """Return the cuts recorded up to a time, the newest first."""
         found: list[RecordedCut] = []
         while len(found) < CONSOLE_HEAT_RECORDED_COLUMNS:
             record = await recorded_cut(self._client.session, self._stream, time_ms)
@@ -199,7 +199,7 @@ class Samplers:
         return self._live.response(self.sampler(stream).columns())
 
     def sampler(self, stream: StreamName) -> Sampler:
-        """The one of a stream.  Raises Unavailable: too many are open."""
+        """Return the sampler of a stream, or start one.  Raises Unavailable (too many are open)."""
         for name in [name for name, found in self._running.items() if found.task.done()]:
             del self._running[name]
         if stream not in self._running and len(self._running) >= CONSOLE_HEAT_MAX_SAMPLERS:
@@ -212,7 +212,7 @@ class Samplers:
         return self._running[stream]
 
     async def close(self) -> None:
-        """End them."""
+        """Cancel all samplers, and wait for their end."""
         tasks = [found.task for found in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -220,7 +220,7 @@ class Samplers:
 
 
 def _put(queue: asyncio.Queue[Column | None], found: Column | None) -> None:
-    """A page that takes nothing loses the oldest columns."""
+    """Add a column for a page.  A page that is too slow loses the oldest columns."""
     if queue.full():
         queue.get_nowait()
     queue.put_nowait(found)

@@ -92,14 +92,14 @@ class SearchCalls:
         return [call("/streams/{scope}/{stream}/search/live", self.search)]
 
     async def search(self, request: Request) -> Any:
-        """Hits and progress, live.  Parameters: `kind` (text, pattern, field), `text`, and of a field its `path`;
+        """Send hits and progress live.  Parameters: `kind` (text, pattern, field), `text`, and of a field its `path`;
         `from` and `until`: head, tail, a time or a cut.
 
         Raises Unavailable: too many searches run."""
         given, stream = request.query_params, stream_of(request)
         self._places.check()
         matcher = await self._matcher(given.get("kind", "text"), given.get("text", ""), given.get("path", ""))
-        # A browser whose connection was lost says how far it came.
+        # A browser that connects again sends the position of the last event that it got.
         start = request.headers.get("last-event-id") or given.get("from", "head")
         first = await cut_of(self._client, stream, start, self._clock.wall_ms())
         last = await self._end(stream, given.get("until", "tail"))
@@ -122,7 +122,7 @@ class SearchCalls:
     async def reports(
         self, start: StreamCut, end: StreamCut, matcher: Matcher, bounds: ScanBounds = _BOUNDS
     ) -> AsyncGenerator[Event, None]:
-        """What lies between two cuts in all, then steps; steps without hits are left out, now and then one is not."""
+        """Yield the number of bytes to search, then steps: all with hits, and some of the others to show progress."""
         session, monotonic = self._client.session, self._clock.monotonic
         with self._places:
             total = await distance(session, start, end)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Session:
-    """A browser that has logged in; `authorization`: as the header of a request; `token`: for its changes."""
+    """The session of a browser.  `authorization`: the value of that header.  `token`: required for changes."""
 
     authorization: str
     user: str
@@ -40,7 +40,7 @@ class Session:
 
 
 class Sessions:
-    """Those of one console."""
+    """The sessions of one console."""
 
     def __init__(self, env: Env, most: int = CONSOLE_MAX_SESSIONS) -> None:
         self._env = env
@@ -68,7 +68,7 @@ class Sessions:
         self._sessions.pop(key).ended = True
 
     def find(self, cookie: str) -> Session | None:
-        """The one of a cookie, if it has not ended."""
+        """Return the session of a cookie, if it has not ended."""
         key, now = _key(cookie), self._env.clock.monotonic()
         found = self._sessions.get(key)
         if found is None:
@@ -81,30 +81,30 @@ class Sessions:
         return found
 
     def lives(self, session: Session) -> bool:
-        """Whether it has not ended."""
+        """Return whether a session has not ended."""
         now = self._env.clock.monotonic()
         old = now - session.began >= CONSOLE_SESSION_SECONDS or now - session.used >= CONSOLE_SESSION_IDLE_SECONDS
         return not (session.ended or old)
 
     def end(self, cookie: str) -> None:
-        """Log out."""
+        """End the session of a cookie."""
         found = self._sessions.pop(_key(cookie), None)
         if found is not None:
             found.ended = True
 
 
 def random_text(env: Env) -> str:
-    """A secret that nobody guesses."""
+    """Return a random text for a secret."""
     return base64.urlsafe_b64encode(env.random.bytes(CONSOLE_TOKEN_BYTES)).decode().rstrip("=")
 
 
 def cookie_name(port: int) -> str:
-    """Browsers send cookies of one port of a host to all its others: each node has a name of its own."""
+    """Return the name of the cookie, with the port, because browsers send cookies to all ports of a host."""
     return f"sarit-session-{port}"
 
 
 def cookie_of(header: str, port: int) -> str:
-    """The value of our cookie in a header; "": there is none."""
+    """Return the value of the console's cookie in a header, or "" without one."""
     try:
         found = SimpleCookie(header).get(cookie_name(port))
     except CookieError:
@@ -113,12 +113,12 @@ def cookie_of(header: str, port: int) -> str:
 
 
 def set_cookie(port: int, value: str, *, secure: bool) -> str:
-    """The header that sets it; an empty value takes it away."""
+    """Return the header that sets the cookie.  An empty value removes it."""
     age = int(CONSOLE_SESSION_SECONDS) if value else 0
     more = "; Secure" if secure else ""
     return f"{cookie_name(port)}={value}; Path=/console/api; Max-Age={age}; HttpOnly; SameSite=Strict{more}"
 
 
 def _key(cookie: str) -> bytes:
-    # Not the value itself: how long a look-up takes says nothing about it.
+    # Look up the hash, not the value, so that the time of a look-up reveals nothing about the value.
     return hashlib.sha256(cookie.encode(errors="replace")).digest()

@@ -23,7 +23,7 @@ _ALIVE: Final = ": \n\n"
 
 
 def encoded(event: Event) -> str:
-    """One event as text."""
+    """Return one event as text."""
     name, document, last = event
     head = f"id: {last}\n" if last else ""
     return f"{head}event: {name}\ndata: {json.dumps(document, separators=(',', ':'))}\n\n"
@@ -75,7 +75,7 @@ class Live:
     async def _text(self, events: AsyncGenerator[Event, None]) -> AsyncIterator[str]:
         self._places.take(self._user)
         try:
-            # At once, so that the browser knows that it is connected.
+            # Send something at once, so that the browser knows that it is connected.
             yield "retry: 2000\n\n"
             async with aclosing(events):
                 async for text in _with_pauses(events):
@@ -87,7 +87,7 @@ class Live:
 
 
 async def _with_pauses(events: AsyncGenerator[Event, None]) -> AsyncIterator[str]:
-    """The texts of events; a comment in each pause, which finds out whether the browser is still there."""
+    """Yield the texts of events, and in each pause a comment, which finds out whether the browser is still there."""
     following: asyncio.Task[Event] | None = None
     try:
         while True:

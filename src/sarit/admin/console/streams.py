@@ -105,7 +105,7 @@ class StreamCalls:
         return page
 
     async def _rates(self, segments: Sequence[str]) -> dict[str, SegmentRate]:
-        """Rates by the full name of a segment: of the first so many; of none when a store does not answer."""
+        """Return the rates of the first CONSOLE_MAX_RATED_SEGMENTS segments by name; none if a store is silent."""
         asked = segments[:CONSOLE_MAX_RATED_SEGMENTS]
         try:
             found = await self._node.rates(asked) if asked else []
@@ -212,12 +212,12 @@ class StreamCalls:
         return {"deleted": True}
 
     async def transactions(self, request: Request) -> Any:
-        """Those that are open, and those that ended last."""
+        """Return the open transactions, and those that ended last."""
         stream = stream_of(request)
         ended = []
         async for transaction, status in self._client.transactional_writer(stream).completed():
             ended.append({"id": str(transaction), "state": status.name.lower()})
-        # After the controller has answered: it says whether the caller may see the stream.
+        # Ask the node after the controller, which checks whether the caller may see the stream.
         found = await self._node.open_transactions(stream, CONSOLE_MAX_TRANSACTIONS)
         rows = [
             {"id": one.id, "state": one.state, "began_ms": one.began_ms, "lease_ms": one.lease_ms,
@@ -228,7 +228,7 @@ class StreamCalls:
 
 
 def _summed(rates: Iterable[SegmentRate]) -> dict[str, float | None]:
-    """Return the rates of several segments together; None where none is known."""
+    """Return the sums of the rates of several segments, None without segments."""
     found = list(rates)
     if not found:
         return {"event_rate": None, "byte_rate": None}

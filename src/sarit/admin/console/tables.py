@@ -172,7 +172,7 @@ def _asked_bytes(request: Request, name: str, config: TableConfig) -> bytes:
 
 
 def _key(request: Request, config: TableConfig) -> bytes:
-    """Return the last key of the page before; empty: there was none.  Raises Invalid."""
+    """Return the last key of the page before, empty for the first page.  Raises Invalid."""
     try:
         found = base64.b64decode(request.query_params.get("after", ""), b"-_", validate=True)
     except ValueError:

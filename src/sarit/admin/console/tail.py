@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Taken:
-    """What one interval brought: events to show, how many were scanned, whether the reader may have more."""
+    """The result of one interval: events to show, how many were scanned, whether the reader may have more."""
 
     shown: list[dict[str, Any]]
     scanned: int = 0
@@ -69,7 +69,7 @@ async def take(reader: EventReader, wanted: bytes, seconds: float, most: int) ->
         try:
             async with asyncio.timeout(left):
                 found = await reader.next_events()
-        except SaritError:  # also one that is a TimeoutError
+        except SaritError:  # raise it even if it is a TimeoutError
             raise
         except TimeoutError:
             return taken
@@ -121,7 +121,7 @@ class EventCalls:
     async def events(
         self, stream: StreamName, start: StreamCut, wanted: bytes, *, skips: bool
     ) -> AsyncGenerator[Event, None]:
-        """Events as they come, in lists; `skips`: go on at the tail when too far behind it."""
+        """Yield events as they come, in lists.  `skips`: whether to skip to the tail when too far behind it."""
         reader = self._client.reader(stream, start, skip_truncated=True)
         behind_since: float | None = None
         try:

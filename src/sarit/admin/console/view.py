@@ -164,13 +164,13 @@ class ClusterView:
 
 
 class NodeView(Protocol):
-    """What the console asks of the process that it runs in.  Calls raise the kinds of `core.errors`."""
+    """The interface of the process that the console runs in.  Calls raise the kinds of `core.errors`."""
 
     async def overview(self) -> Overview:
         """Return the node now.  Raises Unavailable (what it needs to ask for it)."""
 
     async def settings(self) -> Sequence[Setting]:
-        """The configuration, secrets hidden."""
+        """Return the configuration, with secrets hidden."""
 
     async def open_transactions(self, stream: StreamName, most: int) -> Sequence[OpenTransaction]:
         """Return the transactions of a stream that have not ended, at most `most` of them.  Raises NotFound."""

@@ -26,7 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one method does at one path.  `name` is unique.  `body`: the model of the request.
+    """One method at one path.  `name` is unique.  `body`: the model of the request.
 
     `answers`: by status what it means, and the model of the body (None: no body).  Those that every operation has are
     not listed: see `COMMON_ANSWERS`."""
@@ -122,7 +122,7 @@ def _health(what: str, path: str, model: str, summary: str) -> tuple[Operation, 
     )  # fmt: skip
 
 
-# Those of a part come last: its id may be anything.
+# Routes of fixed paths come before the path of a part alone, because the id of a part may be any text.
 HEALTH: Final = (
     *_health("Readiness", "/readiness", "HealthAnswer", "Whether all requests are served:"),
     *_health("Liveness", "/liveness", "HealthAnswer", "Whether it runs:"),

@@ -37,7 +37,7 @@ _SCALE_TYPES: Final = {name: kind for kind, name in _SCALE_NAMES.items()}
 
 
 def stream_config(body: Mapping[str, Any]) -> StreamConfig:
-    """The configuration in a request to create or update a stream.  Raises Invalid."""
+    """Return the configuration in a request to create or update a stream.  Raises Invalid."""
     scaling = body.get("scalingPolicy")
     retention = body.get("retentionPolicy")
     return StreamConfig(
@@ -90,7 +90,7 @@ def _limit(body: Mapping[str, Any], by_time: bool, plain: str, timed: str) -> in
 
 
 def stream_property(stream: StreamName, config: StreamConfig) -> dict[str, Any]:
-    """A stream with its configuration."""
+    """Return the document of a stream with its configuration."""
     scaling = config.scaling
     policy: dict[str, Any] = {"type": _SCALE_NAMES[scaling.type]}
     if scaling.type is not ScaleType.FIXED:
@@ -130,7 +130,7 @@ def _time_parts(limit_ms: int) -> tuple[int, dict[str, int]]:
 
 
 def scaling_event(event: ScalingEvent) -> dict[str, Any]:
-    """An epoch of a stream."""
+    """Return the document of an epoch of a stream."""
     return {
         "timestamp": event.time_ms,
         "segments": [
@@ -149,7 +149,7 @@ def scaling_event(event: ScalingEvent) -> dict[str, Any]:
 
 
 def reader_group(scope: str, group: str, info: GroupInfo) -> dict[str, Any]:
-    """A reader group with its streams and the readers that are in it."""
+    """Return the document of a reader group, with its streams and its online readers."""
     return {
         "scopeName": scope,
         "readerGroupName": group,

@@ -57,7 +57,7 @@ class Raw(bytes):
 
 
 async def list_scopes(client: Client, asked: Asked) -> Raw:
-    """The scopes."""
+    """List the scopes."""
     controller = client.session.controller
 
     async def page(after: str) -> list[tuple[str, Any]]:
@@ -77,7 +77,7 @@ async def create_scope(client: Client, asked: Asked) -> Any:
 
 
 async def get_scope(client: Client, asked: Asked) -> Any:
-    """A scope."""
+    """Return the document of a scope.  Raises NotFound."""
     controller, request = client.session.controller, pb.ScopeInfo(scope=asked.scope)
     found = await client.session.with_retry(lambda: controller.call(controller.stub.checkScopeExists, request))
     if not found.exists:
@@ -94,7 +94,7 @@ async def delete_scope(client: Client, asked: Asked) -> None:
 
 
 async def list_streams(client: Client, asked: Asked) -> Raw:
-    """The streams of a scope."""
+    """List the streams of a scope."""
     kind, tag = asked.query.get("filter_type"), asked.query.get("filter_value")
     if (kind == "tag") != (tag is not None):
         raise Invalid("filter_type=tag and filter_value=TAG belong together")
@@ -103,7 +103,7 @@ async def list_streams(client: Client, asked: Asked) -> Raw:
 
     async def page(after: str) -> list[tuple[str, Any]]:
         found = await session.with_retry(lambda: session.controller.stream_configs(asked.scope, tag, after))
-        # All names, so that the next page begins behind the last; a body only for what is wanted.
+        # Return all names, so that the next page begins after the last one, and a body only for the wanted streams.
         return [
             (name.stream, bodies.stream_property(name, config) if is_user_name(name.stream) != internal else None)
             for name, config in found
@@ -122,7 +122,7 @@ async def create_stream(client: Client, asked: Asked) -> Any:
 
 
 async def get_stream(client: Client, asked: Asked) -> Any:
-    """A stream."""
+    """Return the document of a stream."""
     config = await client.session.with_retry(lambda: client.session.controller.stream_config(asked.stream))
     return bodies.stream_property(asked.stream, config)
 
@@ -146,7 +146,7 @@ async def update_stream_state(client: Client, asked: Asked) -> Any:
 
 
 async def get_scaling_events(client: Client, asked: Asked) -> Any:
-    """The epochs of a stream."""
+    """List the epochs of a stream in a range of time."""
     first, last = asked.query["from"], asked.query["to"]
     if first > last:
         raise Invalid(f"from={first} is later than to={last}")
@@ -159,7 +159,7 @@ async def get_scaling_events(client: Client, asked: Asked) -> Any:
 
 
 async def list_reader_groups(client: Client, asked: Asked) -> Raw:
-    """The reader groups of a scope: each has a stream of the system."""
+    """List the reader groups of a scope, by the internal stream that each group has."""
     controller = client.session.controller
 
     async def page(after: str) -> list[tuple[str, Any]]:
@@ -174,7 +174,7 @@ async def list_reader_groups(client: Client, asked: Asked) -> Raw:
 
 
 async def get_reader_group(client: Client, asked: Asked) -> Any:
-    """A reader group."""
+    """Return the document of a reader group."""
     group = await client.reader_groups.open(asked.group)
     return bodies.reader_group(asked.scope, asked.path["readerGroupName"], await group.info())
 
@@ -196,7 +196,7 @@ async def _pages(
 
 
 async def _listed(field: str, asked: Asked, pages: AsyncIterator[list[tuple[str, Any]]]) -> Raw:
-    """A list up to the limit that was asked for; without a limit all of it, if it is not too long."""
+    """Return a list up to the requested limit.  Raises Invalid when it is too long and no limit is given."""
     limit = asked.query.get("limit", MAX_LISTED)
     pieces: list[str] = []
     last = ""
@@ -206,7 +206,7 @@ async def _listed(field: str, asked: Asked, pages: AsyncIterator[list[tuple[str,
         more = len(pieces) + len(wanted) > limit
         for name, body in wanted[: limit - len(pieces)]:
             last = name
-            # Piece by piece, a page at a time: the loop that serves appends does not stand still for thousands.
+            # Encode one entry at a time: thousands at once would block the event loop, which serves appends.
             pieces.append(json.dumps(body))
         if more:
             break

@@ -59,7 +59,7 @@ def _text(value: Any) -> str:
 
 
 def handlers(health: HealthPort) -> dict[str, Callable[[Asked], Awaitable[Any]]]:
-    """What answers each operation on health, by its name."""
+    """Return the handlers of the operations on health, by the names of the operations."""
 
     def handler(field: str | None) -> Callable[[Asked], Awaitable[Any]]:
         async def answer(asked: Asked) -> Any:

@@ -27,7 +27,7 @@ def _object(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
 
 
 def _body(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
-    """An object that clients send: serializers write fields that are not set as null, which is as absent."""
+    """Return the schema of an object that clients send.  Optional fields may be null, which counts as absent."""
     fields = {
         name: found if name in required else {"anyOf": [found, {"type": "null"}]} for name, found in properties.items()
     }

@@ -16,7 +16,7 @@ _JSON: Final = "application/json"
 
 
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
-    """The description of these operations; `version`: of Sarit."""
+    """Return the OpenAPI description of these operations.  `version`: the version of Sarit."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)

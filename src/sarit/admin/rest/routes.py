@@ -58,7 +58,7 @@ _WHOLE: Final = re.compile(r"-?\d{1,19}")
 
 
 def routes(callers: Callers) -> list[BaseRoute]:
-    """The routes under /v1 that need a controller, and /openapi.json.  Each is asked by its caller's client."""
+    """Return the routes under /v1 that need a controller, which use the client of their caller, and /openapi.json."""
     description = json.dumps(document(OPERATIONS, version("sarit"))).encode()
 
     async def show_document(_: Request) -> Response:
@@ -72,7 +72,7 @@ def routes(callers: Callers) -> list[BaseRoute]:
 
 
 def health_routes(health: HealthPort) -> list[BaseRoute]:
-    """The routes under /v1/health: they work while the process starts, too."""
+    """Return the routes under /v1/health, which work while the process starts, too."""
     return _resources(HEALTH, {name: _without_client(each) for name, each in handlers(health).items()})
 
 

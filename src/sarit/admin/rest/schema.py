@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 Schema: TypeAlias = "Mapping[str, Any]"
 
 _SHOWN_CHARS: Final = 80
-# Said of a value, never checked.
+# Keywords that describe a value and are never checked.
 _REMARKS: Final = frozenset({"description", "format", "example"})
 
 
 def read_json(raw: bytes) -> Any:
-    """The value of a JSON text.  Raises Invalid, with the place of the mistake."""
+    """Return the value of a JSON text.  Raises Invalid, with the place of the mistake."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -52,7 +52,7 @@ def _constant(name: str) -> NoReturn:
 
 
 def check(schema: Schema, value: Any, models: Mapping[str, Schema], at: str = "the body") -> Any:
-    """The value, with whole numbers as ints.  Raises Invalid for the first thing that does not fit, with its place."""
+    """Return the value, with whole numbers as ints.  Raises Invalid, with the place of the first mistake."""
     if "anyOf" in schema:  # of an optional field: something, or null, which is left out before
         return check(schema["anyOf"][0], value, models, at)
     if "$ref" in schema:

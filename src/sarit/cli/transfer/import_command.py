@@ -105,7 +105,7 @@ async def _settled(writer: TransactionalWriter, before: dict[str, Any], noted: N
             f"nobody knows any more whether events {before['done']} to {before['next']} are in the stream: the "
             f"transaction ended too long ago. See what the stream ends with, and delete {noted.path}"
         )
-    # It was noted when all its events were durable, so it may be committed whoever began it.
+    # The transaction was noted when all its events were durable, so it may be committed, whoever began it.
     await writer.commit(before["transaction"])
     return int(before["next"])
 
