@@ -188,7 +188,7 @@ def _tables(found: ClusterStatus, verdict: Verdict) -> list[tuple[str, Rows, Seq
 
 
 def _requests(found: ClusterStatus) -> list[dict[str, object]]:
-    """Requests to object storage: a row for each store and one for all; none if nothing is on an object store."""
+    """Return rows of requests to object storage for each store and for all: none without an object store."""
     from sarit.cluster.object_requests import Counts, on_object_store
 
     if not on_object_store(found.meta):

@@ -23,7 +23,7 @@ _SKEW: Final = datetime.timedelta(minutes=5)  # of the clocks of a few machines
 
 
 def make_certificates(directory: Path, hosts: Sequence[str], days: int) -> dict[str, Path]:
-    """Write a CA and the certificates of a server and a client; the files.
+    """Write a CA and the certificates of a server and a client.  Returns the files.
 
     `hosts`: of the server; none is this machine.  Raises Exists (a file is there), Invalid (no library, no host)."""
     require("tls", "a certificate authority")

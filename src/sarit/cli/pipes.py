@@ -97,7 +97,7 @@ def end_interrupted(advice: str = "") -> NoReturn:
 
 
 def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
-    """Whole lines, without their ends, as they come; the last one may have no end.
+    """Yield whole lines as they come, without their ends.  The last one may have had none.
 
     Raises KeyboardInterrupt, and Invalid for a line that is longer than any event."""
     half: list[bytes] = []

@@ -173,7 +173,7 @@ def _copy(
     count: _Count,
     event_of: Callable[[bytes], Row],
 ) -> BaseException | None:
-    """Write batches of lines; the error that ended it early, if any.  Raises the writer's failure."""
+    """Write batches of lines.  Returns the error that ended this early, if any.  Raises the writer's failure."""
     with progress as bar:
         try:
             for batch in batches:

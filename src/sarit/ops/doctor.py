@@ -153,7 +153,7 @@ def check_directory(directory: str, config: NodeConfig, env: Env) -> list[Findin
     """Check the volume of a data directory: its space, and how long a sync takes."""
     files, there = env.files, directory
     try:
-        if directory == config.data_dir:  # that of a cluster's log is marked, and examined with the cluster
+        if directory == config.data_dir:  # the log of a cluster is marked, and examined with the cluster
             require_own_directory(files, directory, is_data_directory)
     except (Invalid, OSError) as error:
         return [Finding("data directory", FAIL, str(error), "choose another --data-dir")]

@@ -105,8 +105,8 @@ def divide_memory(
             compaction_segments=PACKED_SEGMENTS,
         )
         if shared_index:
-            # What is inlined is read again when it is joined, block by block: a request for each.  Pieces of packs are
-            # read together.
+            # Inline nothing: compaction would read inlined extents back with a request for each block, but reads pieces
+            # of packs together.
             flush = replace(flush, inline_below_bytes=0)
         # Three large ones take three quarters of the share, small ones the rest.
         chunk_bytes = _between(uploads // 4, SMALL_EXTENT_BYTES, CHUNK_TARGET_BYTES)
@@ -320,7 +320,7 @@ class NodeConfig:
                 f"this process may have {descriptors} open files; a node of {self.containers} containers needs "
                 f"{own + _MIN_CONNECTIONS}: raise the limit (ulimit -n), or choose fewer containers"
             )
-        portions = 2 if self.one_port else 1  # with one port, as many again may not have sent a byte yet
+        portions = 2 if self.one_port else 1  # on one port, as many more connections may not have sent a byte yet
         api = min(self.max_api_connections, left // (2 + portions))
         connections = min(self.max_connections, left - portions * api)
         return replace(self, max_connections=connections, max_api_connections=api, open_files=descriptors)

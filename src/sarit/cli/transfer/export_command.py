@@ -129,7 +129,7 @@ async def _copy(client: Client, name: StreamName, output: Output, noted: Noted, 
     async with client.reader(name, first, last) as reader:
 
         def note(*, last_one: bool = False) -> None:
-            # Without an await: what is noted is what was written.
+            # No await comes between, so that the progress that is noted is what was written.
             written = output.note(last=last_one)
             if written is not None:
                 count = before["events"] + shown.events

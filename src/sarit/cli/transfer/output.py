@@ -50,7 +50,7 @@ class LinesOutput:
         self._file.write(data)
 
     def note(self, *, last: bool = False) -> dict[str, Any] | None:
-        # Without the end: an export that is resumed after its end writes that again.
+        # Note the position before the end of the file, because an export resumed after its end writes that end again.
         noted = None if self._standard else {"bytes": self._file.tell(), "crc": self._crc, "events": self._events}
         if last and self._raw:
             self._file.write(raw_format.end(self._events, self._crc))

@@ -143,7 +143,7 @@ class RevisionedStream:
         return self._thread.iterate(self._inner.read_from(start))
 
     def write_conditionally(self, expected: Revision, value: bytes) -> Revision | None:
-        """Append `value` if `expected` is the newest revision: the new newest one; None if it is not.
+        """Append `value` if `expected` is the newest revision.  Returns the new revision, or None.
 
         Raises Invalid (too long), Sealed; Unavailable: it may have been written or not."""
         return self._run(self._inner.write_conditionally(expected, value))
@@ -270,7 +270,7 @@ class Membership:
         return self._run(self._inner.changed(since))
 
     def joined(self) -> int:
-        """Wait until this member is in the group (its name may be taken); its number."""
+        """Wait until this member is in the group (its name may be taken).  Returns its number."""
         return self._run(self._inner.joined())
 
     def describe(self, data: str) -> None:
@@ -316,7 +316,7 @@ class LeaderElection:
         return self._inner.leading
 
     def lead(self) -> int:
-        """Wait until this candidate leads; its fencing token.  Raises the failure that ended the candidacy."""
+        """Wait until this candidate leads.  Returns its fencing token.  Raises the failure that ended the candidacy."""
         return self._run(self._inner.lead())
 
     def lost(self, token: int) -> None:
@@ -328,7 +328,7 @@ class LeaderElection:
         self._run(self._inner.resign())
 
     def close(self) -> None:
-        """Give up the candidacy; the next leads at once."""
+        """Give up the candidacy.  The next candidate leads at once."""
         self._run(self._inner.close())
 
     def __enter__(self) -> LeaderElection:
@@ -381,11 +381,11 @@ class SharedConfiguration:
         self._run(self._inner.set(name, value))
 
     def remove(self, name: str) -> bool:
-        """Remove one setting; False when there was none.  Raises as `edit` does."""
+        """Remove one setting.  Returns whether there was one.  Raises as `edit` does."""
         return self._run(self._inner.remove(name))
 
     def changed(self, since: int) -> int:
-        """Wait until `version` differs from `since`; the new version.  Raises the failure that ended the following."""
+        """Wait for a `version` other than `since`, and return it.  Raises the failure that ended the following."""
         return self._run(self._inner.changed(since))
 
     def watch(self) -> Iterator[dict[str, Any]]:

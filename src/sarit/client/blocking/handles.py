@@ -61,7 +61,7 @@ class Stream:
         return self._run(self._inner.epochs())
 
     def scale(self, segments: int) -> bool:
-        """Replace the segments by this number of segments of equal width; False when the stream already has them.
+        """Replace the segments by this number of segments of equal width.  Returns False when the stream has them.
 
         Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed,
         somebody else scaled it meanwhile, or its policy asks for more segments: `Client.update_stream`)."""
@@ -82,7 +82,7 @@ class Stream:
         return self._run(self._inner.subscribers())
 
     def drop_subscriber(self, group: str) -> bool:
-        """End a group's ("scope/group") hold on the data of the stream; False when it has none.
+        """End a group's ("scope/group") hold on the data of the stream.  Returns whether it had one.
 
         The group goes on reading, and may find that data is gone.  Raises NotFound, Invalid (not Sarit)."""
         return self._run(self._inner.drop_subscriber(group))

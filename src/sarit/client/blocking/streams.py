@@ -136,7 +136,7 @@ class EventReader:
         return None if found is None else next(found.left)
 
     def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
-        """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
+        """Return up to `most` events, at least one: an empty list at the end, and after `timeout` seconds without any.
 
         Raises Invalid (`most` is below 1)."""
         check_most(most)
@@ -146,7 +146,7 @@ class EventReader:
         return [] if found is None else list(islice(found.left, most))
 
     def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
-        """Up to `most` events as a record batch (event, segment, offset); None at the end.
+        """Return up to `most` events as a record batch (event, segment, offset), None at the end.
 
         After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1).
         """

@@ -108,7 +108,7 @@ class ControllerChannel:
         `request_id`: under which Pravega's clients send one, too; the controller's log has it."""
         metadata = {"requestid": request_id}
         if self._credentials is not None:
-            # Before each call: a token may have been renewed.
+            # Read the login before each call, because a token may have been renewed.
             metadata["authorization"] = self._credentials.authorization()
         if not self._free.locked():
             await self._free.acquire()  # at once

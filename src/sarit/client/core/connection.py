@@ -66,7 +66,7 @@ class ReplySink(Protocol):
     """The caller that made a request.  One that has an attribute `place` says by it of which segment the request is."""
 
     def reply(self, command: Any) -> bool:
-        """Take a reply; True when no more will come."""
+        """Take a reply.  Returns whether it is the last one."""
 
     def lost(self, error: Unavailable) -> None:
         """Record that the connection ended; no reply will come."""
@@ -153,7 +153,7 @@ class ReplyRouter:
         for sink in sinks:
             try:
                 sink.lost(error)
-            except Exception:  # the other sinks must be notified even if one raises: they would wait for ever
+            except Exception:  # notify the other sinks even if one raises, or they would wait for ever
                 log.exception("a sink failed when it was notified of the lost connection")
 
 
@@ -204,8 +204,8 @@ class Connection(asyncio.BufferedProtocol):
         self._handed = 0  # bytes handed over to be sent, since the beginning
         self._sent = 0  # handed bytes that the socket had taken at the last check
         self._checks = 0
-        self._silent_checks = 0  # without a byte, up to now
-        self._ask_owner_at = ASK_OWNER_AFTER_CHECKS  # of the silent checks
+        self._silent_checks = 0  # consecutive checks until now without a byte
+        self._ask_owner_at = ASK_OWNER_AFTER_CHECKS  # the number of silent checks at which the owner is asked for
         self._reason: str | None = None
         self._silent_seconds = 0.0  # above 0: why it ended
 
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         set_limits = getattr(transport, "set_write_buffer_limits", None)
         if set_limits is not None:
             set_limits(high=CLIENT_WRITE_BUFFER_BYTES)
-        # Before any request can be sent: the store expects Hello first.
+        # Send Hello before any request, because the store expects it first.
         transport.write(self.replies.hello())  # type: ignore[attr-defined]
         self._tick = asyncio.get_running_loop().call_later(self._check_seconds, self._keep_alive)
 

@@ -281,7 +281,7 @@ class ControllerClient:
     async def start_scale(
         self, stream: StreamName, sealed: Sequence[SegmentId], ranges: Sequence[tuple[float, float]], now_ms: int
     ) -> int:
-        """Begin to replace segments by new ones; the epoch to give to `scaled`.  Raises Conflict, Invalid."""
+        """Begin to replace segments by new ones.  Returns the epoch to give to `scaled`.  Raises Conflict, Invalid."""
         request = pb.ScaleRequest(
             streamInfo=convert.stream_info(stream),
             sealedSegments=[segment.packed for segment in sealed],

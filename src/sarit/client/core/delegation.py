@@ -85,7 +85,7 @@ class DelegationTokens:
 
 
 def lifetime(token: str) -> float | None:
-    """For how many seconds a token is valid from its making; None for one that does not say so."""
+    """Return for how many seconds a token is valid from when it was made, or None if it does not say so."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

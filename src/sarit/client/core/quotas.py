@@ -28,7 +28,7 @@ async def list_quotas(controller: ControllerClient) -> Quotas:
 
 
 async def change_quotas(controller: ControllerClient, quotas: Mapping[str, Quota | None]) -> int:
-    """Set quotas, and remove those with None, all or none; how many were not so before.  Raises Invalid, Forbidden."""
+    """Set quotas, and remove those with None, all or none.  Returns how many changed.  Raises Invalid, Forbidden."""
     given = [
         sarit_pb2.Quota(subject=subject, limits=quota.encode() if quota is not None else "")
         for subject, quota in quotas.items()

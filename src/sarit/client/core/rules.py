@@ -20,7 +20,7 @@ async def list_rules(controller: ControllerClient) -> list[Rule]:
 
 
 async def change_rules(controller: ControllerClient, rules: Sequence[Rule]) -> int:
-    """Set rules, and remove those with NONE, all or none; how many were not so before.  Raises as `list_rules`."""
+    """Set rules, and remove those with NONE, all or none.  Returns how many changed.  Raises as `list_rules`."""
     given = [
         sarit_pb2.AccessRule(
             subject=rule.subject, resource=rule.pattern, permission=rule.permission.name if rule.permission else ""

@@ -79,7 +79,7 @@ class StreamInfo:
 
 @public
 class TransactionStatus(IntEnum):
-    """Where a transaction is; the numbers are the protocol's (controller.md 2, checkTransactionState)."""
+    """The states of a transaction.  The numbers are the protocol's (controller.md 2, checkTransactionState)."""
 
     UNKNOWN = 0
     OPEN = 1

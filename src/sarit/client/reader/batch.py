@@ -108,7 +108,7 @@ async def slices_between(
         except Truncated as error:
             if not skip_truncated:
                 raise
-            # Deleted: nothing of it is left.
+            # The segment was deleted, so nothing of it is left.
             if error.start_offset < 0:
                 continue
             last = end.positions.get(segment, infos[segment].end_offset)
@@ -278,7 +278,7 @@ class BatchReader:
         return event
 
     async def _has_left(self) -> bool:
-        """Have events at hand, not handed out yet; False at the end.  A cancelled call loses nothing."""
+        """Fetch the next list of events.  Returns False at the end.  A cancelled call loses nothing."""
         if self._lists is None:
             self._lists = self.batches()
         found = await anext(self._lists, None)
@@ -317,7 +317,7 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
     progress = Progress(start.positions, None)
     ended: set[SegmentId] = set()
     while True:
-        # In rounds: a successor may itself be sealed and empty.
+        # Go on in rounds, because a successor may itself be sealed and empty.
         infos = await segment_infos(session, stream, progress.positions)
         newly_ended = [
             s for s, at in progress.positions.items() if s not in ended and _is_finished(infos.get(s), s, at, stream)

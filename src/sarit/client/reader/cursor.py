@@ -203,7 +203,7 @@ class BoundaryWalk:
         return self.last >= self._target
 
     def feed(self, piece: Buffer) -> bool:
-        """Take the bytes that follow; True when the target was reached.  Raises Corrupt."""
+        """Take the bytes that follow.  Returns whether the target was reached.  Raises Corrupt."""
         data = self._partial + bytes(piece)
         base = self._received_end - len(self._partial)
         self._received_end += len(piece)

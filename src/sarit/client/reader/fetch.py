@@ -272,7 +272,7 @@ class SegmentFetch:
                 # Closing the client cancels this task: the consumer must not wait for ever.
                 self._fail(Invalid("the client was closed"))
                 raise
-            except Exception as error:  # of any kind: the reader would wait for ever
+            except Exception as error:  # after any error, or the reader would wait for ever
                 self._fail(error)
 
     def _request_more(self) -> None:

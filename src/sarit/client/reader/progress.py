@@ -33,7 +33,7 @@ class Progress:
         return f"Progress({self.positions}, finished {sorted(self._finished)})"
 
     def limit(self, segment: SegmentId) -> int | None:
-        """Up to which offset to read a segment; None: to its end."""
+        """Return the offset up to which to read a segment, or None to read it to its end."""
         if self._end is None:
             return None
         limit = self._end.get(segment)
@@ -73,7 +73,7 @@ class Progress:
                 entering[successor] = None
                 for predecessor in sorted(predecessors - leaving):
                     if predecessor not in self._finished:
-                        # Not yet: the last segment of the group to finish begins the successors.
+                        # Another segment of the group is not finished: the last one to finish begins the successors.
                         return []
                     leaving.add(predecessor)
                     open_ends.append(predecessor)

@@ -117,7 +117,7 @@ class EventReader:
         return None if found is None else next(found.left)
 
     async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
-        """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
+        """Return up to `most` events, at least one: an empty list at the end, and after `timeout` seconds without any.
 
         Raises Invalid (`most` is below 1)."""
         check_most(most)
@@ -129,7 +129,7 @@ class EventReader:
         return [] if found is None else list(islice(found.left, most))
 
     async def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
-        """Up to `most` events as a record batch (event, segment, offset); None at the end.
+        """Return up to `most` events as a record batch (event, segment, offset), None at the end.
 
         After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1).
         """
@@ -139,7 +139,7 @@ class EventReader:
         return None if found is False else self.take_table(most)
 
     async def next_table(self) -> bool:
-        """Have a record batch at hand, not handed out yet; False at the end.  Hand it out by `take_table`."""
+        """Fetch a record batch, unless one is left, for `take_table` to hand out.  Returns False at the end."""
         if self._rest_batch is None:
             self._rest_batch = await self._parsed_table()
         return self._rest_batch is not None
@@ -358,7 +358,7 @@ class EventReader:
         if self._progress.stops_at_limit(segment):
             self._progress.finished(segment)
         else:
-            # In the background: the other segments are read meanwhile.
+            # Ask for the successors in the background, while the other segments are read.
             self._session.background.spawn(self._open_successors(segment), f"successors of {source.fetch.name}")
 
     async def _open_successors(self, segment: SegmentId) -> None:
@@ -368,7 +368,7 @@ class EventReader:
             successors = await self._session.with_retry(lambda: controller.successors(self.stream, segment))
             if not self._closed:
                 self._open_segments(self._progress.followed(segment, successors))
-        except Exception as error:  # of any kind: the reader would wait for ever for the successors
+        except Exception as error:  # after any error, or the reader would wait for the successors for ever
             self._failure = error
         self._notify()
 
@@ -382,10 +382,10 @@ class EventReader:
             self._progress.positions[segment] = error.start_offset
             self._open_segments([segment])
         elif self._skip_truncated and self._progress.stops_at_limit(segment):
-            # Deleted, and the end of the reader lay in it: nothing of it is left to read.
+            # The segment was deleted, and the reader ends in it, so nothing of it is left to read.
             self._progress.finished(segment)
         elif self._skip_truncated:
-            # Deleted: go on as if it had been read to its end.
+            # The segment was deleted: go on as if it had been read to its end.
             self._session.background.spawn(self._open_successors(segment), f"successors of {name}")
         else:
             start = error.start_offset if isinstance(error, Truncated) else -1

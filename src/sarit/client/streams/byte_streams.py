@@ -69,7 +69,7 @@ class ByteWriter:
         return f"ByteWriter({self.stream}, {state}, {self.unacked_bytes} bytes not acknowledged)"
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append `data`; the number of bytes taken, which is all.  Raises the writer's failure."""
+        """Append `data`.  Returns the number of bytes taken, which is all.  Raises the writer's failure."""
         self.check()
         # A copy, unless it is bytes already: the caller may reuse its buffer.
         view = memoryview(bytes(data))

@@ -66,7 +66,7 @@ def _active(current: Sequence[SegmentRange], segments: Iterable[SegmentId]) -> l
 
 
 async def scale(session: Session, stream: StreamName, plan: Plan) -> bool:
-    """Replace segments, and wait until it is done; False when there is nothing to do.
+    """Replace segments, and wait until it is done.  Returns False when there is nothing to do.
 
     Raises NotFound, Conflict (scaled by another client meanwhile), Unavailable (it may be done: check the segments)."""
     sealed, ranges = plan

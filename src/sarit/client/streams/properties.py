@@ -29,7 +29,7 @@ async def read(session: Session, stream: StreamName) -> dict[str, str]:
 
 
 async def change(session: Session, stream: StreamName, changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Set properties, or remove those that are None; all of them afterwards.  Raises NotFound, Invalid."""
+    """Set properties, or remove those that are None.  Returns all of them afterwards.  Raises NotFound, Invalid."""
     controller = session.controller
     wanted = {name: "" if value is None else value for name, value in changes.items()}
     check_change(wanted)

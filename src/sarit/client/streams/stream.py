@@ -62,7 +62,7 @@ class Stream:
         return await history.epochs(self._session, self.name)
 
     async def scale(self, segments: int) -> bool:
-        """Replace the segments by this number of segments of equal width; False when the stream already has them.
+        """Replace the segments by this number of segments of equal width.  Returns False when the stream has them.
 
         Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed,
         somebody else scaled it meanwhile, or its policy asks for more segments: `Client.update_stream`)."""
@@ -91,7 +91,7 @@ class Stream:
         return await calls.subscribers(self._session, self.name)
 
     async def drop_subscriber(self, group: str) -> bool:
-        """End a group's ("scope/group") hold on the data of the stream; False when it has none.
+        """End a group's ("scope/group") hold on the data of the stream.  Returns whether it had one.
 
         The group goes on reading, and may find that data is gone.  Raises NotFound, Invalid (not Sarit)."""
         return await calls.drop_subscriber(self._session, self.name, group)

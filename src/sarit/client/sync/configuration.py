@@ -144,11 +144,11 @@ class SharedConfiguration:
         await self.edit(lambda values: values.__setitem__(name, value))
 
     async def remove(self, name: str) -> bool:
-        """Remove one setting; False when there was none.  Raises as `edit` does."""
+        """Remove one setting.  Returns whether there was one.  Raises as `edit` does."""
         return await self.edit(lambda values: values.pop(name, None))
 
     async def changed(self, since: int) -> int:
-        """Wait until `version` differs from `since`; the new version.  Raises the failure that ended the following."""
+        """Wait for a `version` other than `since`, and return it.  Raises the failure that ended the following."""
         return await self._follower.until(lambda: None if self.version == since else self.version)
 
     def watch(self) -> AsyncIterator[dict[str, Any]]:
@@ -188,7 +188,7 @@ class SharedConfiguration:
             while True:
                 await self._follower.wait(None)
                 await self.refresh()
-        except Exception as error:  # of any kind: those who wait for a change would wait for ever
+        except Exception as error:  # after any error, or waits for a change would never end
             log.warning(
                 "the shared configuration of %s ends: %s",
                 self._shared.stream.stream,

@@ -27,7 +27,7 @@ class FailureDetector(Generic[K]):
         self._observed: dict[K, tuple[int, float]] = {}  # member -> (heartbeats, idle seconds)
 
     def observe(self, heartbeats: Mapping[K, int], now: float) -> dict[K, int]:
-        """Record the counts as of now; the members silent for a whole lease, with the count they stopped at."""
+        """Record the present counts.  Returns the members silent for a whole lease, with the count they stopped at."""
         passed = 0.0 if self._observed_at is None else min(now - self._observed_at, self._lease_seconds / 2)
         self._observed_at = now
         seen: dict[K, tuple[int, float]] = {}

@@ -132,7 +132,7 @@ class Membership:
     # -- changes ----------------------------------------------------------------------------------
 
     async def joined(self) -> int:
-        """Wait until this member is in the group (its name may be taken); its number."""
+        """Wait until this member is in the group (its name may be taken).  Returns its number."""
         self._check_named()
         return await self.until(lambda: self._number)
 
@@ -212,7 +212,7 @@ class Membership:
                     backoff.reset()
                 except (Unavailable, Conflict) as error:
                     await backoff.wait(error)
-        except Exception as error:  # of any kind: those who wait for a change would wait for ever
+        except Exception as error:  # after any error, or waits for a change would never end
             log.warning(
                 "member %s of %s ends: %s",
                 self.name,
@@ -301,7 +301,7 @@ class LeaderElection:
         return self.token is not None
 
     async def lead(self) -> int:
-        """Wait until this candidate leads; its fencing token.  Raises the failure that ended the candidacy."""
+        """Wait until this candidate leads.  Returns its fencing token.  Raises the failure that ended the candidacy."""
         return await self.membership.until(lambda: self.token)
 
     async def lost(self, token: int) -> None:
@@ -316,7 +316,7 @@ class LeaderElection:
         await self.membership.rejoin()
 
     async def close(self) -> None:
-        """Give up the candidacy; the next leads at once."""
+        """Give up the candidacy.  The next candidate leads at once."""
         await self.membership.close()
 
     async def __aenter__(self) -> LeaderElection:

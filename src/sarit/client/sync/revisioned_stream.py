@@ -149,7 +149,7 @@ class RevisionedStream:
                 raise error
 
     async def _read(self, offset: int, length: int) -> tuple[bytes, bool]:
-        """At least one byte, and whether the bytes reach the tail; the caller knows that there are some."""
+        """Return at least one byte, and whether the bytes reach the tail.  The caller knows that there are some."""
         while True:
             # Its offset may be the tail: the caller may know of an entry that the store does not have yet.
             reply = await self._request(lambda i, name, token: ReadSegment(name, offset, length, token, i), waits=True)
@@ -166,7 +166,7 @@ class RevisionedStream:
     # -- writing --------------------------------------------------------------------------------
 
     async def write_conditionally(self, expected: Revision, value: bytes) -> Revision | None:
-        """Append `value` if `expected` is the newest revision: the new newest one; None if it is not.
+        """Append `value` if `expected` is the newest revision.  Returns the new revision, or None.
 
         Raises Invalid (too long), Sealed; Unavailable: it may have been written or not."""
         after = expected.offset + EVENT_HEADER_BYTES + len(value)
@@ -183,7 +183,7 @@ class RevisionedStream:
         )
 
     async def _append(self, value: bytes, make: Callable[[int, int], Any]) -> bool:
-        """Append one numbered entry; False when its condition did not hold."""
+        """Append one numbered entry.  Returns whether its condition held."""
         if len(value) > MAX_REVISIONED_ENTRY_BYTES:
             raise Invalid(f"the value has {len(value)} bytes; the maximum is {MAX_REVISIONED_ENTRY_BYTES}")
         # Before the lock: the time in which it waits for other writes counts.
@@ -277,7 +277,7 @@ class _Entries:
         return f"_Entries(of {self._stream!r} from {self._offset} to {self._end})"
 
     async def next(self) -> list[tuple[Revision, bytes]] | None:
-        """Read some entries; None at the end.  A cancelled call changes nothing."""
+        """Read some entries.  Returns None at the end.  A cancelled call changes nothing."""
         if self._find_end is not None:
             self._end, self._find_end = await self._find_end(), None
         while True:

@@ -264,7 +264,7 @@ class AppenderDriver:
     # -- replies --------------------------------------------------------------------------------
 
     def on_reply(self, command: Any, connection: Connection) -> bool:
-        """Pass a reply to the appender; True when the appender leaves this connection."""
+        """Pass a reply to the appender.  Returns whether the appender leaves this connection."""
         # Of an earlier connection: its blocks were taken back, and their fate comes with AppendSetup.
         if connection is not self._connection:
             return True

@@ -401,7 +401,7 @@ class Partitioner:
             self._sticky = None
         self._dispatch_pending.pop(old, None)
         self._since_barrier.pop(old, None)  # what it holds is given to its successors
-        # Before `take`, which clears them.  A barrier may have several entries here, from earlier hand-overs.
+        # Keep the barriers, which `take` clears.  A barrier may have several entries here, from earlier hand-overs.
         barriers = Counter(barrier for _, barrier in old.appender.barriers)
         for chunk in old.take():
             self._replace(chunk, targets[0][2] if len(targets) == 1 else None)

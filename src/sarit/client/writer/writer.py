@@ -399,7 +399,7 @@ class EventWriter:
             try:
                 self._partitioner.partition(batch)
                 if self._intake_barriers:
-                    # After the batch: everything before these barriers is placed now.
+                    # Place the barriers after the batch, when everything before them is on its appenders.
                     barriers, self._intake_barriers = self._intake_barriers, []
                     self._partitioner.place_barrier(partial(self._complete_barriers, barriers))
             except UnicodeEncodeError as error:

@@ -236,7 +236,7 @@ async def claim_long_term_storage(config: NodeConfig, env: Env, storage: ChunkSt
             storage, claim.node, config.containers, written=written and not accept, new=not written and not accept
         )
         if not marked:
-            # After the owner chunk is durable, never before: with this file a missing owner chunk is refused.
+            # Create the file only after the owner chunk is durable: with this file a missing owner chunk is refused.
             files.open(path, "create").close()
             files.sync_dir(config.data_dir)
         # Writes the token last: only a place that is known to be this node's gets one.
@@ -282,10 +282,10 @@ async def _claim_start(files: Files, directory: str, storage: ChunkStorage, toke
         _log.warning("the ownership tokens (%s) were missing: this directory is taken for the only copy", path)
         known = [newest]
     tokens = next_tokens(known, newest, token)
-    # The file first: after a crash in between, this directory must know every token that it may have written.
+    # Write the file before the token: after a crash in between, this directory must know all tokens it has written.
     replace_whole(files, path, encode_tokens(tokens))
     await write_token(storage, tokens[-1])
-    # After the new one is there: storage holds a token of this directory at any moment.
+    # Delete the old tokens after the new one is written, so that storage always holds a token of this directory.
     await delete_old_tokens(storage, tokens[-1])
 
 

@@ -28,8 +28,8 @@ _log = logging.getLogger("sarit.process")
 
 
 class GuardedStorage:
-    """Long-term storage that a copy of the node's directory cannot change.  Deletions are let through until `guard` is
-    called: by the claim itself.
+    """Long-term storage that a copy of the node's directory cannot change.  Until `guard` is called, deletions are not
+    checked, because the claim itself makes them.
 
     `failure`: why this node must not go on, once that is known; `on_copy` is called then."""
 
@@ -47,7 +47,7 @@ class GuardedStorage:
         return repr(self._storage)
 
     def guard(self, own: OwnershipToken, on_copy: Callable[[], None] | None = None) -> None:
-        """Check for later tokens than `own` before deletions; and now and then, if there is somebody to call."""
+        """Check for later tokens than `own` before each deletion, and with `on_copy` also at intervals."""
         self._own = own
         if on_copy is not None:
             self._on_copy = on_copy
