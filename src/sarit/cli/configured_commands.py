@@ -99,7 +99,7 @@ class Configured(click.Command):
 
 
 def settable(command: click.Command) -> list[click.Option]:
-    """Return the options that have all three forms."""
+    """Return the options that can also be set in the file and by environment variables."""
     return [
         param
         for param in command.params

@@ -78,7 +78,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 class Commands(click.Group):
-    """A group of commands that proposes the one that was meant, and prints the help of each whole."""
+    """A group of commands that proposes a near name for an unknown one, and lists commands with their help in full."""
 
     # `click.Group.group` makes groups of this class, too.
     group_class = type

@@ -341,7 +341,7 @@ class Client:
         return await self.session.with_retry(lambda: self.session.controller.stream_config(name))
 
     async def stream_info(self, scope: str | StreamName, stream: str | None = None) -> StreamInfo:
-        """Configuration, active segments, head and tail.  Raises NotFound."""
+        """Return configuration, active segments, head and tail of a stream.  Raises NotFound."""
         name = stream_name(scope, stream)
         # One request after another: a scale in between shows only in the later ones.
         config = await self._config(name)

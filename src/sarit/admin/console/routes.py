@@ -129,7 +129,7 @@ class Console:
             await refused(error, challenge=False)(scope, receive, send)
 
     async def _log_in(self, request: Request) -> Response:
-        """Body: {"user", "password"}."""
+        """Begin a session for the body {"user", "password"}."""
         if request.method != "POST":
             return JSONResponse({"error": "send user and password by POST"}, 405)
         try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 60 * _MS_PER_MINUTE
 _MS_PER_DAY: Final = 24 * _MS_PER_HOUR
-# A higher maximum is none: the official clients send the largest number of all where they mean that.
+# A higher maximum means no maximum, for which the official clients send the largest integer.
 _MOST_BYTES: Final = MAX_RETENTION_VALUE * MIB
 _MOST_MS: Final = MAX_RETENTION_PART * _MS_PER_DAY
 

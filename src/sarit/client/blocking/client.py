@@ -132,7 +132,7 @@ class Client:
         )
 
     def stream_info(self, scope: str | StreamName, stream: str | None = None) -> StreamInfo:
-        """Configuration, active segments, head and tail.  Raises NotFound."""
+        """Return configuration, active segments, head and tail of a stream.  Raises NotFound."""
         return self._run(self._inner.stream_info(scope, stream))
 
     def seal_stream(self, scope: str | StreamName, stream: str | None = None) -> None:

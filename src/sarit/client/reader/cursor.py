@@ -149,7 +149,7 @@ class EventCursor:
         self.offset += used
         self._partial_bytes = len(data) - used
         if self._partial_bytes:
-            # A view, which holds the piece until the event is complete.
+            # Keep a view instead of a copy: it holds the piece in memory until the event is complete.
             self._partial = [memoryview(data)[used:]]
             self._missing = missing_bytes(data, used)
 

@@ -348,7 +348,7 @@ class EventReader:
 
     def _finish(self, source: _Source) -> None:
         segment = source.cursor.segment
-        # Finished before: a source may still be queued when its last piece was consumed.
+        # The source may be finished already: it can still be queued when its last piece was consumed.
         if self._sources.pop(segment, None) is None:
             return
         if source.cursor.partial_bytes:

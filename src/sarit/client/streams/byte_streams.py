@@ -182,7 +182,7 @@ class ByteWriter:
         if self._driver is None:
             self._begin()
             assert self._opening is not None
-            # By `shielded`: several may wait for this one task, and a cancelled one must not cancel it.
+            # Shield the task, because several callers may wait for it, and a cancelled caller must not cancel it.
             await shielded(self._opening)
             self.check()
         assert self._driver is not None

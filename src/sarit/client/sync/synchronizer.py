@@ -63,7 +63,7 @@ def encode_initial(state: bytes) -> bytes:
 
 
 def encode_updates(updates: Iterable[bytes]) -> bytes:
-    """Return the entry of some updates."""
+    """Encode updates as one entry of the stream."""
     parts = [_INT.pack(_UPDATES)]
     for update in updates:
         parts += (_INT.pack(len(update)), update)
