@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists those of every day, `make help-all` all of them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills runbooks interop-processes interop-security spark-cluster spark-kills spark-matrix security-scan deploy-check release wheel-matrix
+.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills runbooks interop-processes interop-security spark-cluster spark-kills spark-matrix security-scan deploy-check release wheel-matrix newcomer
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -98,6 +98,9 @@ wheel:  ## build dist/*.whl; needs no set-up
 	@if [ -x $(BIN)/uv ]; then $(BIN)/uv build --quiet --wheel --no-build-isolation --out-dir dist; \
 	else python3 -m pip wheel --quiet --no-deps --wheel-dir dist .; fi
 	@ls dist/*.whl
+
+newcomer: setup  ## docs/getting-started.md as it is pasted, in a fresh clone without a cache: seconds to the first event and to Spark's result (5 minutes; needs Java)
+	@$(BIN)/python -m tests.newcomer
 
 ##@ The simulation
 
