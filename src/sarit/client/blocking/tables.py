@@ -52,7 +52,7 @@ class Tables:
         self._run(self._inner.delete(table))
 
     def creation_id(self, table: str | StreamName) -> bytes | None:
-        """16 bytes that tell a table from earlier and later ones of its name; None from a server that has no such call.
+        """Return 16 bytes that tell a table from earlier and later ones of its name, None if the server cannot.
 
         Raises NotFound."""
         return self._run(self._inner.creation_id(table))
@@ -90,15 +90,15 @@ class Table:
         return self._run(self._inner.partitions())
 
     def put(self, key: Key, value: bytes | str) -> int:
-        """Set a value unconditionally; its new version."""
+        """Set a value unconditionally.  Returns its new version."""
         return self._run(self._inner.put(key, value))
 
     def insert(self, key: Key, value: bytes | str) -> int:
-        """Set the value of an absent key; its version.  Raises Conflict when the key exists."""
+        """Set the value of an absent key.  Returns its version.  Raises Conflict when the key exists."""
         return self._run(self._inner.insert(key, value))
 
     def replace(self, key: Key, value: bytes | str, version: int) -> int:
-        """Set a value if the key has `version`; its new version.  Raises Conflict."""
+        """Set a value if the key has `version`.  Returns its new version.  Raises Conflict."""
         return self._run(self._inner.replace(key, value, version))
 
     def remove(self, key: Key, version: int | None = None) -> None:
@@ -106,14 +106,14 @@ class Table:
         self._run(self._inner.remove(key, version))
 
     def update(self, changes: Iterable[Change]) -> list[int]:
-        """Apply changes atomically; their versions in order, NOT_EXISTS (-1) for removed keys.
+        """Apply changes atomically.  Returns their versions in order, NOT_EXISTS (-1) for removed keys.
 
         All keys must be in one partition (those with the same primary key are), all changes either write or remove,
         at most 256.  Conditions are evaluated against the state before.  Raises Conflict: nothing was changed."""
         return self._run(self._inner.update(list(changes)))
 
     def put_many(self, items: Iterable[tuple[Key, bytes | str]]) -> list[int]:
-        """Put many values at full speed, in order; their versions.  Not atomic: after an error, some may be written.
+        """Put many values fast, in order.  Returns their versions.  Not atomic: after an error, some may be written.
 
         All items are validated before any is sent."""
         return self._run(self._inner.put_many(list(items)))

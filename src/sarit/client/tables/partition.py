@@ -167,7 +167,7 @@ class Partition:
     # -- reads ----------------------------------------------------------------------------------
 
     def read(self, key: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        """Version and value of a key; NOT_EXISTS and b"" when absent.  Fails with NotFound, Unavailable, too."""
+        """Return version and value of a key, NOT_EXISTS and b"" if absent.  Fails with NotFound, Unavailable, too."""
         answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
         self._reads.append((key, answer, self._session.env.clock.monotonic()))
         # Rounded up.  Keys that come while all readers wait share their next requests.

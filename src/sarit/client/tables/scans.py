@@ -44,7 +44,7 @@ class PageCursor(Generic[K]):
         return f"PageCursor({self._next!r} to {self._last!r}, {len(self._waiting)} buffered)"
 
     async def fill(self) -> bool:
-        """Buffer an entry, if there is one; False at the end."""
+        """Buffer an entry, if there is one.  Returns False at the end."""
         if not self._waiting and self._next is not None:
             self._waiting.extend(await self._page(self._next, self._last, self._count))
             after = following(bytes(self._waiting[-1].key)) if self._waiting else None

@@ -79,7 +79,7 @@ class Tables:
         await self._session.with_retry_of_deletion(lambda: calls.delete(self._session.controller, name))
 
     async def creation_id(self, table: str | StreamName) -> bytes | None:
-        """16 bytes that tell a table from earlier and later ones of its name; None from a server that has no such call.
+        """Return 16 bytes that tell a table from earlier and later ones of its name, None if the server cannot.
 
         Raises NotFound."""
         name = table_name(table)
@@ -117,15 +117,15 @@ class Table:
     # -- changes --------------------------------------------------------------------------------
 
     async def put(self, key: Key, value: bytes | str) -> int:
-        """Set a value unconditionally; its new version."""
+        """Set a value unconditionally.  Returns its new version."""
         return await self._change(Put(key, value))
 
     async def insert(self, key: Key, value: bytes | str) -> int:
-        """Set the value of an absent key; its version.  Raises Conflict when the key exists."""
+        """Set the value of an absent key.  Returns its version.  Raises Conflict when the key exists."""
         return await self._change(Insert(key, value))
 
     async def replace(self, key: Key, value: bytes | str, version: int) -> int:
-        """Set a value if the key has `version`; its new version.  Raises Conflict."""
+        """Set a value if the key has `version`.  Returns its new version.  Raises Conflict."""
         return await self._change(Replace(key, value, version))
 
     async def remove(self, key: Key, version: int | None = None) -> None:
@@ -133,14 +133,14 @@ class Table:
         await self._change(Remove(key, version))
 
     async def update(self, changes: Iterable[Change]) -> list[int]:
-        """Apply changes atomically; their versions in order, NOT_EXISTS (-1) for removed keys.
+        """Apply changes atomically.  Returns their versions in order, NOT_EXISTS (-1) for removed keys.
 
         All keys must be in one partition (those with the same primary key are), all changes either write or remove,
         at most 256.  Conditions are evaluated against the state before.  Raises Conflict: nothing was changed."""
         return await self._submit(batch_of(await self._layout(), changes))
 
     async def put_many(self, items: Iterable[tuple[Key, bytes | str]]) -> list[int]:
-        """Put many values at full speed, in order; their versions.  Not atomic: after an error, some may be written.
+        """Put many values fast, in order.  Returns their versions.  Not atomic: after an error, some may be written.
 
         All items are validated before any is sent."""
         layout = await self._layout()

@@ -65,8 +65,9 @@ class TransactionCalls:
         return _PING[reply.status]
 
     async def commit(self, transaction: int, writer: str, time: int | None, *, wait: bool) -> TransactionStatus:
-        """Decide to commit a transaction; its status then, UNKNOWN if not reported.  Raises NotFound, Conflict (it was
-        aborted)."""
+        """Decide to commit a transaction.  Returns its status then, UNKNOWN if not reported.
+
+        Raises NotFound, Conflict (it was aborted)."""
         request = self._request(transaction, writer, time)
         return await self._decide(self._controller.stub.commitTransaction, request, transaction, wait, "aborted")
 
