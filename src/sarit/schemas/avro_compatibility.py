@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.schemas.avro_definition import NAMED
+from sarit.schemas.avro_types import NAMED
 from sarit.schemas.limits import MAX_INCOMPATIBILITIES, MAX_SCHEMA_STEPS
 from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sarit.schemas.avro_definition import AvroSchema, AvroType
+    from sarit.schemas.avro_types import AvroSchema, AvroType
 
 # The writer's type -> types of readers that read it beside the same.
 _PROMOTED: Final[Mapping[str, frozenset[str]]] = {

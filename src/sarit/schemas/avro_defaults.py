@@ -10,7 +10,7 @@ from sarit.schemas.limits import MAX_SCHEMA_STEPS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sarit.schemas.avro_definition import AvroType
+    from sarit.schemas.avro_types import AvroType
 
 _INTEGERS: Final = {"int": 31, "long": 63}  # bits beside the sign
 _MOST_BYTE: Final = 255

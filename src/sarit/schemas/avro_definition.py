@@ -14,19 +14,17 @@ outside of all namespaces: Java prints such names so.  Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Invalid
 from sarit.schemas.avro_defaults import DefaultChecker
+from sarit.schemas.avro_types import NAMED, PRIMITIVES, AvroField, AvroSchema, AvroType, is_integer
 from sarit.schemas.limits import MAX_FIXED_BYTES, MAX_SCHEMA_NAMES, MAX_SCHEMA_REFERENCES
 from sarit.schemas.schema_text import check_sizes, parse_schema_json, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
-NAMED: Final = frozenset(("record", "enum", "fixed"))
 _ORDERS: Final = ("ascending", "descending", "ignore")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -35,63 +33,6 @@ _TYPE_ATTRIBUTES: Final = frozenset(
     ("type", "name", "namespace", "aliases", "fields", "symbols", "items", "values", "size")
 )
 _FIELD_ATTRIBUTES: Final = frozenset(("name", "type", "aliases"))
-_LOG2_10: Final = 3.3219280948873623
-
-
-@dataclass(slots=True)
-class AvroField:
-    """A field of a record, whose type is the record's child of the same index.  `properties`: also its default."""
-
-    name: str
-    aliases: tuple[str, ...]
-    properties: dict[str, Any]
-
-    @property
-    def has_default(self) -> bool:
-        return "default" in self.properties
-
-
-@dataclass(slots=True, eq=False)
-class AvroType:
-    """A type: one object for each named type, wherever it is used.
-
-    `children`: the types of a record's fields, the branches of a union, the items of an array, the values of a map.
-    `name` and `aliases`: full names.
-    `aliases` and `symbols`: in order, to no value.  `properties`: attributes without a place here, as logical types."""
-
-    kind: str
-    properties: dict[str, Any] = field(default_factory=dict)
-    name: str = ""
-    aliases: dict[str, None] = field(default_factory=dict)
-    children: list[AvroType] = field(default_factory=list, repr=False)  # may lead back to this one
-    fields: list[AvroField] = field(default_factory=list)
-    symbols: dict[str, None] = field(default_factory=dict)
-    size: int = 0
-
-    @property
-    def decimal(self) -> tuple[int, int] | None:
-        """Precision and scale of a decimal; None for another type, and for a decimal that its type cannot hold."""
-        if self.properties.get("logicalType") != "decimal" or self.kind not in ("bytes", "fixed"):
-            return None
-        precision, scale = self.properties.get("precision"), self.properties.get("scale", 0)
-        if not _is_integer(precision) or not _is_integer(scale) or precision < 1 or not 0 <= scale <= precision:
-            return None
-        if self.kind == "fixed" and precision > int((8 * self.size - 1) / _LOG2_10):
-            return None
-        return precision, scale
-
-    @property
-    def enum_default(self) -> str | None:
-        """The symbol that a reader takes for one that its enum lacks."""
-        return self.properties.get("default") if self.kind == "enum" else None
-
-
-@dataclass(frozen=True, slots=True)
-class AvroSchema:
-    """A schema: its type, and the names of those types that its references define."""
-
-    root: AvroType
-    referred: frozenset[str]
 
 
 def parse_avro(text: str, references: Mapping[str, str] | None = None) -> AvroSchema:
@@ -239,7 +180,7 @@ class _Parser:
             self._symbols(made, given.get("symbols"), where)
         elif kind == "fixed":
             size = given.get("size")
-            if not _is_integer(size) or not 0 <= size <= MAX_FIXED_BYTES:
+            if not is_integer(size) or not 0 <= size <= MAX_FIXED_BYTES:
                 raise self._wrong(where, f"the size of a fixed type is 0 to {MAX_FIXED_BYTES:,} bytes")
             made.size = size
 
@@ -298,10 +239,6 @@ class _Parser:
             self._child(made.children, one["type"], namespace, f"{place}/type")
             if "default" in one:
                 self._defaults.append((made, index, f"{self._what}, {shown(place)}"))
-
-
-def _is_integer(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _check_union(union: AvroType, where: str) -> None:

@@ -13,11 +13,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from sarit.schemas.avro_definition import PRIMITIVES
+from sarit.schemas.avro_types import PRIMITIVES
 from sarit.schemas.schema_text import plain_json
 
 if TYPE_CHECKING:
-    from sarit.schemas.avro_definition import AvroField, AvroSchema, AvroType
+    from sarit.schemas.avro_types import AvroField, AvroSchema, AvroType
 
     # Text, or a type in a namespace that is still to be printed.
     Part = str | tuple[AvroType, str]

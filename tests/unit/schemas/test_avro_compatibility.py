@@ -8,7 +8,8 @@ from avro.compatibility import ReaderWriterCompatibilityChecker
 from hypothesis import given, settings
 
 from sarit.schemas.avro_compatibility import incompatibilities
-from sarit.schemas.avro_definition import PRIMITIVES, parse_avro
+from sarit.schemas.avro_definition import parse_avro
+from sarit.schemas.avro_types import PRIMITIVES
 from sarit.schemas.limits import MAX_INCOMPATIBILITIES
 from tests.limits import examples
 from tests.unit.schemas.avro_drawings import pairs
