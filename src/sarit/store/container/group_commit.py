@@ -31,7 +31,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -386,11 +385,16 @@ class GroupCommit:
 
 def call_each(those: Iterable[Callable[[], None]]) -> Exception | None:
     """Call each of `those`, also after one that raises.  Returns the first exception, if any."""
-    return answer_each((partial(_call, call) for call in those), None)
-
-
-def _call(call: Callable[[], None], _outcome: None) -> None:
-    call()
+    # A loop of its own, because every tail read that waits is called here: through `answer_each`, each needs a partial.
+    bug: Exception | None = None
+    left = iter(those)
+    while True:
+        try:
+            for call in left:
+                call()
+            return bug
+        except Exception as failure:
+            bug = bug or failure
 
 
 def answer_each(those: Iterable[Callable[[E], None] | None], outcome: E) -> Exception | None:
