@@ -194,7 +194,6 @@ class AppendHandler:
             # Pass pending appends to `append` again: when they came, the session had no event number to compare with.
             for append, expected_offset in self._pop_pending(session):
                 self.entrance()(append, expected_offset)
-            self.newest, self._received = None, 0  # noted when they came
         except ProtocolError as error:
             # Abort here, because `buffer_updated` does not catch an error in the task of the set-up.
             self._connection.abort(f"broke the protocol: {error}")
