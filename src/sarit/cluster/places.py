@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sarit.cluster.limits import SHARED_LOG_FILE_BYTES
-from sarit.cluster.settings import directory_of
 from sarit.core.errors import Invalid
 from sarit.log.local import LocalLogProvider
 from sarit.process.places.bookkeeper_logs import open_bookkeeper_logs
 from sarit.process.places.indexes import open_shared_indexes
+from sarit.storage.open import directory_of
 from sarit.store.flow_control.free_space import log_file_bytes
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import json
 import re
 from dataclasses import asdict, dataclass, replace
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from sarit.cluster.limits import MAX_STORE_LEASE_SECONDS, MIN_STORE_LEASE_SECONDS
 from sarit.coordination.limits import MAX_CONTAINERS, STORE_LEASE_SECONDS
 from sarit.core.errors import Invalid
 from sarit.process.places.bookkeeper_logs import parse_log_url
-from sarit.storage.open import check_lasting, check_storage_url, parse_s3
+from sarit.storage.open import check_lasting, check_storage_url, directory_of, parse_s3
 
 META: Final = "meta"
 META_VERSION: Final = 1
@@ -145,8 +145,13 @@ def check_log_url(url: str) -> None:
     """Check that a cluster can have its durable log at a URL.  Raises Invalid."""
     if urlsplit(url).scheme == "bookkeeper":
         parse_log_url(url)
-    else:
+    elif _is_file(url):
         directory_of(url, "--log")
+    else:
+        raise Invalid(
+            f"--log {url}: write file:///absolute/path, a directory that all stores of the cluster share, or "
+            "bookkeeper://zk1:2181,zk2:2181/ledgers"
+        )
 
 
 def check_index_url(url: str) -> None:
@@ -165,15 +170,3 @@ def check_cluster_storage(url: str) -> None:
 
 def _is_file(url: str) -> bool:
     return urlsplit(url).scheme == "file"
-
-
-def directory_of(url: str, option: str) -> str:
-    """Return the directory that a file URL names.  Raises Invalid."""
-    parts = urlsplit(url)
-    directory = unquote(parts.path).rstrip("/")
-    others = ", or bookkeeper://zk1:2181,zk2:2181/ledgers" if option == "--log" else ", or s3://bucket/prefix"
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not directory.startswith("/"):
-        raise Invalid(
-            f"{option} {url}: write file:///absolute/path, a directory that all stores of the cluster share{others}"
-        )
-    return directory

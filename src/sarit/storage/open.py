@@ -63,7 +63,7 @@ def check_lasting(url: str) -> None:
 
 def directory_of_storage(url: str) -> str | None:
     """Return the directory of this machine that `url` names; None: chunks are elsewhere.  Raises Invalid."""
-    return _directory_of(url) if _kind(url).on_disk else None
+    return directory_of(url) if _kind(url).on_disk else None
 
 
 def _kind(url: str) -> _Kind:
@@ -81,19 +81,19 @@ def _kind(url: str) -> _Kind:
     return _KINDS[parts.scheme]
 
 
-def _directory_of(url: str) -> str:
-    """Return the absolute path of a file URL.  Raises Invalid."""
+def directory_of(url: str, what: str = "storage URL") -> str:
+    """Return the absolute path of a file URL, which errors call `what`.  Raises Invalid."""
     host, path = urlsplit(url)[1:3]
     if host not in ("", "localhost"):
-        raise Invalid(f"storage URL {url!r} names the host {host!r}; for a local path write file:///{host}{path}")
+        raise Invalid(f"{what} {url} names the host {host}; for a local path write file:///{host}{path}")
     directory = unquote(path).rstrip("/")
     if not directory.startswith("/") or "\0" in directory:
-        raise Invalid(f"storage URL {url!r} needs an absolute path below the root: file:///absolute/path")
+        raise Invalid(f"{what} {url} needs an absolute path below the root: file:///absolute/path")
     return directory
 
 
 async def _open_directory(url: str, env: Env, _environ: Mapping[str, str]) -> ChunkStorage:
-    return await open_directory(_directory_of(url), env)
+    return await open_directory(directory_of(url), env)
 
 
 def _hdfs_place(url: str) -> tuple[str, str]:
@@ -175,7 +175,7 @@ def s3_config(environ: Mapping[str, str]) -> S3Config:
 
 
 _KINDS = {
-    "file": _Kind(_directory_of, _open_directory, on_disk=True),
+    "file": _Kind(directory_of, _open_directory, on_disk=True),
     "s3": _Kind(parse_s3, _open_s3),
     "hdfs": _Kind(_hdfs_place, _open_hdfs),
     "memory": _Kind(_check_memory, _open_memory, lasting=False),
