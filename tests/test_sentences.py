@@ -169,6 +169,8 @@ def test_texts_keep_the_rules(rule: Rule, texts: list[Text]) -> None:
         ("def f():\n '''Write.\n\n Read a file, or its copy; OSError when there is none.'''", 1),
         ("def f():\n '''Seal a segment.  Raises Sealed (it is already); NotFound.'''", None),
         ("def f():\n '''Go on with other settings.'''", 2),
+        ("def f():\n '''Note that a reader may wait.'''", 4),
+        ("def f():\n '''Record that a reader waits.  Note that it may be none.'''", None),
         ("# They are closed.\nf()", 3),
         ("f()  # it may fail", 3),
         ("# Last: a reader may wait.\nf()", 3),
