@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from sarit.store.container.state import Snapshot
     from sarit.store.tiering.joint_checkpoint import JointCheckpoint
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("sarit.store")
 
 # While many segments have few dirty bytes each, a checkpoint waits for that many times the interval and the bytes.
 _INTERVAL_FACTOR = 2
