@@ -16,6 +16,7 @@ from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 from sarit.core.extras import require
 from sarit.schemas.column_types import LOCAL_TIMESTAMP, TIMESTAMP, sql_name
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +58,7 @@ def parse_avro_schema(text: str, what: str = "the schema") -> dict[str, Any]:
     try:
         package.parse_schema(copy.deepcopy(schema))
     except Exception as error:  # fastavro raises several kinds
-        raise Invalid(f"{what} is no Avro schema: {error!r}"[:_SHOWN]) from None
+        raise Invalid(f"{what} is no Avro schema: {shown(f'{type(error).__name__}: {error}')}") from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise Invalid(f"{what} is not of a record: only a record has fields that can be columns")
     return schema

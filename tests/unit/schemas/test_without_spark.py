@@ -64,7 +64,7 @@ def test_types_have_their_names_in_sql_and_others_are_refused():
 
 
 def test_schema_that_is_refused_is_said_in_a_bounded_text():
-    with pytest.raises(Invalid, match=r"^the schema is no Avro schema: ") as refused:
+    with pytest.raises(Invalid, match=r"^the schema is no Avro schema: UnknownType: ttt") as refused:
         parse_avro_schema('{"type": "record", "name": "R", "fields": [{"name": "n", "type": "%s"}]}' % ("t" * 10_000))
     assert len(str(refused.value)) < 500
 
