@@ -58,16 +58,12 @@ class SearchPlaces:
     def __repr__(self) -> str:
         return f"<SearchPlaces, {self._taken} of {self._most} taken>"
 
-    def check(self) -> None:
-        """Raises Unavailable: no place is free."""
+    def __enter__(self) -> None:
+        """Take a place.  Raises Unavailable: no place is free."""
         if self._taken >= self._most:
             raise Unavailable(
                 f"{self._most} searches run on this process, which is the limit: try again when one of them has ended"
             )
-
-    def __enter__(self) -> None:
-        """Take a place.  Raises Unavailable."""
-        self.check()
         self._taken += 1
 
     def __exit__(self, *_: object) -> None:
@@ -97,12 +93,14 @@ class SearchCalls:
 
         Raises Unavailable: too many searches run."""
         given, stream = request.query_params, stream_of(request)
-        self._places.check()
-        matcher = await self._matcher(given.get("kind", "text"), given.get("text", ""), given.get("path", ""))
-        # A browser that connects again sends the position of the last event that it got.
-        start = request.headers.get("last-event-id") or given.get("from", "head")
-        first = await cut_of(self._client, stream, start, self._clock.wall_ms())
-        last = await self._end(stream, given.get("until", "tail"))
+        # Take a place before the matcher is made, which occupies a thread.  `reports` takes its own when it begins,
+        # since a generator that never begins could not give one back.
+        with self._places:
+            matcher = await self._matcher(given.get("kind", "text"), given.get("text", ""), given.get("path", ""))
+            # A browser that connects again sends the position of the last event that it got.
+            start = request.headers.get("last-event-id") or given.get("from", "head")
+            first = await cut_of(self._client, stream, start, self._clock.wall_ms())
+            last = await self._end(stream, given.get("until", "tail"))
         return self._live.response(self.reports(first, last, matcher))
 
     async def _matcher(self, kind: str, text: str, path: str) -> Matcher:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
+from collections import Counter
 
 import pytest
 
 from sarit.core.envelope import Envelope
+from sarit.core.errors import Invalid
 from tests.console.serving import Serving, listening
+from tests.limits import HANG_SECONDS
 from tests.unit.admin.console.pages import API, serve_page
 
 SEARCH = "/streams/s/{}/search/live"
@@ -93,6 +97,32 @@ def test_of_three_searches_at_once_one_is_refused_with_a_sentence(run) -> None:
             assert refused["error"].startswith("2 searches run on this process, which is the limit")
         assert len(payloads(await searched(page, "slow", text="x"))) == 50
         assert places._taken == 0
+
+    run(test)
+
+
+def test_searches_that_are_refused_make_no_matcher(run, monkeypatch) -> None:
+    begun, may_end = [], threading.Event()
+
+    def matcher_of(*given):
+        begun.append(given)
+        assert may_end.wait(HANG_SECONDS)
+        raise Invalid("no such text")
+
+    monkeypatch.setattr("sarit.admin.console.search.matcher_of", matcher_of)
+
+    async def test(page) -> None:
+        await page.client.create_stream("s/many-at-once")
+        path = API + SEARCH.format("many-at-once")
+        searches = [asyncio.ensure_future(page.http.get(path, params={"text": "x"})) for _ in range(10)]
+        try:
+            while sum(map(asyncio.Future.done, searches)) < 8 and len(begun) <= 2:
+                await asyncio.sleep(0.01)
+        finally:
+            may_end.set()
+        assert Counter([(await one).status_code for one in searches]) == {503: 8, 400: 2}
+        assert len(begun) == 2
+        assert page.console._searches._taken == 0
 
     run(test)
 
