@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sarit.cli.contexts import ContextName, usage_errors, write_contexts
+from sarit.cli.contexts import ContextName, check_registry, usage_errors, write_contexts
 from sarit.cli.options import Commands, format_option, show_fields, show_rows
 from sarit.cli.options import show as show_result
 from sarit.client.core.contexts import Context, Contexts, choose, read_contexts
@@ -33,6 +33,7 @@ def context() -> None:
 @click.argument("name", type=ContextName())
 @click.option("--controller", required=True, metavar="HOST:PORT", help="Where it is; several with commas.")
 @click.option("--description", default="", help="For people.")
+@click.option("--registry", default="", metavar="URL", help="Where its schema registry is, as http://HOST:8081.")
 @click.option("--user", metavar="NAME", help="Log in as this user.")
 @click.option("--password-file", type=_FILE, help="Its first line is the password.  [default: SARIT_PASSWORD]")
 @click.option("--token-file", type=_FILE, help="Log in by the token of an identity provider in this file.")
@@ -43,8 +44,9 @@ def context() -> None:
 @click.option("--use", "use_it", is_flag=True, help="Let commands ask it from now on.")
 @format_option
 def add(
-    name: str, controller: str, description: str, replace: bool, use_it: bool, output: str, **login: str | Path | None
-) -> None:
+    name: str, controller: str, description: str, registry: str, replace: bool, use_it: bool, output: str,
+    **login: str | Path | None,
+) -> None:  # fmt: skip
     """Add the context NAME.
 
     The files stay where they are: a context holds no secret.
@@ -56,10 +58,12 @@ def add(
         parse_addresses(controller)
     except Invalid as error:
         raise click.UsageError(f"--controller: {error}") from None
+    if registry:
+        check_registry(registry)
     contexts = _read()
     if name in contexts.by_name and not replace:
         raise click.UsageError(f"there is a context {name!r} at {contexts.by_name[name].controller}: give --replace")
-    contexts = contexts.with_context(name, Context(controller, description, _text_of(login)))
+    contexts = contexts.with_context(name, Context(controller, description, _text_of(login), registry))
     _write(contexts.using(name) if use_it else contexts)
     text = f"context {name}: {controller}" + (", used from now on" if use_it else "")
     show_result(output, {"name": name, "controller": controller, "current": contexts.current == name or use_it}, text)
@@ -106,12 +110,12 @@ def show(name: str | None, output: str) -> None:
     if name is not None:
         found = _find(name)
         row = {"name": name, "controller": found.controller, "description": found.description}
-        show_fields(output, {**row, **found.login})
+        show_fields(output, {**row, **_registry_field(found.registry), **found.login})
         return
     with usage_errors():
         chosen = choose()
     show_fields(output, {"controller": chosen.controller, "context": chosen.context or "-", "from": chosen.origin,
-                         **chosen.login})  # fmt: skip
+                         **_registry_field(chosen.registry), **chosen.login})  # fmt: skip
 
 
 @context.command()
@@ -124,6 +128,10 @@ def delete(name: str, output: str) -> None:
     _write(contexts.without(name))
     left = ", which commands asked: they ask 127.0.0.1:9090 now" if contexts.current == name else ""
     show_result(output, {"name": name, "deleted": True}, f"context {name} deleted{left}")
+
+
+def _registry_field(registry: str) -> dict[str, str]:
+    return {"registry": registry} if registry else {}
 
 
 def _check_login(login: Mapping[str, str | Path | None]) -> None:

@@ -2,6 +2,7 @@
 
 `--controller` or `--context` (together they are an error) come before what a client without an address does: the
 variable SARIT_CONTROLLER, the variable SARIT_CONTEXT, the context of `sarit context use`, 127.0.0.1:9090.
+`--registry` comes before the registry of `--context`, and that before what a client without an address asks.
 """
 
 from __future__ import annotations
@@ -10,12 +11,23 @@ import os
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from sarit.client.core.contexts import NAME, Contexts, choose, contexts_path, read_contexts, with_login
+from sarit.client.core.contexts import (
+    NAME,
+    REGISTRY_VARIABLE,
+    Contexts,
+    choose,
+    contexts_path,
+    read_contexts,
+    registry_of,
+    registry_url,
+    with_login,
+)
 from sarit.core.errors import Invalid, NotFound, SaritError
 
 if TYPE_CHECKING:
@@ -96,6 +108,43 @@ def take_controller(ctx: click.Context, param: click.Parameter, value: Any) -> A
         chosen = choose()
     log_in_as(ctx, chosen.login)
     return chosen.controller
+
+
+def take_registry(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """Return the URL of the registry that a command asks.  Raises UsageError."""
+    return registry_for(ctx, value)
+
+
+def registry_for(ctx: click.Context, given: str | None) -> str:
+    """Return the URL of the registry that a command asks; `given`: that of `--registry`.  Raises UsageError.
+
+    The command logs in as a context says only where the context was given, or names the registry."""
+    name = ctx.meta.get(_CHOSEN)
+    with usage_errors():
+        if name is not None:
+            found = read_contexts(os.environ).find(name)
+            log_in_as(ctx, found.login)
+            url = given or registry_of(name, found.registry)
+        elif given or (given := os.environ.get(REGISTRY_VARIABLE)):
+            url = given
+        else:
+            log_in_as(ctx, choose().login)
+            url = registry_url()
+    check_registry(url)
+    return url
+
+
+def check_registry(url: str) -> None:
+    """Check that a text is the URL of a registry.  Raises UsageError."""
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.scheme in ("http", "https") and parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or parts.query or parts.fragment:
+        raise click.UsageError(f"{url} is no URL of a schema registry: write http://HOST:PORT or https://HOST:PORT")
+    if parts.username is not None or parts.password is not None:
+        raise click.UsageError("a registry's URL has no user and password: set SARIT_USER and SARIT_PASSWORD")
 
 
 def log_in_as(ctx: click.Context, login: Mapping[str, str]) -> None:

@@ -10,41 +10,51 @@ from typing import Any, TypeVar
 
 import click
 
-from sarit.cli.contexts import ContextName, take_context, take_controller
+from sarit.cli.contexts import ContextName, take_context, take_controller, take_registry
 from sarit.cli.near_names import NamedCommand
 from sarit.cli.option_types import HttpPort
 from sarit.client.core.addresses import CONTROLLER_VARIABLE, DEFAULT_ADDRESS
-from sarit.client.core.contexts import CONTEXT_VARIABLE
+from sarit.client.core.contexts import CONTEXT_VARIABLE, DEFAULT_REGISTRY, REGISTRY_VARIABLE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+_context_option = click.option(
+    "--context",
+    type=ContextName(),
+    envvar=CONTEXT_VARIABLE,
+    is_eager=True,
+    expose_value=False,
+    callback=take_context,
+    show_envvar=True,
+    help="The context to ask instead: a name for an address (`sarit context`).",
+)
+
+
 def controller_option(command: Command) -> Command:
     """`--controller` and `--context`; the command gets the address as `controller`."""
-    for option in (
-        click.option(
-            "--context",
-            type=ContextName(),
-            envvar=CONTEXT_VARIABLE,
-            is_eager=True,
-            expose_value=False,
-            callback=take_context,
-            show_envvar=True,
-            help="The context to ask instead: a name for an address (`sarit context`).",
-        ),
-        click.option(
-            "--controller",
-            default=DEFAULT_ADDRESS,
-            envvar=CONTROLLER_VARIABLE,
-            callback=take_controller,
-            show_default=True,
-            show_envvar=True,
-            metavar="HOST:PORT",
-            help="Where the controller listens; several with commas, as HOST:PORT,HOST:PORT.",
-        ),
-    ):
-        command = option(command)
-    return command
+    address = click.option(
+        "--controller",
+        default=DEFAULT_ADDRESS,
+        envvar=CONTROLLER_VARIABLE,
+        callback=take_controller,
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT",
+        help="Where the controller listens; several with commas, as HOST:PORT,HOST:PORT.",
+    )
+    return address(_context_option(command))
+
+
+def registry_option(command: Command) -> Command:
+    """`--registry` and `--context`; the command gets the URL as `registry`."""
+    url = click.option(
+        "--registry",
+        metavar="URL",
+        callback=take_registry,
+        help=f"Where the schema registry is.  [env var: {REGISTRY_VARIABLE}; default: {DEFAULT_REGISTRY}]",
+    )
+    return url(_context_option(command))
 
 
 format_option = click.option(

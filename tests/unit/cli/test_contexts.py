@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from sarit.cli import names
 from sarit.cli.main import cli
-from sarit.cli.options import controller_option
+from sarit.cli.options import controller_option, registry_option
 from sarit.client.core import contexts
 from sarit.client.core.contexts import Context, Contexts, contexts_path, decode_contexts
 
@@ -21,7 +21,7 @@ from sarit.client.core.contexts import Context, Contexts, contexts_path, decode_
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
     """A user without contexts."""
-    for name in ("SARIT_CONTROLLER", "SARIT_CONTEXT"):
+    for name in ("SARIT_CONTROLLER", "SARIT_CONTEXT", "SARIT_REGISTRY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     return tmp_path
@@ -269,3 +269,53 @@ def test_log_in_that_contradicts_itself_is_refused(home, options, message):
     (home / "file").write_text("x")
     given = [str(home / "file") if one == "FILE" else one for one in options]
     assert message in " ".join(run("add", "x", "--controller", "h:1", *given, code=2).split())
+
+
+@click.command()
+@registry_option
+def asked_registry(registry: str) -> None:
+    """Prints which registry it would ask, and how it would log in there."""
+    click.echo(f"{registry} {os.environ.get('SARIT_USER', '-')}")
+
+
+def ask_registry(*args: str, **env: str | None) -> str:
+    return CliRunner().invoke(asked_registry, args, env={"SARIT_USER": None, **env}).output.strip()
+
+
+def test_registry_is_that_of_the_option_the_variable_or_the_context(home):
+    assert ask_registry() == "http://127.0.0.1:8081 -"
+    run("add", "prod", "--controller", "p:1", "--registry", "https://p:8081", "--user", "ann")
+    assert [line.split() for line in run("show", "prod").splitlines()[-2:]] == [
+        ["registry", "https://p:8081"],
+        ["user", "ann"],
+    ]
+    run("use", "prod")
+    assert ask_registry() == ask_registry("--context", "prod") == "https://p:8081 ann"
+    # Whoever names another registry does not send it the password of the context, unless asked to.
+    assert ask_registry(SARIT_REGISTRY="http://v:1") == "http://v:1 -"
+    assert ask_registry("--registry", "http://o:1", SARIT_REGISTRY="http://v:1") == "http://o:1 -"
+    assert ask_registry("--registry", "https://o:1", "--context", "prod") == "https://o:1 ann"
+    assert ask_registry(SARIT_CONTROLLER="c:1") == "http://127.0.0.1:8081 -"
+    assert decode_contexts((home / "sarit" / "contexts.toml").read_text()).by_name["prod"].registry == "https://p:8081"
+
+
+def test_context_without_a_registry_does_not_mean_the_one_of_this_machine():
+    run("add", "test", "--controller", "t:1", "--use")
+    printed = " ".join(ask_registry().split())
+    assert "the context 'test' names no schema registry: give --registry URL or set SARIT_REGISTRY" in printed
+    assert "names no schema registry" in ask_registry("--context", "test")
+    assert ask_registry("--registry", "http://o:1") == "http://o:1 -"
+
+
+@pytest.mark.parametrize(
+    "url", ["h:8081", "ftp://h", "http://", "http://[", "http://h:x", "http://h?x=1", "http://h#a"]
+)
+def test_url_that_is_none_is_refused(url):
+    assert f"{url} is no URL of a schema registry: write http://HOST:PORT" in ask_registry("--registry", url)
+    assert "is no URL of a schema registry" in run("add", "x", "--controller", "h:1", "--registry", url, code=2)
+
+
+def test_password_in_a_url_is_refused_and_not_shown():
+    printed = ask_registry("--registry", "http://ann:hidden@h:1")
+    assert "a registry's URL has no user and password: set SARIT_USER and SARIT_PASSWORD" in printed
+    assert "hidden" not in printed

@@ -8,6 +8,10 @@ may read it.  Which controller a client without an address connects to, the firs
 3. the context that `sarit context use` chose;
 4. 127.0.0.1:9090.
 
+A context may name a schema registry, too.  Which one a client without an address asks (`registry_url`), the first of
+these: the variable SARIT_REGISTRY; the registry of the context that is in force; without a context,
+http://127.0.0.1:8081.
+
 A context names files of secrets, and holds none.  Where it says how to log in, it wins over the environment.
 """
 
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONTEXT_VARIABLE: Final = "SARIT_CONTEXT"
+REGISTRY_VARIABLE: Final = "SARIT_REGISTRY"
+DEFAULT_REGISTRY: Final = "http://127.0.0.1:8081"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 # Fields of a context about logging in, and the variables that mean the same (`login.py`).
 LOGIN_VARIABLES: Final = {
@@ -48,11 +54,14 @@ _REPLACED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`controller`: HOST:PORT, several with commas.  `login`: fields of LOGIN_VARIABLES."""
+    """`controller`: HOST:PORT, several with commas.  `login`: fields of LOGIN_VARIABLES.
+
+    `registry`: the URL of the schema registry; empty: the context names none."""
 
     controller: str
     description: str = ""
     login: Mapping[str, str] = field(default_factory=dict)
+    registry: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,8 @@ class Contexts:
             lines += ["", f'[contexts."{name}"]', f"controller = {_text(context.controller)}"]
             if context.description:
                 lines.append(f"description = {_text(context.description)}")
+            if context.registry:
+                lines.append(f"registry = {_text(context.registry)}")
             lines += [f"{name} = {_text(context.login[name])}" for name in LOGIN_VARIABLES if name in context.login]
         return "\n".join(lines).lstrip("\n") + "\n"
 
@@ -118,7 +129,8 @@ def decode_contexts(text: str) -> Contexts:
         if not NAME.fullmatch(name) or not isinstance(fields, dict) or not isinstance(fields.get("controller"), str):
             raise ValueError(f"the context {name!r} needs `controller`, an address")
         login = {each: str(fields[each]) for each in LOGIN_VARIABLES if fields.get(each)}
-        by_name[name] = Context(fields["controller"], str(fields.get("description", "")), login)
+        description, registry = (str(fields.get(each, "")) for each in ("description", "registry"))
+        by_name[name] = Context(fields["controller"], description, login, registry)
     # A current context that was deleted by hand is none.
     return Contexts(current if current in by_name else "", by_name)
 
@@ -145,12 +157,13 @@ def read_contexts(environ: Mapping[str, str]) -> Contexts:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A controller, and why it is asked.  `context`: its name; empty: none.  `login`: as of `Context`."""
+    """A controller, and why it is asked.  `context`: its name; empty: none.  `login`, `registry`: as of `Context`."""
 
     controller: str
     context: str
     origin: str
     login: Mapping[str, str] = field(default_factory=dict)
+    registry: str = ""
 
 
 def with_login(environ: Mapping[str, str], login: Mapping[str, str]) -> dict[str, str]:
@@ -169,9 +182,32 @@ def choose(environ: Mapping[str, str] = os.environ) -> Chosen:
             found = read_contexts(environ).find(name)
         except NotFound as error:
             raise NotFound(f"{CONTEXT_VARIABLE}: {error}") from None
-        return Chosen(found.controller, name, CONTEXT_VARIABLE, found.login)
+        return Chosen(found.controller, name, CONTEXT_VARIABLE, found.login, found.registry)
     contexts = read_contexts(environ)
     if contexts.current:
         found = contexts.by_name[contexts.current]
-        return Chosen(found.controller, contexts.current, "sarit context use", found.login)
+        return Chosen(found.controller, contexts.current, "sarit context use", found.login, found.registry)
     return Chosen(DEFAULT_ADDRESS, "", "default")
+
+
+def registry_url(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the URL of the schema registry that a client without an address asks; see the head of the module.
+
+    Raises NotFound (the context names no registry), Invalid."""
+    if url := environ.get(REGISTRY_VARIABLE):
+        return url
+    # A controller's address in the environment puts the chosen context out of force.
+    chosen = choose(environ)
+    return registry_of(chosen.context, chosen.registry) if chosen.context else DEFAULT_REGISTRY
+
+
+def registry_of(name: str, registry: str) -> str:
+    """Return the registry of the context `name`.  Raises NotFound: it names none.
+
+    The default address is not asked then: a change that is meant for another installation would be made here."""
+    if not registry:
+        raise NotFound(
+            f"the context {name!r} names no schema registry: give --registry URL or set {REGISTRY_VARIABLE}, or add "
+            f"it with `sarit context add {name} --registry URL --replace` and the other options of the context"
+        )
+    return registry
