@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse
 from sarit.admin.limits import HTTP_CALLER_IDLE_SECONDS, MAX_HTTP_CALLERS, MAX_HTTP_CALLERS_OF_USER
 from sarit.client.core.login import BearerToken, UserPassword
 from sarit.core.errors import Forbidden, SaritError, Unauthenticated, Unavailable
+from sarit.security.login import CHALLENGE
 from sarit.security.permissions import ADMIN_ROLE
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 METRICS_ROLE: Final = "metrics"
 current_peer: ContextVar[str] = ContextVar("peer", default="this process")  # who asks, for the audit log
-CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="sarit", charset="UTF-8"'}
 
 
 @dataclass(eq=False, slots=True)

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Headers of an HTTP answer to a request without a log-in: a browser asks for user and password.
+CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="sarit", charset="UTF-8"'}
+
 _log = logging.getLogger("sarit.security")
 
 OWN_NAME: Final = "sarit"  # the caller in the audit log for the node's own requests

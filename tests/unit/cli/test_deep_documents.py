@@ -7,12 +7,12 @@ import base64
 import pytest
 
 from sarit.admin.log_level import _level
-from sarit.admin.rest.schema import read_json
 from sarit.cli.config_file import parse_config
 from sarit.cli.transfer.progress import Noted
 from sarit.client.core.contexts import decode_contexts
 from sarit.client.core.delegation import lifetime
 from sarit.client.sync import configuration, membership_list
+from sarit.core.bounded_json import read_json
 from sarit.core.errors import Corrupt, Invalid
 from sarit.ops.backup import manifest
 from sarit.spark.source.starts import _json_map

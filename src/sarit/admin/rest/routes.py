@@ -13,14 +13,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sarit.admin.callers import CHALLENGE, peer_of
+from sarit.admin.callers import peer_of
 from sarit.admin.rest.api import HEALTH, OPERATIONS, READER_GROUPS, SCOPES, STREAMS
 from sarit.admin.rest.handlers import HANDLERS, Asked, Raw
 from sarit.admin.rest.health import handlers
 from sarit.admin.rest.limits import MAX_REST_BODY_BYTES, REST_ANSWER_SECONDS
 from sarit.admin.rest.models import MODELS
 from sarit.admin.rest.openapi import document
-from sarit.admin.rest.schema import check, read_json
+from sarit.admin.rest.schema import check
+from sarit.core.bounded_json import read_json
 from sarit.core.errors import (
     Conflict,
     Corrupt,
@@ -32,6 +33,7 @@ from sarit.core.errors import (
     Sealed,
     Unauthenticated,
 )
+from sarit.security.login import CHALLENGE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -21,34 +20,6 @@ Schema: TypeAlias = "Mapping[str, Any]"
 _SHOWN_CHARS: Final = 80
 # Keywords that describe a value and are never checked.
 _REMARKS: Final = frozenset({"description", "format", "example"})
-
-
-def read_json(raw: bytes) -> Any:
-    """Return the value of a JSON text.  Raises Invalid, with the place of the mistake."""
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        raise Invalid(f"the body is not UTF-8: byte {error.start} is wrong") from None
-    if not text.strip():
-        raise Invalid("the body is empty: send a JSON object")
-    try:
-        return parse_json(text, object_pairs_hook=_object, parse_constant=_constant)
-    except json.JSONDecodeError as error:
-        raise Invalid(f"the body is not JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
-    except ValueError as error:  # nested too deeply; a number of thousands of digits
-        raise Invalid(f"the body is not JSON that anybody needs: {error}") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise Invalid(f"the body has a field twice: {next(name for name in names if names.count(name) > 1)!r}")
-    return found
-
-
-def _constant(name: str) -> NoReturn:
-    raise Invalid(f"the body is not JSON: {name} is no number there")
 
 
 def check(schema: Schema, value: Any, models: Mapping[str, Schema], at: str = "the body") -> Any:

@@ -1,0 +1,32 @@
+"""Counts of what the registry was asked and has answered, for the metrics.  Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sarit.core.histogram import CALL_LATENCIES, Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(eq=False, slots=True)
+class Statistics:
+    """Counts of one process.
+
+    `now`: returns monotonic seconds.  `requests`: by face, call and status.  `seconds`: from a request to its answer,
+    by face and call."""
+
+    now: Callable[[], float]
+    requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    seconds: dict[tuple[str, str], Histogram] = field(default_factory=dict)
+
+    def answered(self, face: str, call: str, status: int, seconds: float) -> None:
+        """Count a request that was answered after so many seconds."""
+        self.requests[face, call, status] += 1
+        found = self.seconds.get((face, call))
+        if found is None:
+            found = self.seconds[face, call] = Histogram(CALL_LATENCIES)
+        found.observe(seconds)
