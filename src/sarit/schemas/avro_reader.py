@@ -1,12 +1,14 @@
 """Avro payloads to columns: each is one datum of a record schema, as Spark's `from_avro` takes it.
 
-A read that wants fewer fields skips the others.
+A read that wants fewer fields skips the others.  Data of another schema, as an earlier version, are read by Avro's
+schema resolution: fields by name or alias, defaults, promotions.
 """
 
 from __future__ import annotations
 
 import copy
 import io
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +21,11 @@ from sarit.schemas.avro_schema import (
     branch,
     compare,
     fastavro,
+    fits,
     resolved,
     without_logical,
 )
+from sarit.schemas.avro_units import written_types
 from sarit.schemas.payloads import Rows
 
 _SHOWN: Final = 400
@@ -30,12 +34,18 @@ _SHOWN: Final = 400
 class AvroReader:
     """Decodes some fields of a record schema."""
 
-    def __init__(self, wanted: pa.Schema, schema: dict[str, Any]) -> None:
-        """`wanted`: some of `avro_columns(schema)`.  Raises Invalid for another field or another type."""
+    def __init__(self, wanted: pa.Schema, schema: dict[str, Any], written: Any = None) -> None:
+        """`wanted`: some of `avro_columns(schema)`.  `written`: the schema of the data, as JSON; None: the same one.
+
+        Raises Invalid for another field or another type."""
         compare(wanted, avro_columns(schema))
         self._arrow = wanted
-        self._types = {one["name"]: one["type"] for one in resolved(schema)["fields"] if one["name"] in wanted.names}
+        fields = {one["name"]: one for one in resolved(schema)["fields"] if one["name"] in wanted.names}
+        self._types = {name: one["type"] for name, one in fields.items()}
+        if written is not None:
+            self._types = written_types(fields, written)
         self._schema = without_logical(schema)
+        self._written = self._schema if written is None else without_logical(written)
         self._parsed: tuple[Any, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -77,12 +87,12 @@ class AvroReader:
     def _parse(self) -> tuple[Any, Any]:
         """Return the schema of the data, and that of the wanted fields."""
         parse = fastavro().parse_schema
-        whole = parse(copy.deepcopy(self._schema))
+        data = parse(copy.deepcopy(self._written))
         fields = [one for one in self._schema["fields"] if one["name"] in self._types]
         try:
-            return whole, parse(copy.deepcopy(self._schema | {"fields": fields}))
+            return data, parse(copy.deepcopy(self._schema | {"fields": fields}))
         except Exception:  # a wanted field names a type that an unwanted field defines
-            return whole, whole
+            return data, parse(copy.deepcopy(self._schema))
 
 
 def _array(values: list[Any], kind: pa.DataType, bad: Any) -> pa.Array:
@@ -105,6 +115,8 @@ def _read_value(value: Any, schema: Any) -> Any:
         return None
     schema = branch(schema)
     kind = schema["type"]
+    if kind in ("bytes", "fixed") and isinstance(value, str):  # the default of a field, as the schema's JSON has it
+        return _default_bytes(value, schema)
     if schema.get("logicalType") in MILLIS:
         return value * MICROS_PER_MILLI
     if kind == "array":
@@ -112,5 +124,15 @@ def _read_value(value: Any, schema: Any) -> Any:
     if kind == "map":
         return [(name, _read_value(one, schema["values"])) for name, one in value.items()]
     if kind == "record":
-        return {one["name"]: _read_value(value[one["name"]], one["type"]) for one in schema["fields"]}
+        # A default of a record may leave out fields with defaults of their own.
+        fields = schema["fields"]
+        return {one["name"]: _read_value(value.get(one["name"], one.get("default")), one["type"]) for one in fields}
     return value
+
+
+def _default_bytes(text: str, schema: Any) -> Any:
+    """Return the value of a default of bytes: a character is a byte."""
+    data = text.encode("latin-1")
+    if schema.get("logicalType") == "decimal" and fits(schema):
+        return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-schema.get("scale", 0))
+    return data

@@ -16,6 +16,7 @@ from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 from sarit.core.extras import require
 from sarit.schemas.column_types import LOCAL_TIMESTAMP, TIMESTAMP, sql_name
+from sarit.schemas.limits import MAX_AVRO_FIELDS
 from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ def parse_avro_schema(text: str, what: str = "the schema") -> dict[str, Any]:
 
 def avro_columns(schema: dict[str, Any]) -> pa.Schema:
     """Return the columns of a record schema.  Raises Invalid naming a field that no column can hold."""
-    return pa.schema(list(_arrow_type(resolved(schema), schema.get("name", "record"))))
+    whole = resolved(schema)
+    _check_fields(whole, {})
+    return pa.schema(list(_arrow_type(whole, schema.get("name", "record"))))
 
 
 def resolved(schema: dict[str, Any]) -> Any:
@@ -87,8 +90,7 @@ def _expanded(schema: Any, named: dict[str, Any], path: str) -> Any:
     kind = schema["type"]
     if kind == "record":
         named[schema["name"]] = None
-        fields = [(one["name"], one["type"]) for one in schema["fields"]]
-        found = [{"name": name, "type": _expanded(one, named, f"{path}.{name}")} for name, one in fields]
+        found = [_expanded_field(one, named, f"{path}.{one['name']}") for one in schema["fields"]]
         made = {"type": "record", "fields": found}
     elif kind == "array":
         made = {"type": "array", "items": _expanded(schema["items"], named, f"{path}[]")}
@@ -101,6 +103,28 @@ def _expanded(schema: Any, named: dict[str, Any], path: str) -> Any:
     if kind in ("record", "enum", "fixed"):
         named[schema["name"]] = made
     return made
+
+
+def _expanded_field(field: Any, named: dict[str, Any], path: str) -> dict[str, Any]:
+    more = {name: field[name] for name in ("aliases", "default") if name in field}
+    return {"name": field["name"], "type": _expanded(field["type"], named, path), **more}
+
+
+def _check_fields(schema: Any, counted: dict[int, int]) -> int:
+    """Return how many types columns would have, with those within.  Raises Invalid for too many.
+
+    A named type is counted in each place, but walked once: a short schema can have more places than memory holds."""
+    if id(schema) in counted:
+        return counted[id(schema)]
+    if isinstance(schema, list):
+        inner = schema
+    else:
+        inner = [one["type"] for one in schema.get("fields", ())]
+        inner += [schema[name] for name in ("items", "values") if name in schema]
+    found = counted[id(schema)] = 1 + sum(_check_fields(one, counted) for one in inner)
+    if found > MAX_AVRO_FIELDS:
+        raise Invalid(f"the Avro schema has more than {MAX_AVRO_FIELDS:,} fields, with those within others")
+    return found
 
 
 def _arrow_type(schema: Any, path: str) -> pa.DataType:
