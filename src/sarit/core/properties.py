@@ -6,6 +6,10 @@ Names of Sarit's own are in `KNOWN`, each with its values.  A name of a user's o
 `time-unit`: in which unit writers note times; `milliseconds` (since 1970), `seconds`, `microseconds`, `nanoseconds`, or
 `none` (no clock's).  Whoever compares noted times with the clock needs milliseconds: Spark's starts and ends by time,
 and its column `noted_time`.
+
+`schema-header`: what each event begins with that names its schema; `confluent` (00 and the id in a registry), `pravega`
+(01 and the encoding id in its group), or `none`.  Both headers may begin payloads that have none, so that nobody can
+tell from the bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +24,13 @@ if TYPE_CHECKING:
 
 TIME_UNIT: Final = "time-unit"
 MILLISECONDS: Final = "milliseconds"
+SCHEMA_HEADER: Final = "schema-header"
+CONFLUENT: Final = "confluent"
+PRAVEGA: Final = "pravega"
+NO_HEADER: Final = "none"
 KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     TIME_UNIT: (MILLISECONDS, "seconds", "microseconds", "nanoseconds", "none"),
+    SCHEMA_HEADER: (CONFLUENT, PRAVEGA, NO_HEADER),
 }
 
 MAX_PROPERTIES: Final = 32

@@ -1,21 +1,31 @@
-"""Fetching one small document by HTTPS: blocking, for a thread of its own."""
+"""One request by HTTPS and its small answer: blocking, for a thread of its own."""
 
 from __future__ import annotations
 
 import http.client
 import ssl
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from sarit.core.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+_SHOWN_REASON: Final = 80
 
 
-def check_url(url: str) -> None:
-    """Check that a URL is `https://`, or `http://` to this machine.  Raises Invalid."""
+class HttpAnswer(NamedTuple):
+    """The answer to one request, whatever its status is."""
+
+    status: int
+    reason: str
+    body: bytes
+
+
+def check_url(url: str, *, plain: bool = False) -> None:
+    """Check that a URL is `https://`, or `http://` to this machine; `plain`: to any machine.  Raises Invalid."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -25,7 +35,7 @@ def check_url(url: str) -> None:
         raise Invalid(f"a URL that has a user is not fetched: {parts.scheme}://...@{host}")
     if not host or parts.scheme not in ("https", "http"):
         raise Invalid(f"{url!r} is not a URL: write https://HOST/PATH")
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not plain and not _is_loopback(host):
         raise Invalid(f"{url} is not protected on its way: use https:// (http:// is for this machine alone)")
 
 
@@ -35,6 +45,27 @@ def fetch(url: str, ca: str | None, seconds: float, max_bytes: int, now: Callabl
     Raises Invalid when the URL or the CA file is wrong; Unavailable when there is no answer within `seconds`, a status
     other than 200, or more than `max_bytes`."""
     check_url(url)
+    answer = request("GET", url, {}, None, ca=ca, seconds=seconds, max_bytes=max_bytes, now=now)
+    if answer.status != http.HTTPStatus.OK:
+        raise Unavailable(f"{url} answers {answer.status} {answer.reason}")
+    return answer.body
+
+
+def request(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    *,
+    ca: str | None,
+    seconds: float,
+    max_bytes: int,
+    now: Callable[[], float],
+) -> HttpAnswer:
+    """Send one request to a URL that `check_url` allows.  Returns its answer; redirections are not followed.
+
+    Raises Invalid when the CA file is wrong; Unavailable when there is no answer within `seconds`, or more than
+    `max_bytes`."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     end = now() + seconds
@@ -50,16 +81,15 @@ def fetch(url: str, ca: str | None, seconds: float, max_bytes: int, now: Callabl
         connection = http.client.HTTPConnection(host, parts.port, timeout=seconds)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        connection.request("GET", path, headers={"Accept": "application/json", "Connection": "close"})
+        sent = {"Accept": "application/json", "Connection": "close", **headers}
+        connection.request(method, path, body=body, headers=sent)
         response = connection.getresponse()
-        if response.status != http.HTTPStatus.OK:
-            raise Unavailable(f"{url} answers {response.status} {response.reason[:80]}")
-        body = b""
+        found = b""
         # Reads in pieces and checks the time itself: a socket's time limit is for each read, and a server may send its
         # answer byte by byte.
-        while piece := response.read1(max_bytes + 1 - len(body)):
-            body += piece
-            if len(body) > max_bytes:
+        while piece := response.read1(max_bytes + 1 - len(found)):
+            found += piece
+            if len(found) > max_bytes:
                 raise Unavailable(f"{url} has more than {max_bytes} bytes")
             if now() > end:
                 raise Unavailable(f"{url} did not answer whole within {seconds:.0f} s")
@@ -67,7 +97,7 @@ def fetch(url: str, ca: str | None, seconds: float, max_bytes: int, now: Callabl
         raise Unavailable(f"{url} cannot be fetched: {str(error) or type(error).__name__}") from None
     finally:
         connection.close()
-    return body
+    return HttpAnswer(response.status, response.reason[:_SHOWN_REASON], found)
 
 
 def _is_loopback(host: str) -> bool:

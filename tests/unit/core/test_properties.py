@@ -14,6 +14,7 @@ NOW = 1_790_000_000_000
     ("change", "reason"),
     [
         ({"time-unit": "minutes"}, "one of milliseconds, seconds"),
+        ({"schema-header": "kafka"}, "one of confluent, pravega, none"),
         ({"timeunit": "seconds"}, "there is no property timeunit.*time-unit.*example.com.timeunit"),
         ({"a.b": "ä" * 513}, "at most 1024 bytes"),
         ({"a" * 60 + ".bcde": "x"}, "at most 64"),

@@ -147,7 +147,8 @@ class Stream:
         """Set properties, all or none, remove those that are None, and leave the others; all of them afterwards.
 
         `time-unit` says in which unit its writers note times: `milliseconds` (since 1970), `seconds`, `microseconds`,
-        `nanoseconds` or `none`.  A name of your own has a dot.  Raises NotFound, Invalid."""
+        `nanoseconds` or `none`.  `schema-header` says which header its events begin with: `confluent`, `pravega` or
+        `none`.  A name of your own has a dot.  Raises NotFound, Invalid."""
         return self._run(self._inner.set_properties(changes))
 
     def cut_at(self, time_ms: int) -> StreamCut:

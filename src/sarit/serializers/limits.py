@@ -1,0 +1,15 @@
+"""Bounds of serializers and of the client of a schema registry, by name, unit last."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import MIB
+
+REGISTRY_REQUEST_SECONDS: Final = 10.0  # the most that one request to a schema registry takes
+# The most bytes of an answer of a registry: a schema of 1 MiB in which every character is escaped has six.
+MAX_REGISTRY_ANSWER_BYTES: Final = 8 * MIB
+MAX_CACHED_SCHEMAS: Final = 1000  # schemas by id that one client of a registry keeps
+MAX_CACHED_REGISTRATIONS: Final = 1000  # registrations, by subject and text, that it keeps
+MAX_MESSAGE_INDEXES: Final = 32  # the most levels of a Protobuf message within others
+HEADER_BYTES: Final = 5  # of an event's header that names a schema, before the message indexes of Protobuf
