@@ -21,7 +21,7 @@ from sarit.schemas.avro_schema import (
     resolved,
     without_logical,
 )
-from sarit.schemas.column_types import check_columns, sql_name
+from sarit.schemas.column_types import check_columns, raw_values, sql_name
 
 
 def avro_schema_of(columns: pa.Schema, name: str = "topLevelRecord") -> dict[str, Any]:
@@ -85,7 +85,7 @@ class AvroWriter:
         if self._parsed is None:
             self._parsed = fastavro().parse_schema(copy.deepcopy(self._schema))
         encode = fastavro().schemaless_writer
-        columns = {name: _integers(rows.column(name)).to_pylist() for name in rows.schema.names}
+        columns = {name: raw_values(rows.column(name)).to_pylist() for name in rows.schema.names}
         payloads = []
         for at in range(len(rows)):
             row = {name: _written_value(values[at], self._types[name]) for name, values in columns.items()}
@@ -96,27 +96,6 @@ class AvroWriter:
                 raise Invalid(f"row {at} of a batch does not fit the Avro schema: {error!r}"[:400]) from None
             payloads.append(data.getvalue())
         return pa.array(payloads, pa.large_binary()), keys
-
-
-def _integers(values: pa.Array) -> pa.Array:
-    """Return dates and times as integers, since Python's own types cannot hold all of them."""
-    raw = _raw_type(values.type)
-    return values if raw == values.type else values.cast(raw)
-
-
-def _raw_type(kind: pa.DataType) -> pa.DataType:
-    types = pa.types
-    if types.is_timestamp(kind):
-        return pa.int64()
-    if types.is_date(kind):
-        return pa.int32()
-    if types.is_map(kind):
-        return pa.map_(kind.key_field, kind.item_field.with_type(_raw_type(kind.item_type)))
-    if types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_raw_type(kind.value_type)))
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(_raw_type(field.type)) for field in kind])
-    return kind
 
 
 def _written_value(value: Any, schema: Any) -> Any:

@@ -59,3 +59,24 @@ def _check(kind: pa.DataType, column: str) -> None:
             _check(field.type, f"{column}.{field.name}")
     elif not types.is_decimal128(kind) and kind not in _NAMES:
         raise Invalid(f"column {column} {kind}: possible are {', '.join(_NAMES.values())}, decimal, array, map, struct")
+
+
+def raw_values(values: pa.Array) -> pa.Array:
+    """Return dates and times as integers, since Python's own types cannot hold all of them."""
+    raw = _raw_type(values.type)
+    return values if raw == values.type else values.cast(raw)
+
+
+def _raw_type(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.int64()
+    if types.is_date(kind):
+        return pa.int32()
+    if types.is_map(kind):
+        return pa.map_(kind.key_field, kind.item_field.with_type(_raw_type(kind.item_type)))
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_raw_type(kind.value_type)))
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_raw_type(field.type)) for field in kind])
+    return kind

@@ -9,6 +9,7 @@ from sarit.core.limits import MIB
 # -- command line and Spark --------------------------------------------------------------------
 MAX_JSON_BATCH_BYTES: Final = 256 * MIB  # the most bytes of payloads that are decoded at once
 MAX_AVRO_FIELDS: Final = 10_000  # the most fields of an Avro schema that become columns, with those within others
+MAX_JSON_FIELDS: Final = 10_000  # the most properties of a JSON Schema that become columns, with those within others
 
 # -- registry ----------------------------------------------------------------------------------
 MAX_SCHEMA_BYTES: Final = 1 * MIB  # the most bytes of a schema's text together with its references
